@@ -6,6 +6,7 @@
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "engine/host/budget.h"
+#include "engine/spec/attention_spec.h"
 
 namespace pinion {
 
@@ -26,7 +27,9 @@ uint64_t Calibration::StatisticsBytes(int layer) const {
   const bool has_experts = spec.layer_specs[static_cast<size_t>(layer)].mlp == MlpKind::kExperts;
   const auto square = [](int k) { return static_cast<uint64_t>(k) * static_cast<uint64_t>(k); };
   const int wide = has_experts ? spec.moe.shared_intermediate : spec.intermediate;
-  const int value_dim = spec.latent.kv_rank > 0 ? spec.latent.value_dim : spec.head_dim;
+  const int value_dim = spec.latent.kv_rank > 0
+                            ? spec.latent.value_dim
+                            : LayerHeads(spec, static_cast<size_t>(layer)).head_dim;
   uint64_t gram = 2 * square(spec.hidden) + square(wide) + square(spec.heads * value_dim) +
                   square(spec.latent.q_rank) + square(spec.latent.kv_rank);
   if (has_experts) gram += square(spec.hidden);

@@ -13,14 +13,14 @@ struct MutablePart {
 };
 
 MutablePart PartAt(const Attention& attention, float* storage) {
-  float* max = storage + kAttentionRows * attention.cache.shape().value_dim;
+  float* max = storage + kAttentionRows * attention.cache.shape(attention.layer).value_dim;
   return {storage, max, max + kAttentionRows};
 }
 
 void Merge(const Attention& attention, const AttentionPart* parts, size_t count, size_t group_index,
            size_t row, size_t rows) {
-  const HeadGroup& group = attention.shard.groups[group_index];
-  const size_t value_dim = attention.cache.shape().value_dim;
+  const HeadGroup& group = attention.heads.groups[group_index];
+  const size_t value_dim = attention.cache.shape(attention.layer).value_dim;
   const size_t column = group.first_q_head * value_dim;
   std::byte* dst =
       attention.dst + (row * attention.dst_stride + column) * kernels::SizeOf(attention.dst_type);
@@ -37,9 +37,9 @@ void Merge(const Attention& attention, const AttentionPart* parts, size_t count,
 }
 
 void RunItem(const Attention& attention, const AttentionItem& item, const MutablePart& part) {
-  const HeadGroup& group = attention.shard.groups[item.group];
+  const HeadGroup& group = attention.heads.groups[item.group];
   const KvCache& cache = attention.cache;
-  const KvShape& shape = cache.shape();
+  const KvShape& shape = cache.shape(attention.layer);
   const float* q[kAttentionRows];
   int64_t positions[kAttentionRows];
   for (size_t i = 0; i < item.queries; ++i) {
@@ -61,8 +61,8 @@ void RunItem(const Attention& attention, const AttentionItem& item, const Mutabl
                              .context_end = item.context_end,
                              .keys = cache.keys(attention.layer, group.kv_head),
                              .values = cache.values(attention.layer, group.kv_head),
-                             .key_strides = cache.key_strides(),
-                             .value_strides = cache.value_strides(),
+                             .key_strides = cache.key_strides(attention.layer),
+                             .value_strides = cache.value_strides(attention.layer),
                              .block_table = attention.batch.slices[item.slice].block_table,
                              .block_tokens = cache.block_tokens(),
                              .dtype = cache.dtype(),
@@ -75,8 +75,8 @@ void RunItem(const Attention& attention, const AttentionItem& item, const Mutabl
 
 void Finish(const Attention& attention, const AttentionJoin& join,
             std::vector<AttentionPart>& parts) {
-  const KvShape& shape = attention.cache.shape();
-  const size_t q_heads = attention.shard.groups[join.group].q_heads;
+  const KvShape& shape = attention.cache.shape(attention.layer);
+  const size_t q_heads = attention.heads.groups[join.group].q_heads;
   parts.clear();
   for (size_t i = 0; i < join.sources; ++i) {
     const PartSource& source = attention.plan.sources[join.first_source + i];
@@ -91,7 +91,7 @@ void Finish(const Attention& attention, const AttentionJoin& join,
 
 void Attend(const Attention& attention, const Worker& worker, float* own_part) {
   const AttentionPlan& plan = attention.plan;
-  const size_t stride = PartFloats(attention.cache.shape());
+  const size_t stride = PartFloats(attention.cache.shape(attention.layer));
   worker.ShareOneByOne(plan.items.size(), [&](size_t i) {
     const AttentionItem& item = plan.items[i];
     const bool whole = item.part < 0;

@@ -16,7 +16,7 @@ namespace pinion {
 struct Attention {
   const kernels::Table& table;
   const StepBatch& batch;
-  const Shard& shard;
+  const HeadShare& heads;
   const KvCache& cache;  // holds the keys and values of the batch's tokens too
   size_t layer;          // of the cache
   AttentionSpec spec;

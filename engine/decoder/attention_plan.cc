@@ -18,9 +18,9 @@ size_t TileQueries(const HeadGroup& group) { return kernels::kAttentionRows / gr
 
 class Builder {
  public:
-  Builder(AttentionPlan& plan, const StepBatch& batch, const Shard& shard, size_t block_tokens,
+  Builder(AttentionPlan& plan, const StepBatch& batch, const HeadShare& heads, size_t block_tokens,
           const Reach& reach)
-      : plan_(plan), batch_(batch), shard_(shard), block_tokens_(block_tokens), reach_(reach) {}
+      : plan_(plan), batch_(batch), heads_(heads), block_tokens_(block_tokens), reach_(reach) {}
 
   void Build(size_t threads) {
     CollectRuns();
@@ -94,10 +94,9 @@ class Builder {
   }
   void AddQuery(const StepBatch::Slice& slice, size_t row) {
     const size_t last = slice.first_position + slice.rows - 1;
-    const size_t position =
-        reach_.ahead == Reach::kWholeSequence
-            ? last
-            : slice.first_position + row + static_cast<size_t>(reach_.ahead);
+    const size_t position = reach_.ahead == Reach::kWholeSequence
+                                ? last
+                                : slice.first_position + row + static_cast<size_t>(reach_.ahead);
     plan_.queries.push_back(
         {static_cast<uint32_t>(slice.first_row + row), static_cast<uint32_t>(position)});
     ++runs_.back().queries;
@@ -106,8 +105,8 @@ class Builder {
   template <typename F>
   void ForTiles(F f) const {
     for (const Run& run : runs_)
-      for (uint32_t group = 0; group < shard_.groups.size(); ++group) {
-        const auto most = static_cast<uint32_t>(TileQueries(shard_.groups[group]));
+      for (uint32_t group = 0; group < heads_.groups.size(); ++group) {
+        const auto most = static_cast<uint32_t>(TileQueries(heads_.groups[group]));
         for (uint32_t query = 0; query < run.queries;) {
           const uint32_t count = std::min(most, InOneChunk(run, query));
           f(MakeTile(run, group, run.first_query + query, count));
@@ -187,7 +186,7 @@ class Builder {
 
   AttentionPlan& plan_;
   const StepBatch& batch_;
-  const Shard& shard_;
+  const HeadShare& heads_;
   const size_t block_tokens_;
   const Reach reach_;
   uint64_t most_cost_ = std::numeric_limits<uint64_t>::max();  // of an item
@@ -197,7 +196,7 @@ class Builder {
 
 }  // namespace
 
-void AttentionPlan::Build(const StepBatch& batch, const Shard& shard, size_t threads,
+void AttentionPlan::Build(const StepBatch& batch, const HeadShare& heads, size_t threads,
                           size_t block_tokens, const Reach& reach) {
   queries.clear();
   items.clear();
@@ -205,7 +204,7 @@ void AttentionPlan::Build(const StepBatch& batch, const Shard& shard, size_t thr
   sources.clear();
   parts = 0;
   shared_tokens = 0;
-  Builder(*this, batch, shard, block_tokens, reach).Build(threads);
+  Builder(*this, batch, heads, block_tokens, reach).Build(threads);
   const auto cost = [](const AttentionItem& item) {
     return uint64_t{item.queries} * (item.context_end - item.context_begin);
   };
@@ -214,30 +213,26 @@ void AttentionPlan::Build(const StepBatch& batch, const Shard& shard, size_t thr
   });
 }
 
-void AttentionPlans::Build(const StepBatch& batch, const Shard& shard, size_t threads,
-                           size_t block_tokens, const std::vector<Reach>& reaches) {
-  reaches_.clear();
+void AttentionPlans::Build(const StepBatch& batch, std::span<const AttendingLayer> layers,
+                           size_t threads, size_t block_tokens) {
+  std::vector<AttendingLayer> known;
   plan_of_layer_.clear();
-  for (const Reach& reach : reaches) {
-    const auto known = std::find(reaches_.begin(), reaches_.end(), reach);
-    plan_of_layer_.push_back(static_cast<size_t>(known - reaches_.begin()));
-    if (known == reaches_.end()) reaches_.push_back(reach);
+  for (const AttendingLayer& layer : layers) {
+    const auto found = std::find_if(known.begin(), known.end(), [&](const AttendingLayer& other) {
+      return other.reach == layer.reach && other.heads->groups == layer.heads->groups;
+    });
+    plan_of_layer_.push_back(static_cast<size_t>(found - known.begin()));
+    if (found == known.end()) known.push_back(layer);
   }
-  plans_.resize(reaches_.size());
+  plans_.resize(known.size());
   for (size_t i = 0; i < plans_.size(); ++i)
-    plans_[i].Build(batch, shard, threads, block_tokens, reaches_[i]);
+    plans_[i].Build(batch, *known[i].heads, threads, block_tokens, known[i].reach);
 }
 
 size_t AttentionPlans::parts() const {
   size_t most = 0;
   for (const AttentionPlan& plan : plans_) most = std::max(most, plan.parts);
   return most;
-}
-
-size_t AttentionPlans::shared_tokens() const {
-  size_t tokens = 0;
-  for (const size_t plan : plan_of_layer_) tokens += plans_[plan].shared_tokens;
-  return tokens;
 }
 
 }  // namespace pinion

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "engine/decoder/step.h"
@@ -37,8 +38,8 @@ struct AttentionJoin {
   uint32_t group, row, rows, first_source, sources;
 };
 
-// How one rank's attention of a step is cut into pieces of work; the same for every layer. Threads
-// take items one by one, the longest first.
+// How one rank's attention of a step is cut into pieces of work in the layers that share it.
+// Threads take items one by one, the longest first.
 struct AttentionPlan {
   std::vector<QueryToken> queries;
   std::vector<AttentionItem> items;
@@ -54,24 +55,28 @@ struct AttentionPlan {
   // keep `threads` busy (few sequences, or one much longer than the others). Cuts lie on block
   // boundaries. Blocks that no token of an item sees are left out; an item's tokens are of one
   // chunk. Tokens that choose what they see (Reach::Chooses) are left out.
-  void Build(const StepBatch& batch, const Shard& shard, size_t threads, size_t block_tokens,
+  void Build(const StepBatch& batch, const HeadShare& heads, size_t threads, size_t block_tokens,
              const Reach& reach = {});
 };
 
-// The plans of a step: layers with the same reach share one.
+// What decides how a layer's attention is cut.
+struct AttendingLayer {
+  Reach reach;
+  const HeadShare* heads;
+};
+
+// The plans of a step: layers with the same reach and groups of heads share one.
 class AttentionPlans {
  public:
-  // reaches: of each layer that attends (CachedLayer).
-  void Build(const StepBatch& batch, const Shard& shard, size_t threads, size_t block_tokens,
-             const std::vector<Reach>& reaches);
+  // layers: those that attend (CachedLayer).
+  void Build(const StepBatch& batch, std::span<const AttendingLayer> layers, size_t threads,
+             size_t block_tokens);
 
   const AttentionPlan& of_layer(size_t layer) const { return plans_[plan_of_layer_[layer]]; }
-  size_t parts() const;          // the most that a plan has
-  size_t shared_tokens() const;  // summed over layers
+  size_t parts() const;  // the most that a plan has
 
  private:
-  std::vector<Reach> reaches_;  // of plans_, in the order of their first layers
-  std::vector<AttentionPlan> plans_;
+  std::vector<AttentionPlan> plans_;  // in the order of their first layers
   std::vector<size_t> plan_of_layer_;
 };
 

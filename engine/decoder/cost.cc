@@ -59,17 +59,18 @@ uint64_t IndexElements(const DecoderSpec& spec) {
   return heads * dim * size(spec.latent.q_rank) + (dim + heads) * size(spec.hidden);
 }
 
-std::vector<Part> AttentionParts(const DecoderSpec& spec) {
+std::vector<Part> AttentionParts(const DecoderSpec& spec, int layer) {
   const auto hidden = static_cast<uint64_t>(spec.hidden);
   if (spec.latent.kv_rank > 0) {
     std::vector<Part> parts = LatentParts(spec);
     parts.push_back({std::nullopt, IndexElements(spec)});
     return parts;
   }
-  const auto q = static_cast<uint64_t>(spec.heads) * static_cast<uint64_t>(spec.head_dim);
-  const auto kv = static_cast<uint64_t>(spec.kv_heads) * static_cast<uint64_t>(spec.head_dim);
+  const HeadShape heads = LayerHeads(spec, static_cast<size_t>(layer));
+  const auto q = static_cast<uint64_t>(heads.q()), kv = static_cast<uint64_t>(heads.kv());
   const uint64_t gates = spec.attention_gate ? q : 0;
-  return {{MatrixRole::kQkv, hidden * (q + gates + 2 * kv)}, {MatrixRole::kO, q * hidden}};
+  const uint64_t values = spec.layer_specs[static_cast<size_t>(layer)].keys_as_values ? 0 : kv;
+  return {{MatrixRole::kQkv, hidden * (q + gates + kv + values)}, {MatrixRole::kO, q * hidden}};
 }
 
 // Elements of the recurrent part's matrices.
@@ -87,9 +88,10 @@ uint64_t RecurrentElements(const DecoderSpec& spec, MixerKind mixer) {
   return hidden * (columns.count + columns.b);
 }
 
-std::vector<Part> MixerParts(const DecoderSpec& spec, MixerKind mixer) {
+std::vector<Part> MixerParts(const DecoderSpec& spec, int layer) {
+  const MixerKind mixer = spec.layer_specs[static_cast<size_t>(layer)].mixer;
   std::vector<Part> parts;
-  if (Attends(mixer)) parts = AttentionParts(spec);
+  if (Attends(mixer)) parts = AttentionParts(spec, layer);
   if (Recurs(mixer)) parts.push_back({std::nullopt, RecurrentElements(spec, mixer)});
   return parts;
 }
@@ -178,7 +180,6 @@ CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, kernels::KvD
   const auto hidden = static_cast<uint64_t>(spec.hidden);
   state_bytes_ = StateBytesPerSequence(spec);
   bidirectional_ = spec.bidirectional;
-  const KvShape cached = CachedShape(spec);
   for (int rank = 0; rank < ranks; ++rank) {
     const Shard shard = MakeShard(spec, ranks, rank);
     const PackedMatrix head = MatrixOf(dtype, spec.has_head() ? shard.vocabulary.size() : 0,
@@ -187,11 +188,7 @@ CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, kernels::KvD
     const uint64_t without_experts = ShardWeightBytes(spec, dtype, false, ranks, rank);
     layer_weight_bytes_ += without_experts - head.size_bytes();
     expert_bytes_ += ShardWeightBytes(spec, dtype, true, ranks, rank) - without_experts;
-    kv_bytes_per_token_ += shard.kv_heads.size() * cached.TokenBytes(kv_dtype);
-    if (shard.q_heads.size() == 0) continue;
-    index_bytes_per_token_ += IndexKeyBytes(spec, dtype);
-    flops_per_compared_token_ +=
-        2 * static_cast<uint64_t>(spec.index.heads) * static_cast<uint64_t>(spec.index.dim);
+    AddAttention(spec, shard, dtype, kv_dtype);
   }
   if (const RouterSpec& router = spec.moe.router; router.experts > 0)
     touched_by_a_token_ = static_cast<double>(router.top_k) / router.experts;
@@ -201,19 +198,31 @@ CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, kernels::KvD
     per_row_.flops += products.flops;
     per_row_.int8_ops += products.int8_ops;
     if (Recurs(layer.mixer)) per_row_.flops += RecurrentFlops(spec);
-    if (Attends(layer.mixer))
-      ++layers_of_reach_[LayerAttention(spec, static_cast<size_t>(index)).reach];
   }
   const uint64_t head = spec.has_head() ? 2 * static_cast<uint64_t>(spec.vocabulary) * hidden : 0;
   (InIntegers(spec, -1, MatrixRole::kHead) ? per_logit_row_.int8_ops : per_logit_row_.flops) = head;
-  // A product with the key and one with the value.
-  flops_per_seen_token_ =
-      2 * static_cast<uint64_t>(spec.heads) * (cached.key_dim + cached.value_dim);
+}
+
+void CostModel::AddAttention(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
+                             kernels::KvDtype kv_dtype) {
+  for (size_t index = 0; index < spec.layer_specs.size(); ++index) {
+    if (!Attends(spec.layer_specs[index].mixer)) continue;
+    const KvShape cached = CachedShape(spec, index);
+    const HeadShare& heads = shard.Heads(index);
+    TokenCost& cost = of_reach_[LayerAttention(spec, index).reach];
+    cost.kv_bytes += heads.kv_heads.size() * cached.TokenBytes(kv_dtype);
+    // A product with the key and one with the value.
+    cost.flops += 2 * heads.q_heads.size() * (cached.key_dim + cached.value_dim);
+    if (heads.q_heads.size() == 0) continue;
+    cost.index_bytes += IndexKeyBytes(spec, dtype);
+    cost.compare_flops +=
+        2 * static_cast<uint64_t>(spec.index.heads) * static_cast<uint64_t>(spec.index.dim);
+  }
 }
 
 CostModel::Products CostModel::LayerProducts(const DecoderSpec& spec, int layer) {
   Products products;
-  std::vector<Part> parts = MixerParts(spec, spec.layer_specs[static_cast<size_t>(layer)].mixer);
+  std::vector<Part> parts = MixerParts(spec, layer);
   const auto mlp = MlpParts(spec, spec.layer_specs[static_cast<size_t>(layer)].mlp);
   parts.insert(parts.end(), mlp.begin(), mlp.end());
   for (const Part& part : parts) {
@@ -244,19 +253,19 @@ StepCost CostModel::Rows(size_t first_position, size_t rows, size_t logit_rows) 
   cost.kv_bytes = first_position > 0 ? state_bytes_ : 0;
   cost.flops = rows * per_row_.flops + logit_rows * per_logit_row_.flops;
   cost.int8_ops = rows * per_row_.int8_ops + logit_rows * per_logit_row_.int8_ops;
-  for (const auto& [reach, layers] : layers_of_reach_) {
+  for (const auto& [reach, token] : of_reach_) {
     if (bidirectional_) {
-      cost.kv_bytes += layers * rows * kv_bytes_per_token_;
-      cost.flops += layers * TokensSeenBothWays(rows, reach) * flops_per_seen_token_;
+      cost.kv_bytes += rows * token.kv_bytes;
+      cost.flops += TokensSeenBothWays(rows, reach) * token.flops;
       continue;
     }
-    cost.kv_bytes += layers * TokensRead(first_position, rows, reach) * kv_bytes_per_token_;
-    cost.flops += layers * TokensSeen(first_position, rows, reach) * flops_per_seen_token_;
+    cost.kv_bytes += TokensRead(first_position, rows, reach) * token.kv_bytes;
+    cost.flops += TokensSeen(first_position, rows, reach) * token.flops;
     if (reach.chosen == 0 || !reach.Chooses(first_position + rows - 1)) continue;
     const uint64_t compared =
         ComparedBefore(first_position + rows, reach) - ComparedBefore(first_position, reach);
-    cost.kv_bytes += layers * TokensReached(first_position, rows, reach) * index_bytes_per_token_;
-    cost.flops += layers * compared * flops_per_compared_token_;
+    cost.kv_bytes += TokensReached(first_position, rows, reach) * token.index_bytes;
+    cost.flops += compared * token.compare_flops;
   }
   return cost;
 }

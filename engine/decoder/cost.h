@@ -6,6 +6,7 @@
 
 #include "engine/spec/attention_spec.h"
 #include "engine/spec/spec.h"
+#include "engine/weights/shard.h"
 #include "kernels/types.h"
 
 namespace pinion {
@@ -57,19 +58,22 @@ class CostModel {
   uint64_t layer_weight_bytes_ = 0, head_bytes_ = 0;  // of all layers; of the head
   uint64_t expert_bytes_ = 0;                         // of all experts of all layers
   double touched_by_a_token_ = 0;                     // the fraction of them
-  std::map<Reach, uint64_t> layers_of_reach_;         // number of layers
-  bool bidirectional_ = false;                        // they reach in both directions
-  uint64_t kv_bytes_per_token_ = 0;                   // of one layer
-  uint64_t state_bytes_ = 0;                          // of a sequence, over all recurrent layers
+  // Of a cached token read, and one seen by one row, over the layers of one reach; of an indexer,
+  // over all ranks, since each of them compares: of a token's key read, and one compared with.
+  struct TokenCost {
+    uint64_t kv_bytes = 0, flops = 0, index_bytes = 0, compare_flops = 0;
+  };
+  std::map<Reach, TokenCost> of_reach_;
+  bool bidirectional_ = false;  // they reach in both directions
+  uint64_t state_bytes_ = 0;    // of a sequence, over all recurrent layers
   // Of a row's products with weights, and with the head: floating-point and int8 ones.
   struct Products {
     uint64_t flops = 0, int8_ops = 0;
   };
+  void AddAttention(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
+                    kernels::KvDtype kv_dtype);
   static Products LayerProducts(const DecoderSpec& spec, int layer);
   Products per_row_, per_logit_row_;
-  uint64_t flops_per_seen_token_ = 0;  // by one row, in one layer
-  // Of an indexer, in one layer: over all ranks, since each of them compares.
-  uint64_t index_bytes_per_token_ = 0, flops_per_compared_token_ = 0;
 };
 
 }  // namespace pinion

@@ -172,28 +172,36 @@ class ShardedDecoder : public Decoder {
     PINION_ASSIGN(logits_, Pages::Allocate(kLogitChunk * model_.logits_stride * sizeof(float)));
     model_.logits = logits_.as<float>();
     for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer)
-      if (Attends(spec.layer_specs[layer].mixer))
-        reaches_.push_back(LayerAttention(spec, layer).reach);
+      if (Attends(spec.layer_specs[layer].mixer)) attending_.push_back(layer);
     return {};
   }
 
   void Plan(const StepBatch& batch) {
     const TraceSpan span("plan");
-    const size_t token_bytes = CachedShape(model_.spec).TokenBytes(model_.options.cached());
     for (size_t rank = 0; rank < model_.workspaces.size(); ++rank) {
       Workspace& w = model_.workspaces[rank];
-      w.plans.Build(batch, model_.weights[rank].shard,
-                    static_cast<size_t>(ranks_.threads(static_cast<int>(rank))),
-                    model_.options.block_tokens, reaches_);
-      shared_kv_bytes_ +=
-          w.plans.shared_tokens() * token_bytes * model_.weights[rank].shard.kv_heads.size();
+      const Shard& shard = model_.weights[rank].shard;
+      const auto threads = static_cast<size_t>(ranks_.threads(static_cast<int>(rank)));
+      layers_.clear();
+      for (const size_t layer : attending_)
+        layers_.push_back({LayerAttention(model_.spec, layer).reach, &shard.Heads(layer)});
+      w.plans.Build(batch, layers_, threads, model_.options.block_tokens);
+      CountShared(w.plans, shard);
+      const size_t part = PartFloats(WidestCachedShape(model_.spec));
       if (model_.spec.index.heads > 0)
-        w.index.Plan(batch, model_.weights[rank].shard, reaches_.front(),
-                     static_cast<size_t>(ranks_.threads(static_cast<int>(rank))),
-                     model_.options.block_tokens, PartFloats(CachedShape(model_.spec)));
-      const size_t floats = w.plans.parts() * PartFloats(CachedShape(model_.spec));
+        w.index.Plan(batch, shard, layers_.front().reach, threads, model_.options.block_tokens,
+                     part);
+      const size_t floats = w.plans.parts() * part;
       if (w.parts.size() < floats) w.parts.resize(floats);
     }
+  }
+
+  void CountShared(const AttentionPlans& plans, const Shard& shard) {
+    for (size_t i = 0; i < attending_.size(); ++i)
+      shared_kv_bytes_ +=
+          plans.of_layer(i).shared_tokens *
+          CachedShape(model_.spec, attending_[i]).TokenBytes(model_.options.cached()) *
+          shard.Heads(attending_[i]).kv_heads.size();
   }
 
   void KeepPlainExperts() {
@@ -208,8 +216,9 @@ class ShardedDecoder : public Decoder {
   std::shared_ptr<const TensorSource> source_;
   Pages logits_;
   LoadedModel model_;
-  std::vector<Reach> reaches_;  // of each layer that attends
-  size_t blocks_ = 0;           // of each cache
+  std::vector<size_t> attending_;       // the layers that do
+  std::vector<AttendingLayer> layers_;  // the same, for the rank that is planned
+  size_t blocks_ = 0;                   // of each cache
   uint64_t shared_kv_bytes_ = 0;
 };
 

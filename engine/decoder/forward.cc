@@ -81,6 +81,11 @@ void RunAttending(const ForwardPass& pass, size_t layer) {
   pass.spec.latent.kv_rank > 0 ? RunLatentAttention(pass, layer) : RunAttention(pass, layer);
 }
 
+void ScaleRows(const ForwardPass& pass, float scale, size_t begin, size_t end) {
+  for (size_t row = begin; row < end; ++row)
+    pass.table.scale(pass.residual(row), scale, pass.hidden);
+}
+
 void RunMixer(const ForwardPass& pass, size_t layer) {
   switch (pass.spec.layer_specs[layer].mixer) {
     case MixerKind::kNone:
@@ -143,7 +148,10 @@ void RunLayer(const ForwardPass& pass, size_t index) {
     });
   }
   layer.has_experts() ? RunExperts(pass, index) : RunMlp(pass, index);
-  add(kMlpTerm, norm_next);
+  add(kMlpTerm, [&](size_t begin, size_t end) {
+    if (layer.scale) ScaleRows(pass, *layer.scale, begin, end);
+    norm_next(begin, end);
+  });
 }
 
 size_t Index(int i) { return static_cast<size_t>(i); }
@@ -165,8 +173,7 @@ ForwardPass::ForwardPass(LoadedModel& model, const Worker& worker, const StepBat
       scratch(w.threads[Index(worker.thread)]),
       activation(kernels::ActivationType(model.options.dtype)),
       rows(batch.tokens.size()),
-      hidden(static_cast<size_t>(spec.hidden)),
-      head_dim(static_cast<size_t>(spec.head_dim)) {}
+      hidden(static_cast<size_t>(spec.hidden)) {}
 
 void NormRow(const ForwardPass& pass, const NormWeights& norm, void* dst, Dtype dst_type,
              const float* src) {

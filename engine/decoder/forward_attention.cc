@@ -10,19 +10,25 @@
 namespace pinion {
 namespace {
 
-// A rank's heads in the order of its projection: queries, keys, values.
+// A rank's heads in a layer, in the order of its projection: queries, keys, values.
 struct Heads {
-  explicit Heads(const Shard& shard) : q(shard.q_heads.size()), kv(shard.kv_heads.size()) {}
-  size_t q, kv;
+  Heads(const ForwardPass& pass, size_t layer)
+      : share(pass.weights.shard.Heads(layer)),
+        q(share.q_heads.size()),
+        kv(share.kv_heads.size()),
+        dim(static_cast<size_t>(LayerHeads(pass.spec, layer).head_dim)) {}
+  const HeadShare& share;
+  size_t q, kv, dim;
   size_t rotated() const { return q + kv; }
 };
 
-float* HeadOf(const ForwardPass& pass, size_t row, size_t index) {
-  return pass.w.qkv + row * pass.w.qkv_stride + index * pass.head_dim;
+float* HeadOf(const ForwardPass& pass, const Heads& heads, size_t row, size_t index) {
+  return pass.w.qkv + row * pass.w.qkv_stride + index * heads.dim;
 }
 
-void AddHeadBias(const ForwardPass& pass, const LayerWeights& layer, size_t index, float* head) {
-  if (layer.qkv_bias) pass.table.add(head, layer.qkv_bias + index * pass.head_dim, pass.head_dim);
+void AddHeadBias(const ForwardPass& pass, const LayerWeights& layer, const Heads& heads,
+                 size_t index, float* head) {
+  if (layer.qkv_bias) pass.table.add(head, layer.qkv_bias + index * heads.dim, heads.dim);
 }
 
 // ---- Norm over the whole projection: the sum of squares goes over the heads of all ranks.
@@ -36,22 +42,22 @@ bool CountsKvHead(const ForwardPass& pass, size_t kv_head) {
   return true;
 }
 
-void MeasureHeads(const ForwardPass& pass, const LayerWeights& layer) {
+void MeasureHeads(const ForwardPass& pass, size_t index_of_layer) {
   const TraceSpan span("measure heads");
-  const Shard& shard = pass.weights.shard;
-  const Heads heads(shard);
+  const LayerWeights& layer = pass.weights.layers[index_of_layer];
+  const Heads heads(pass, index_of_layer);
   const auto measure = [&](size_t row, size_t index) {
     const bool is_query = index < heads.q;
-    const size_t kv_head = is_query ? 0 : shard.kv_heads.begin + index - heads.q;
+    const size_t kv_head = is_query ? 0 : heads.share.kv_heads.begin + index - heads.q;
     if (!is_query && !CountsKvHead(pass, kv_head)) return;
-    const float* head = HeadOf(pass, row, index);
+    const float* head = HeadOf(pass, heads, row, index);
     float* biased = pass.scratch.hidden_row;
-    std::copy_n(head, pass.head_dim, biased);
-    AddHeadBias(pass, layer, index, biased);
-    const size_t unit =
-        is_query ? shard.q_heads.begin + index : static_cast<size_t>(pass.spec.heads) + kv_head;
+    std::copy_n(head, heads.dim, biased);
+    AddHeadBias(pass, layer, heads, index, biased);
+    const size_t unit = is_query ? heads.share.q_heads.begin + index
+                                 : static_cast<size_t>(pass.spec.heads) + kv_head;
     pass.model.exchange.own_head_squares()[row * HeadSquares(pass.spec).stride + unit] =
-        pass.table.sum_squares(biased, pass.head_dim);
+        pass.table.sum_squares(biased, heads.dim);
   };
   const auto measure_all = [&](size_t begin, size_t end) {
     for (size_t at = begin; at < end; ++at) measure(at / heads.rotated(), at % heads.rotated());
@@ -63,14 +69,14 @@ void MeasureHeads(const ForwardPass& pass, const LayerWeights& layer) {
 
 // 1 / RMS of one row's queries or keys. Every rank adds the heads up in the same order, so that all
 // of them get the same bits.
-float WholeScale(const ForwardPass& pass, size_t row, bool is_query) {
+float WholeScale(const ForwardPass& pass, const Heads& heads, size_t row, bool is_query) {
   const auto q = static_cast<size_t>(pass.spec.heads), kv = static_cast<size_t>(pass.spec.kv_heads);
   const float* squares =
       pass.model.exchange.head_squares() + row * HeadSquares(pass.spec).stride + (is_query ? 0 : q);
   const size_t count = is_query ? q : kv;
   float sum = 0;
   for (size_t i = 0; i < count; ++i) sum += squares[i];
-  const auto elements = static_cast<float>(count * pass.head_dim);
+  const auto elements = static_cast<float>(count * heads.dim);
   return 1 / std::sqrt(sum / elements + pass.spec.norm_eps);
 }
 
@@ -84,11 +90,11 @@ void NormHead(const ForwardPass& pass, const LayerWeights& layer, const Heads& h
     case QkNorm::kNone:
       return;
     case QkNorm::kPerHead:
-      return pass.table.rms_norm(head, kernels::Dtype::kF32, head, weight, pass.head_dim,
+      return pass.table.rms_norm(head, kernels::Dtype::kF32, head, weight, heads.dim,
                                  pass.spec.norm_eps);
     case QkNorm::kWhole:
-      weight += (is_query ? index : index - heads.q) * pass.head_dim;
-      return pass.table.weigh(head, weight, WholeScale(pass, row, is_query), pass.head_dim);
+      weight += (is_query ? index : index - heads.q) * heads.dim;
+      return pass.table.weigh(head, weight, WholeScale(pass, heads, row, is_query), heads.dim);
   }
 }
 
@@ -109,22 +115,41 @@ void PrepareHead(const ForwardPass& pass, size_t index, const Heads& heads, size
   const LayerWeights& layer = pass.weights.layers[index];
   const bool normed = pass.spec.layer_specs[index].qk_norm;
   const bool norm_last = pass.spec.qk_norm_after_rope;
-  AddHeadBias(pass, layer, unit, head);
+  AddHeadBias(pass, layer, heads, unit, head);
   if (normed && !norm_last) NormHead(pass, layer, heads, row, unit, head);
   Rotate(pass, index, row, head);
   if (normed && norm_last) NormHead(pass, layer, heads, row, unit, head);
 }
 
-void ScaleQuery(const ForwardPass& pass, size_t layer, size_t position, float* head) {
+void ScaleQuery(const ForwardPass& pass, size_t layer, const Heads& heads, size_t position,
+                float* head) {
   if (pass.spec.layer_specs[layer].scales_queries)
-    pass.table.scale(head, pass.spec.query_scale.At(position), pass.head_dim);
+    pass.table.scale(head, pass.spec.query_scale.At(position), heads.dim);
+}
+
+// The value that belongs to a key head, which is not prepared yet: a head of its own or, if keys
+// are values too, a copy in the thread's scratch.
+float* ValueOf(const ForwardPass& pass, size_t index, const Heads& heads, size_t row, size_t unit) {
+  const LayerWeights& layer = pass.weights.layers[index];
+  float* value = HeadOf(pass, heads, row, unit + heads.kv);
+  if (pass.spec.layer_specs[index].keys_as_values) {
+    value = pass.scratch.hidden_row;
+    std::copy_n(HeadOf(pass, heads, row, unit), heads.dim, value);
+    AddHeadBias(pass, layer, heads, unit, value);
+  } else {
+    AddHeadBias(pass, layer, heads, unit + heads.kv, value);
+  }
+  if (pass.spec.value_norm) {
+    const float mean = pass.table.sum_squares(value, heads.dim) / static_cast<float>(heads.dim);
+    pass.table.scale(value, 1 / std::sqrt(mean + pass.spec.norm_eps), heads.dim);
+  }
+  return value;
 }
 
 // Prepares queries and keys, and writes keys and values to the cache, of (row, head) pairs
 // [begin, end).
 void PrepareHeads(const ForwardPass& pass, size_t index, const Heads& heads, size_t begin,
                   size_t end) {
-  const LayerWeights& layer = pass.weights.layers[index];
   const size_t cached = CachedLayer(pass.spec, index);
   size_t slice = 0;
   for (size_t at = begin; at < end; ++at) {
@@ -133,14 +158,13 @@ void PrepareHeads(const ForwardPass& pass, size_t index, const Heads& heads, siz
     while (row >= slices[slice].first_row + slices[slice].rows) ++slice;
     const StepBatch::Slice& of = slices[slice];
     const size_t position = of.first_position + row - of.first_row;
-    float* head = HeadOf(pass, row, unit);
+    float* head = HeadOf(pass, heads, row, unit);
+    const float* value = unit < heads.q ? nullptr : ValueOf(pass, index, heads, row, unit);
     PrepareHead(pass, index, heads, row, unit, head);
     if (unit < heads.q) {
-      ScaleQuery(pass, index, position, head);
+      ScaleQuery(pass, index, heads, position, head);
       continue;
     }
-    float* value = HeadOf(pass, row, unit + heads.kv);
-    AddHeadBias(pass, layer, unit + heads.kv, value);
     pass.cache.Write(pass.table, cached, unit - heads.q, of.block_table, position, head, value);
   }
 }
@@ -148,7 +172,7 @@ void PrepareHeads(const ForwardPass& pass, size_t index, const Heads& heads, siz
 // The work is cut into (row, head) pairs, so that even a single row keeps every thread busy.
 void PrepareAndStore(const ForwardPass& pass, size_t index) {
   const TraceSpan span("rotary+store");
-  const Heads heads(pass.weights.shard);
+  const Heads heads(pass, index);
   pass.worker.Share(pass.rows * heads.rotated(), [&](size_t begin, size_t end) {
     PrepareHeads(pass, index, heads, begin, end);
   });
@@ -162,7 +186,7 @@ void AttendLayer(const ForwardPass& pass, size_t layer) {
   const bool gated = pass.spec.attention_gate;
   Attend({.table = pass.table,
           .batch = pass.batch,
-          .shard = pass.weights.shard,
+          .heads = pass.weights.shard.Heads(layer),
           .cache = pass.cache,
           .layer = cached,
           .spec = LayerAttention(pass.spec, layer),
@@ -171,22 +195,24 @@ void AttendLayer(const ForwardPass& pass, size_t layer) {
           .q_stride = pass.w.qkv_stride,
           .sinks = pass.weights.layers[layer].sinks,
           .dst = gated ? reinterpret_cast<std::byte*>(pass.w.qkv) : pass.w.attended,
-          .dst_stride = gated ? pass.w.qkv_stride : pass.w.attended_stride,
+          .dst_stride = gated ? pass.w.qkv_stride : pass.weights.layers[layer].o.k_padded(),
           .dst_type = gated ? kernels::Dtype::kF32 : pass.activation,
           .parts = pass.w.parts.data()},
          pass.worker, pass.scratch.part);
 }
 
 // Each head's result times the sigmoid of its gate.
-void GateHeads(const ForwardPass& pass) {
+void GateHeads(const ForwardPass& pass, size_t layer) {
   const TraceSpan span("gate");
-  const Heads heads(pass.weights.shard);
-  const size_t row_bytes = pass.w.attended_stride * kernels::SizeOf(pass.activation);
+  const Heads heads(pass, layer);
+  const size_t row_bytes =
+      pass.weights.layers[layer].o.k_padded() * kernels::SizeOf(pass.activation);
   pass.worker.Share(pass.rows, [&](size_t begin, size_t end) {
     for (size_t row = begin; row < end; ++row)
-      pass.table.activate_gated(
-          pass.w.attended + row * row_bytes, pass.activation, kernels::Activation::kSigmoid,
-          HeadOf(pass, row, heads.q + 2 * heads.kv), HeadOf(pass, row, 0), heads.q * pass.head_dim);
+      pass.table.activate_gated(pass.w.attended + row * row_bytes, pass.activation,
+                                kernels::Activation::kSigmoid,
+                                HeadOf(pass, heads, row, heads.q + 2 * heads.kv),
+                                HeadOf(pass, heads, row, 0), heads.q * heads.dim);
   });
 }
 
@@ -195,10 +221,10 @@ void GateHeads(const ForwardPass& pass) {
 void RunAttention(const ForwardPass& pass, size_t layer) {
   const LayerWeights& weights = pass.weights.layers[layer];
   Project(pass, "qkv", weights.qkv, pass.w.normed, pass.w.qkv, pass.w.qkv_stride);
-  if (pass.spec.qk_norm == QkNorm::kWhole) MeasureHeads(pass, weights);
+  if (pass.spec.qk_norm == QkNorm::kWhole) MeasureHeads(pass, layer);
   PrepareAndStore(pass, layer);
   AttendLayer(pass, layer);
-  if (pass.spec.attention_gate) GateHeads(pass);
+  if (pass.spec.attention_gate) GateHeads(pass, layer);
   Project(pass, "o", weights.o, pass.w.attended, pass.w.attention_partial, pass.w.hidden_stride,
           PhaseScope::kRanks);
 }

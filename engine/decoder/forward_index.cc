@@ -178,15 +178,15 @@ IndexPart PartAt(const KvShape& shape, float* storage) {
 float* PartOf(const Indexer& index, size_t row, size_t cut, size_t group) {
   IndexBuffers& buffers = index.buffers;
   const size_t groups = index.pass.weights.shard.groups.size();
-  return buffers.parts.data() +
-         ((row * buffers.cuts + cut) * groups + group) * PartFloats(index.pass.cache.shape());
+  return buffers.parts.data() + ((row * buffers.cuts + cut) * groups + group) *
+                                    PartFloats(index.pass.cache.shape(index.cached));
 }
 
 void MergeParts(const Indexer& index, const ChoosingRow& row, size_t group_index,
                 const std::vector<kernels::AttentionPart>& parts) {
   const ForwardPass& pass = index.pass;
   const HeadGroup& group = pass.weights.shard.groups[group_index];
-  const size_t value_dim = pass.cache.shape().value_dim;
+  const size_t value_dim = pass.cache.shape(index.cached).value_dim;
   const size_t at = row.row * pass.w.attended_stride + group.first_q_head * value_dim;
   pass.table.attention_merge({.parts = parts.data(),
                               .parts_count = parts.size(),
@@ -204,7 +204,7 @@ void AttendGathered(const Indexer& index, const ChoosingRow& row, const HeadGrou
                     const std::byte* gathered, size_t count, const IndexPart& part) {
   const ForwardPass& pass = index.pass;
   const KvCache& cache = pass.cache;
-  const KvShape& shape = cache.shape();
+  const KvShape& shape = cache.shape(index.cached);
   const size_t block =
       kernels::KvPlaneBlockBytes(cache.dtype(), cache.block_tokens(), shape.key_dim);
   const float* q = pass.w.latent.latent_queries + row.row * pass.w.latent.latent_queries_stride +
@@ -244,24 +244,25 @@ void AttendCut(const Indexer& index, size_t first, size_t at, size_t cut) {
   const size_t count = std::min(buffers.cut_tokens, index.top_k - begin);
   const size_t blocks = (count + cache.block_tokens() - 1) / cache.block_tokens();
   std::vector<std::byte>& storage = pass.scratch.gathered;
-  storage.resize(blocks * cache.shape().BlockBytes(cache.dtype(), cache.block_tokens()) + 64);
+  storage.resize(
+      blocks * cache.shape(index.cached).BlockBytes(cache.dtype(), cache.block_tokens()) + 64);
   void* aligned = storage.data();
   size_t space = storage.size();
   auto* gathered = static_cast<std::byte*>(std::align(64, space - 64, aligned, space));
   const auto& groups = pass.weights.shard.groups;
   kernels::GatherKeys({.keys = cache.keys(index.cached, groups[0].kv_head),
-                       .strides = cache.key_strides(),
+                       .strides = cache.key_strides(index.cached),
                        .block_table = pass.batch.slices[row.slice].block_table,
                        .positions = buffers.chosen.data() + at * index.top_k + begin,
                        .count = count,
                        .block_tokens = cache.block_tokens(),
-                       .key_dim = cache.shape().key_dim,
+                       .key_dim = cache.shape(index.cached).key_dim,
                        .dtype = cache.dtype(),
                        .dst = gathered});
   for (size_t g = 0; g < groups.size(); ++g) {
     const bool whole = buffers.cuts == 1;
     const IndexPart part =
-        PartAt(cache.shape(), whole ? pass.scratch.part : PartOf(index, at, cut, g));
+        PartAt(cache.shape(index.cached), whole ? pass.scratch.part : PartOf(index, at, cut, g));
     AttendGathered(index, row, groups[g], gathered, count, part);
     if (whole) MergeParts(index, row, g, {{part.out, part.max, part.sum}});
   }
@@ -277,7 +278,7 @@ void AttendRows(const Indexer& index, size_t first, size_t count) {
     std::vector<kernels::AttentionPart> parts;
     for (size_t cut = 0; cut < cuts; ++cut) {
       const IndexPart part =
-          PartAt(index.pass.cache.shape(), PartOf(index, i / groups, cut, i % groups));
+          PartAt(index.pass.cache.shape(index.cached), PartOf(index, i / groups, cut, i % groups));
       parts.push_back({part.out, part.max, part.sum});
     }
     MergeParts(index, index.buffers.rows[first + i / groups], i % groups, parts);

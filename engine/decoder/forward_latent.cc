@@ -151,7 +151,7 @@ void AttendLatents(const Latent& latent) {
   const ForwardPass& pass = latent.pass;
   Attend({.table = pass.table,
           .batch = pass.batch,
-          .shard = pass.weights.shard,
+          .heads = pass.weights.shard,
           .cache = pass.cache,
           .layer = latent.cached,
           .spec = LayerAttention(pass.spec, latent.index),

@@ -27,7 +27,7 @@ struct ForwardPass {
   Workspace& w;
   ThreadScratch& scratch;
   const kernels::Dtype activation;  // of normed, attended and mlp
-  const size_t rows, hidden, head_dim;
+  const size_t rows, hidden;
 
   float* residual(size_t row) const { return w.residual + row * hidden; }
   std::byte* normed(size_t row) const {

@@ -1,5 +1,7 @@
 #include "engine/decoder/kv_cache.h"
 
+#include <algorithm>
+
 #include "engine/decoder/kv_layout.h"
 
 namespace pinion {
@@ -8,48 +10,63 @@ Result<KvCache> KvCache::Allocate(const DecoderSpec& spec, const Shard& shard,
                                   kernels::KvDtype dtype, size_t block_tokens, size_t blocks,
                                   kernels::Dtype weights) {
   const KvLayout layout = KvLayout::Of(spec, shard, dtype, block_tokens, weights);
-  const size_t keys = layout.keys, values = layout.values, both = keys + values;
-  const bool alternate = layout.alternate();
-  const unsigned shift = layout.SpanShift(blocks);
-  const size_t span = layout.layer_block_bytes() << shift;
   KvCache cache;
-  cache.shape_ = layout.shape;
   cache.dtype_ = dtype;
   cache.block_tokens_ = block_tokens;
   cache.size_bytes_ = layout.block_bytes() * blocks;
-  cache.key_strides_ = {alternate ? both : keys, span, shift};
-  cache.value_strides_ = {alternate ? both : values, span, shift};
-  cache.values_offset_ = alternate ? keys : keys << shift;
-  cache.index_strides_ = {layout.index, span, shift};
-  cache.index_offset_ = (both * layout.heads) << shift;
-  cache.head_bytes_ = both << shift;
-  cache.layer_bytes_ = layout.LayerBytes(blocks);
+  size_t offset = 0;
+  for (const LayerKvLayout& of : layout.layers) {
+    const size_t keys = of.keys, values = of.values, both = keys + values;
+    const bool alternate = of.alternate();
+    const unsigned shift = of.SpanShift(blocks);
+    const size_t span = of.SpanBytes(blocks);
+    Layer layer;
+    layer.shape = of.shape;
+    layer.key_strides = {alternate ? both : keys, span, shift};
+    layer.value_strides = {alternate ? both : values, span, shift};
+    layer.values_offset = alternate ? keys : keys << shift;
+    layer.index_strides = {of.index, span, shift};
+    layer.index_offset = (both * of.heads) << shift;
+    layer.head_bytes = both << shift;
+    layer.bytes = of.Bytes(blocks);
+    layer.offset = offset;
+    offset += layer.bytes;
+    cache.layers_.push_back(layer);
+  }
   PINION_ASSIGN(cache.storage_, Pages::Allocate(layout.StorageBytes(blocks)));
   return cache;
 }
 
+size_t KvCache::span_blocks() const {
+  size_t most = 1;
+  for (const Layer& layer : layers_) most = std::max(most, layer.key_strides.blocks());
+  return most;
+}
+
 void KvCache::Touch(size_t layer, size_t first, size_t last) {
-  if (first >= last || layer_bytes_ == 0) return;
-  const auto [stride, span, shift] = key_strides_;
+  const Layer& of = layers_[layer];
+  if (first >= last || of.bytes == 0) return;
+  const auto [stride, span, shift] = of.key_strides;
   const size_t begin = (first >> shift) * span, end = (((last - 1) >> shift) + 1) * span;
-  TouchPages(storage_.data() + layer * layer_bytes_ + begin, end - begin);
+  TouchPages(storage_.data() + of.offset + begin, end - begin);
 }
 
 void KvCache::Write(const kernels::Table& table, size_t layer, size_t head,
                     const int32_t* block_table, size_t position, const float* key,
                     const float* value) {
+  const Layer& of = layers_[layer];
   const auto block = static_cast<size_t>(block_table[position / block_tokens_]);
   std::byte* const first = Head(layer, head);
   std::byte* const values =
-      shape_.latent ? nullptr : first + values_offset_ + value_strides_.At(block);
-  table.kv_write({.keys = first + key_strides_.At(block),
+      of.shape.latent ? nullptr : first + of.values_offset + of.value_strides.At(block);
+  table.kv_write({.keys = first + of.key_strides.At(block),
                   .values = values,
                   .k = key,
                   .v = value,
                   .slot = position % block_tokens_,
                   .block_tokens = block_tokens_,
-                  .key_dim = shape_.key_dim,
-                  .value_dim = shape_.value_dim,
+                  .key_dim = of.shape.key_dim,
+                  .value_dim = of.shape.value_dim,
                   .dtype = dtype_});
 }
 

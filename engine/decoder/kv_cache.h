@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "engine/base/result.h"
 #include "engine/host/memory.h"
@@ -25,10 +26,13 @@ class KvCache {
   // latent.
   const std::byte* keys(size_t layer, size_t head) const { return Head(layer, head); }
   const std::byte* values(size_t layer, size_t head) const {
-    return shape_.latent ? nullptr : Head(layer, head) + values_offset_;
+    const Layer& of = layers_[layer];
+    return of.shape.latent ? nullptr : Head(layer, head) + of.values_offset;
   }
-  const kernels::KvStrides& key_strides() const { return key_strides_; }
-  const kernels::KvStrides& value_strides() const { return value_strides_; }  // unused if latent
+  const kernels::KvStrides& key_strides(size_t layer) const { return layers_[layer].key_strides; }
+  const kernels::KvStrides& value_strides(size_t layer) const {  // unused if latent
+    return layers_[layer].value_strides;
+  }
 
   // Writes the key and the value (unused if latent) of the token at `position` of a sequence.
   void Write(const kernels::Table& table, size_t layer, size_t head, const int32_t* block_table,
@@ -37,17 +41,18 @@ class KvCache {
   // A layer's index keys of one block, [block_tokens][IndexSpec::dim] activations; null if
   // there are none.
   std::byte* index_keys(size_t layer, int32_t block) const {
-    if (index_strides_.block == 0) return nullptr;
-    return storage_.data() + layer * layer_bytes_ + index_offset_ +
-           index_strides_.At(static_cast<size_t>(block));
+    const Layer& of = layers_[layer];
+    if (of.index_strides.block == 0) return nullptr;
+    return storage_.data() + of.offset + of.index_offset +
+           of.index_strides.At(static_cast<size_t>(block));
   }
 
   // Makes the memory of a layer's blocks [first, last) resident, with the rest of their spans.
   // Changes nothing; not at the same time as Write.
   void Touch(size_t layer, size_t first, size_t last);
 
-  const KvShape& shape() const { return shape_; }
-  size_t span_blocks() const { return key_strides_.blocks(); }
+  const KvShape& shape(size_t layer) const { return layers_[layer].shape; }
+  size_t span_blocks() const;  // of the layer with the longest spans
   size_t block_tokens() const { return block_tokens_; }
   kernels::KvDtype dtype() const { return dtype_; }
   size_t size_bytes() const { return size_bytes_; }  // of the blocks
@@ -55,16 +60,21 @@ class KvCache {
 
  private:
   std::byte* Head(size_t layer, size_t head) const {
-    return storage_.data() + layer * layer_bytes_ + head * head_bytes_;
+    return storage_.data() + layers_[layer].offset + head * layers_[layer].head_bytes;
   }
 
+  struct Layer {
+    KvShape shape;
+    kernels::KvStrides key_strides = {}, value_strides = {}, index_strides = {};
+    size_t values_offset = 0;      // from a head's first keys to its first values
+    size_t index_offset = 0;       // from the first keys to the first index keys
+    size_t head_bytes = 0;         // of a head within a span
+    size_t offset = 0, bytes = 0;  // in the storage, of all spans
+  };
+
   Pages storage_;
-  KvShape shape_;
+  std::vector<Layer> layers_;
   kernels::KvDtype dtype_ = kernels::KvDtype::kF32;
-  kernels::KvStrides key_strides_ = {}, value_strides_ = {}, index_strides_ = {};
-  size_t index_offset_ = 0;                  // from a layer's first keys to its first index keys
-  size_t values_offset_ = 0;                 // from a head's first keys to its first values
-  size_t head_bytes_ = 0, layer_bytes_ = 0;  // of a head within a span; of all spans
   size_t block_tokens_ = 0, size_bytes_ = 0;
 };
 

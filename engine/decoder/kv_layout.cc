@@ -20,25 +20,13 @@ constexpr size_t kAlternatingDim = 64;
 
 }  // namespace
 
-KvLayout KvLayout::Of(const DecoderSpec& spec, const Shard& shard, kernels::KvDtype dtype,
-                      size_t block_tokens, kernels::Dtype weights) {
-  KvLayout layout;
-  layout.shape = CachedShape(spec);
-  layout.keys = kernels::KvPlaneBlockBytes(dtype, block_tokens, layout.shape.key_dim);
-  layout.values = layout.shape.BlockBytes(dtype, block_tokens) - layout.keys;
-  layout.heads = shard.kv_heads.size();
-  layout.layers = CachedLayers(spec);
-  if (layout.heads > 0) layout.index = block_tokens * IndexKeyBytes(spec, weights);
-  return layout;
-}
-
-bool KvLayout::alternate() const {
+bool LayerKvLayout::alternate() const {
   return std::max(shape.key_dim, shape.value_dim) <= kAlternatingDim;
 }
 
 // Never more than `blocks`: most of a small cache would otherwise be unused.
-unsigned KvLayout::SpanShift(size_t blocks) const {
-  const size_t layer_block = layer_block_bytes(), stretch = alternate() ? keys + values : keys;
+unsigned LayerKvLayout::SpanShift(size_t blocks) const {
+  const size_t layer_block = block_bytes(), stretch = alternate() ? keys + values : keys;
   unsigned shift = 0;
   while (size_t{1} << shift < blocks &&
          (layer_block << (shift + 1) <= kHugePageBytes || stretch << shift < kLeastStretchBytes)) {
@@ -47,10 +35,44 @@ unsigned KvLayout::SpanShift(size_t blocks) const {
   return shift;
 }
 
-uint64_t KvLayout::LayerBytes(size_t blocks) const {
+uint64_t LayerKvLayout::Bytes(size_t blocks) const {
   const unsigned shift = SpanShift(blocks);
   const size_t spans = (blocks + (size_t{1} << shift) - 1) >> shift;
-  return uint64_t{spans} * (layer_block_bytes() << shift);
+  return uint64_t{spans} * SpanBytes(blocks);
+}
+
+KvLayout KvLayout::Of(const DecoderSpec& spec, const Shard& shard, kernels::KvDtype dtype,
+                      size_t block_tokens, kernels::Dtype weights) {
+  KvLayout layout;
+  for (size_t index = 0; index < spec.layer_specs.size(); ++index) {
+    if (!Attends(spec.layer_specs[index].mixer)) continue;
+    LayerKvLayout layer;
+    layer.shape = CachedShape(spec, index);
+    layer.keys = kernels::KvPlaneBlockBytes(dtype, block_tokens, layer.shape.key_dim);
+    layer.values = layer.shape.BlockBytes(dtype, block_tokens) - layer.keys;
+    layer.heads = shard.Heads(index).kv_heads.size();
+    if (layer.heads > 0) layer.index = block_tokens * IndexKeyBytes(spec, weights);
+    layout.layers.push_back(layer);
+  }
+  return layout;
+}
+
+uint64_t KvLayout::block_bytes() const {
+  uint64_t bytes = 0;
+  for (const LayerKvLayout& layer : layers) bytes += layer.block_bytes();
+  return bytes;
+}
+
+uint64_t KvLayout::SpanBytes(size_t blocks) const {
+  uint64_t bytes = 0;
+  for (const LayerKvLayout& layer : layers) bytes += layer.SpanBytes(blocks);
+  return bytes;
+}
+
+uint64_t KvLayout::StorageBytes(size_t blocks) const {
+  uint64_t bytes = 0;
+  for (const LayerKvLayout& layer : layers) bytes += layer.Bytes(blocks);
+  return bytes;
 }
 
 }  // namespace pinion

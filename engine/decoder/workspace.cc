@@ -121,24 +121,38 @@ size_t SpreadStride(size_t columns) {
   return RoundUp(columns, kernels::kBlockN) + 64 / sizeof(float);
 }
 
+// Of any layer: elements of a rank's queries, and of all that it projects to.
+struct WidestHeads {
+  WidestHeads() = default;
+  WidestHeads(const DecoderSpec& spec, const Shard& shard) {
+    for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer) {
+      const HeadShare& share = shard.Heads(layer);
+      const auto head_dim = static_cast<size_t>(LayerHeads(spec, layer).head_dim);
+      const size_t own = share.q_heads.size() * head_dim;
+      q = std::max(q, own);
+      projected = std::max(
+          projected, (spec.attention_gate ? 2 * own : own) + 2 * share.kv_heads.size() * head_dim);
+    }
+  }
+  size_t q = 0, projected = 0;
+};
+
 // Sets the strides and hands out the buffers of `base` (null: only counts); returns the bytes used.
 size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype, size_t max_rows,
               std::byte* base, Workspace& w) {
-  const auto hidden = static_cast<size_t>(spec.hidden),
-             head_dim = static_cast<size_t>(spec.head_dim);
+  const auto hidden = static_cast<size_t>(spec.hidden);
   const size_t element = kernels::SizeOf(kernels::ActivationType(dtype));
+  const size_t q_heads = shard.q_heads.size();
   const bool latent = spec.latent.kv_rank > 0;  // then LayOutLatent has the attention's own columns
-  const size_t q_heads = shard.q_heads.size(), q = latent ? 0 : q_heads * head_dim;
-  const size_t kv = latent ? 0 : shard.kv_heads.size() * head_dim;
+  const WidestHeads heads = latent ? WidestHeads() : WidestHeads(spec, shard);
   w.hidden_stride = HiddenStride(spec);
   const DeltaColumns delta(spec.delta, shard.delta_heads.size());
   const size_t channels = shard.conv_channels.size();
   const MambaColumns mamba(spec.mamba, shard);
   const size_t recurred = RoundUp(std::max({delta.values(), channels, mamba.b}), kernels::kPadK);
-  w.qkv_stride = SpreadStride(std::max(
-      {(spec.attention_gate ? 2 * q : q) + 2 * kv, delta.width, 3 * channels, mamba.count}));
+  w.qkv_stride = SpreadStride(std::max({heads.projected, delta.width, 3 * channels, mamba.count}));
   w.normed_stride = RoundUp(hidden, kernels::kPadK);
-  w.attended_stride = RoundUp(q, kernels::kPadK);
+  w.attended_stride = RoundUp(heads.q, kernels::kPadK);
   const bool has_dense =
       std::any_of(spec.layer_specs.begin(), spec.layer_specs.end(),
                   [](const LayerSpec& layer) { return layer.mlp == MlpKind::kDense; });
@@ -183,8 +197,8 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
 Result<ThreadScratch> MakeScratch(const DecoderSpec& spec, const Shard& shard, Dtype dtype) {
   ThreadScratch scratch;
   const size_t tile = kMlpTileRows * 2 * kernels::kBlockN;
-  const size_t part = PartFloats(CachedShape(spec));
-  const auto hidden_row = static_cast<size_t>(std::max(spec.hidden, spec.head_dim));
+  const size_t part = PartFloats(WidestCachedShape(spec));
+  const auto hidden_row = static_cast<size_t>(std::max(spec.hidden, WidestHead(spec)));
   const size_t products = static_cast<size_t>(spec.index.heads) * kernels::kBlockN;
   const size_t floats = RoundUp(tile + part + products + hidden_row, 64 / sizeof(float));
   PINION_ASSIGN(

@@ -26,7 +26,7 @@ struct ThreadScratch {
   Pages storage;
   float* mlp_tile = nullptr;    // [kMlpTileRows][128]: a gate and an up block
   float* part = nullptr;        // one attention item: [PartFloats]
-  float* hidden_row = nullptr;  // [max(hidden, head_dim)]
+  float* hidden_row = nullptr;  // [max(hidden, widest head)]
   std::vector<std::byte> row;   // one embedding row, if it is made up
   // Experts: a tile's tokens, [kExpertTileRows][hidden padded], activation type.
   std::byte* expert_tile = nullptr;
@@ -97,7 +97,7 @@ struct Workspace {
   float* residual = nullptr;      // [rows][hidden]
   std::byte* normed = nullptr;    // [rows][hidden padded], activation type
   float* qkv = nullptr;           // [rows][qkv_stride]
-  std::byte* attended = nullptr;  // [rows][q padded], activation type
+  std::byte* attended = nullptr;  // [rows][the layer's o.k_padded()], activation type
   std::byte* recurred =
       nullptr;  // [rows][values or channels of recurrent layers padded], activation type
   // [rows] of the bottlenecks of recurrent layers, each padded, activation type

@@ -95,8 +95,8 @@ Status ReadMamba(const Json& config, const MambaKeys& keys, const std::string& m
 
 // Reads rotary position embeddings from rope_parameters (transformers 5) or rope_theta and
 // rope_scaling (4): fills ropes and, if the scaling stretches it, max_positions, which must be set
-// before, as must head_dim. Types: default, linear, dynamic, llama3 (Llama 3.1), yarn, longrope;
-// others are errors.
+// before, as must head_dim. Types: default, linear, dynamic, llama3 (Llama 3.1), yarn, longrope,
+// proportional; others are errors.
 Status ReadRope(const Json& config, DecoderSpec& spec);
 // If transformers 5 wrote a rope for each type of layer: the config with that of the layers without
 // window alone.

@@ -4,6 +4,18 @@
 
 namespace pinion {
 
+HeadShape LayerHeads(const DecoderSpec& spec, size_t layer) {
+  const LayerSpec& own = spec.layer_specs[layer];
+  return {spec.heads, own.kv_heads > 0 ? own.kv_heads : spec.kv_heads,
+          own.head_dim > 0 ? own.head_dim : spec.head_dim};
+}
+
+int WidestHead(const DecoderSpec& spec) {
+  int widest = spec.head_dim;
+  for (const LayerSpec& layer : spec.layer_specs) widest = std::max(widest, layer.head_dim);
+  return widest;
+}
+
 size_t Reach::First(size_t position) const {
   size_t first = 0;
   if (const auto size = static_cast<size_t>(window); size > 0 && position + 1 > size)
@@ -31,11 +43,21 @@ AttentionSpec LayerAttention(const DecoderSpec& spec, size_t layer) {
           .soft_cap = spec.attention_soft_cap};
 }
 
-KvShape CachedShape(const DecoderSpec& spec) {
-  const auto head_dim = static_cast<size_t>(spec.head_dim);
+namespace {
+
+KvShape ShapeOf(const DecoderSpec& spec, int width) {
+  const auto head_dim = static_cast<size_t>(width);
   if (spec.latent.kv_rank > 0) return {head_dim, static_cast<size_t>(spec.latent.kv_rank), true};
   return {head_dim, head_dim};
 }
+
+}  // namespace
+
+KvShape CachedShape(const DecoderSpec& spec, size_t layer) {
+  return ShapeOf(spec, LayerHeads(spec, layer).head_dim);
+}
+
+KvShape WidestCachedShape(const DecoderSpec& spec) { return ShapeOf(spec, WidestHead(spec)); }
 
 size_t RecurrentLayers(const DecoderSpec& spec) {
   return static_cast<size_t>(
@@ -60,8 +82,13 @@ uint64_t KvBytesPerToken(const DecoderSpec& spec, kernels::KvDtype dtype) {
   const kernels::Dtype weights = dtype == kernels::KvDtype::kF32   ? kernels::Dtype::kF32
                                  : dtype == kernels::KvDtype::kF16 ? kernels::Dtype::kF16
                                                                    : kernels::Dtype::kBf16;
-  const uint64_t heads = static_cast<uint64_t>(spec.kv_heads) * CachedShape(spec).TokenBytes(dtype);
-  return uint64_t{CachedLayers(spec)} * (heads + IndexKeyBytes(spec, weights));
+  uint64_t bytes = 0;
+  for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer)
+    if (Attends(spec.layer_specs[layer].mixer))
+      bytes += static_cast<uint64_t>(LayerHeads(spec, layer).kv_heads) *
+                   CachedShape(spec, layer).TokenBytes(dtype) +
+               IndexKeyBytes(spec, weights);
+  return bytes;
 }
 
 StateShape StateShape::Of(const DeltaSpec& delta, size_t key_heads) {

@@ -36,6 +36,18 @@ struct AttentionSpec {
   float soft_cap = 0;  // scores become soft_cap * tanh(score / soft_cap); 0: none
 };
 
+// The heads of a layer that attends; all layers have as many query heads.
+struct HeadShape {
+  int heads = 0, kv_heads = 0, head_dim = 0;
+
+  int64_t q() const { return int64_t{heads} * head_dim; }  // elements of all queries
+  int64_t kv() const { return int64_t{kv_heads} * head_dim; }
+  friend bool operator==(const HeadShape&, const HeadShape&) = default;
+};
+HeadShape LayerHeads(const DecoderSpec& spec, size_t layer);
+// Of the widest heads of any layer.
+int WidestHead(const DecoderSpec& spec);
+
 AttentionSpec LayerAttention(const DecoderSpec& spec, size_t layer);
 
 // The shape of one token's and KV head's entry in the cache.
@@ -57,7 +69,9 @@ struct KvShape {
   }
 };
 
-KvShape CachedShape(const DecoderSpec& spec);
+// The shape in a layer that attends, and the widest of all layers.
+KvShape CachedShape(const DecoderSpec& spec, size_t layer);
+KvShape WidestCachedShape(const DecoderSpec& spec);
 
 // Layers that attend, and so have keys and values in the cache; the number of them before `layer`,
 // which is its place there.

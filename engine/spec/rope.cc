@@ -56,6 +56,14 @@ void StretchLong(const RopeSpec& rope, int longest, std::vector<double>& frequen
   for (size_t i = 0; i < frequencies.size(); ++i) frequencies[i] /= factors[i];
 }
 
+// The first part of the waves turns as if all did, slowed by `factor`; the rest stands still.
+// Source: transformers, modeling_rope_utils.py, _compute_proportional_rope_parameters.
+void KeepPart(const RopeSpec& rope, std::vector<double>& frequencies) {
+  const auto turning = static_cast<size_t>(rope.part * rope.dim / 2);
+  for (size_t i = 0; i < frequencies.size(); ++i)
+    frequencies[i] = i < turning ? frequencies[i] / rope.factor : 0;
+}
+
 }  // namespace
 
 std::vector<float> RopeFrequencies(const RopeSpec& rope, int longest) {
@@ -66,6 +74,7 @@ std::vector<float> RopeFrequencies(const RopeSpec& rope, int longest) {
   if (rope.type == "llama3") StretchLlama3(rope, frequencies);
   if (rope.type == "yarn") StretchYarn(rope, frequencies);
   if (rope.type == "longrope") StretchLong(rope, longest, frequencies);
+  if (rope.type == "proportional") KeepPart(rope, frequencies);
   // A longer sequence is squeezed into the positions seen in training.
   if (rope.type == "linear")
     for (double& frequency : frequencies) frequency /= rope.factor;

@@ -8,12 +8,13 @@ namespace pinion {
 // How queries and keys are rotated by their position (Su et al., arXiv:2104.09864), as in
 // config.json. Parameters that the type does not have keep neutral values.
 struct RopeSpec {
-  std::string type = "default";  // or linear, dynamic, llama3, yarn, longrope
+  std::string type = "default";  // or linear, dynamic, llama3, yarn, longrope, proportional
   int dim = 0;                   // elements rotated at the head's beginning, even
   bool interleaved = false;      // pairs are (2i, 2i + 1), not (i, i + dim / 2)
   double theta = 10000;
-  double factor = 1;                                 // longest sequence / longest one in training
-  double original_positions = 0;                     // longest sequence in training
+  double factor = 1;              // longest sequence / longest one in training
+  double original_positions = 0;  // longest sequence in training
+  double part = 1;                // proportional: of the pairs, the first; the others have angle 0
   double low_freq_factor = 1, high_freq_factor = 1;  // llama3
   double beta_fast = 32, beta_slow = 1;              // yarn
   bool truncate = true;                              // yarn

@@ -55,11 +55,13 @@ Status ReadOver(const Json& parameters, std::string_view key, double& value) {
   return {};
 }
 
-// The number of elements that are rotated, from the beginning of a head.
-Result<int> Dim(const Source& source) {
+// The number of elements that are rotated, from the beginning of a head. Proportional rope rotates
+// all, if by an angle of 0.
+Result<int> Dim(const Source& source, const std::string& type) {
   double part = 1;
   PINION_TRY(ReadOver(source.config, "partial_rotary_factor", part));
   PINION_TRY(ReadOver(source.parameters, "partial_rotary_factor", part));
+  if (type == "proportional" && part <= 1) part = 1;
   const int dim = part <= 1 ? static_cast<int>(source.spec.head_dim * part) : 0;
   if (dim >= 2 && dim % 2 == 0) return dim;
   return Fail(ErrorCode::kUnsupported,
@@ -87,6 +89,11 @@ Status ReadFactor(const Source& source, RopeSpec& rope) {
   PINION_ASSIGN(rope.factor, RequirePositive(source.parameters, "factor"));
   rope.original_positions = source.spec.max_positions;
   return {};
+}
+
+Status ReadProportional(const Source& source, RopeSpec& rope) {
+  PINION_TRY(ReadOver(source.parameters, "factor", rope.factor));
+  return ReadOver(source.parameters, "partial_rotary_factor", rope.part);
 }
 
 Status ReadDynamic(const Source& source, RopeSpec& rope) {
@@ -155,9 +162,13 @@ struct TypeReader {
   std::string_view type;
   Status (*read)(const Source& source, RopeSpec& rope);
 };
-constexpr TypeReader kTypes[] = {{"default", ReadDefault}, {"linear", ReadFactor},
-                                 {"dynamic", ReadDynamic}, {"llama3", ReadLlama3},
-                                 {"yarn", ReadYarn},       {"longrope", ReadLong}};
+constexpr TypeReader kTypes[] = {{"default", ReadDefault},
+                                 {"linear", ReadFactor},
+                                 {"dynamic", ReadDynamic},
+                                 {"llama3", ReadLlama3},
+                                 {"yarn", ReadYarn},
+                                 {"longrope", ReadLong},
+                                 {"proportional", ReadProportional}};
 
 Status ReadType(const Source& source, RopeSpec& rope) {
   std::vector<std::string> known;
@@ -194,9 +205,9 @@ Result<RopeSpec> ReadRopeParameters(const Json& config, const Json& parameters,
   PINION_TRY(CheckNeutralFields(parameters, kNeutral));
   const Source source{config, parameters, spec};
   RopeSpec rope;
-  PINION_ASSIGN(rope.dim, Dim(source));
-  PINION_ASSIGN(rope.theta, Theta(config, parameters));
   PINION_ASSIGN(rope.type, Type(parameters));
+  PINION_ASSIGN(rope.dim, Dim(source, rope.type));
+  PINION_ASSIGN(rope.theta, Theta(config, parameters));
   PINION_TRY(ReadType(source, rope));
   return rope;
 }

@@ -105,15 +105,23 @@ Result<std::string> ReadDtype(const Json& config) {
 }
 
 Status CheckHeads(const DecoderSpec& spec) {
-  if (spec.head_dim >= 8 && spec.head_dim <= kMaxHeadDim && spec.head_dim % 8 == 0) return {};
-  return Fail(
-      ErrorCode::kUnsupported,
-      StrCat("heads are ", spec.head_dim, " wide, want a multiple of 8 from 8 to ", kMaxHeadDim));
+  for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer) {
+    const auto [heads, kv_heads, head_dim] = LayerHeads(spec, layer);
+    if (head_dim < 8 || head_dim > kMaxHeadDim || head_dim % 8 != 0)
+      return Fail(
+          ErrorCode::kUnsupported,
+          StrCat("heads are ", head_dim, " wide, want a multiple of 8 from 8 to ", kMaxHeadDim));
+    if (heads % kv_heads != 0)
+      return Fail(ErrorCode::kCorrupt,
+                  StrCat("there are ", heads, " attention heads, want a multiple of the ", kv_heads,
+                         " key-value heads"));
+  }
+  return {};
 }
 
 // A latent is as wide as the kernels' scratch allows; published ones have 512 + 64.
 Status CheckLatent(const DecoderSpec& spec) {
-  const KvShape shape = CachedShape(spec);
+  const KvShape shape = WidestCachedShape(spec);
   if (shape.value_dim % 8 == 0 && shape.value_dim <= kernels::kMaxValueDim &&
       shape.key_dim % 8 == 0 && shape.key_dim <= kernels::kMaxKeyDim)
     return {};
@@ -164,10 +172,6 @@ Status CheckMixers(const DecoderSpec& spec) {
 
 // Relations between numbers that are each in range.
 Status CheckShape(const DecoderSpec& spec) {
-  if (spec.heads % spec.kv_heads != 0)
-    return Fail(ErrorCode::kCorrupt,
-                StrCat("there are ", spec.heads, " attention heads, want a multiple of the ",
-                       spec.kv_heads, " key-value heads"));
   PINION_TRY(spec.latent.kv_rank > 0 ? CheckLatent(spec) : CheckHeads(spec));
   if (spec.delta.key_heads > 0) PINION_TRY(CheckDelta(spec));
   if (spec.mamba.heads > 0) PINION_TRY(CheckMamba(spec));

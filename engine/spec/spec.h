@@ -51,8 +51,9 @@ struct TensorNames {
   // weights
   std::string q_norm, k_norm;
   std::string q, k, v;
-  std::string sinks;  // whole name, [heads]: a logit that takes part in a head's softmax
-  std::string qkv;    // instead of q, k, v: their rows in one tensor, in this order
+  std::string layer_scale;  // whole name, [1]: the residual stream is times it after the layer
+  std::string sinks;        // whole name, [heads]: a logit that takes part in a head's softmax
+  std::string qkv;          // instead of q, k, v: their rows in one tensor, in this order
   std::string o, gate, up, down;  // up, down: fc1, fc2 if there is no gate
   std::string gate_up;            // instead of gate, up: their rows in one tensor, in this order
   // Mixture of experts. The router is a linear; its correction is a whole name, [experts]. Experts
@@ -107,9 +108,11 @@ struct LayerSpec {
   int rope = 0;   // index into DecoderSpec::ropes; -1: queries and keys are not rotated
   MixerKind mixer = MixerKind::kAttention;
   MlpKind mlp = MlpKind::kDense;
-  bool scales_queries = false;  // by DecoderSpec::query_scale
-  bool attention_norm = true;   // false: the norm of this layer's attention is the identity
-  bool qk_norm = true;          // whether DecoderSpec::qk_norm holds here
+  int kv_heads = 0, head_dim = 0;  // of attention; 0: the decoder's
+  bool keys_as_values = false;     // there is no v: values are k's output before its norm and rope
+  bool scales_queries = false;     // by DecoderSpec::query_scale
+  bool attention_norm = true;      // false: the norm of this layer's attention is the identity
+  bool qk_norm = true;             // whether DecoderSpec::qk_norm holds here
 };
 
 // Queries times 1 + weight * log(1 + floor((position + ahead) / length)): sharpens attention over
@@ -207,6 +210,7 @@ struct ClassifierSpec {
 // norms the identity:
 //   x += residual_multiplier * attention_post_norm(attention(attention_norm(x)))
 //   x += residual_multiplier * mlp_post_norm(mlp_multiplier * mlp(mlp_norm(x)))
+//   x *= layer_scale
 // without the part, and the part's norms, that the layer lacks,
 // or, if the parts stand side by side, both from attention_norm of the layer's input; or, if post
 // norms are of sums, x = attention_post_norm(x + attention(attention_norm(x))), and so for the MLP.
@@ -226,6 +230,7 @@ struct DecoderSpec {
   float norm_offset = 0;  // added to every norm's weight: Gemma stores w - 1
   QkNorm qk_norm = QkNorm::kNone;
   bool qk_norm_after_rope = false;  // kPerHead only
+  bool value_norm = false;          // RMS norm of each value head, without weights
   bool parts_side_by_side = false;  // attention and MLP; there is no mlp_norm then
   bool post_norms_of_sums = false;
   // Every token of a sequence sees all of it (or its window, both ways): an encoder. A sequence is

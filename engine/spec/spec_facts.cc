@@ -57,6 +57,7 @@ struct Number {
   double neutral;
 };
 constexpr Number kRopeNumbers[] = {{"factor", &RopeSpec::factor, 1},
+                                   {"part", &RopeSpec::part, 1},
                                    {"original_positions", &RopeSpec::original_positions, 0},
                                    {"low_freq_factor", &RopeSpec::low_freq_factor, 1},
                                    {"high_freq_factor", &RopeSpec::high_freq_factor, 1},
@@ -143,6 +144,7 @@ std::string NormText(const DecoderSpec& spec) {
                                     [](const LayerSpec& layer) { return layer.qk_norm; });
   if (spec.qk_norm != QkNorm::kNone && normed < spec.layers)
     text += StrCat(" in ", normed, " of ", spec.layers, " layers");
+  if (spec.value_norm) text += ", of each value head without weights";
   return text;
 }
 
@@ -156,6 +158,7 @@ std::string LayersText(const DecoderSpec& spec) {
     mixers_alone += layer.mlp == MlpKind::kNone ? 1 : 0;
     mlps_alone += layer.mixer == MixerKind::kNone ? 1 : 0;
   }
+  if (!spec.names.layer_scale.empty()) parts.push_back("each times a number of its own");
   if (spec.parts_side_by_side) parts.push_back("attention and MLP side by side");
   if (mixers_alone > 0) parts.push_back(StrCat(mixers_alone, " of ", spec.layers, " without MLP"));
   if (mlps_alone > 0)
@@ -166,6 +169,26 @@ std::string LayersText(const DecoderSpec& spec) {
     parts.push_back(StrCat("queries of ", scaled, " scaled by position beyond ",
                            spec.query_scale.length, " tokens"));
   return Join(parts, ", ");
+}
+
+// Heads that some layers have instead of the decoder's.
+std::string OtherHeadsText(const DecoderSpec& spec) {
+  std::string text;
+  std::vector<std::pair<HeadShape, bool>> told;
+  for (size_t i = 0; i < spec.layer_specs.size(); ++i) {
+    const LayerSpec& layer = spec.layer_specs[i];
+    if (layer.head_dim == 0 && layer.kv_heads == 0 && !layer.keys_as_values) continue;
+    const std::pair kind(LayerHeads(spec, i), layer.keys_as_values);
+    if (std::find(told.begin(), told.end(), kind) != told.end()) continue;
+    told.push_back(kind);
+    int layers = 0;
+    for (size_t j = 0; j < spec.layer_specs.size(); ++j)
+      layers += std::pair(LayerHeads(spec, j), spec.layer_specs[j].keys_as_values) == kind;
+    text +=
+        StrCat("; in ", layers, " of ", spec.layers, " layers heads of ", kind.first.head_dim, ", ",
+               kind.first.kv_heads, " key-value heads", kind.second ? ", keys as values" : "");
+  }
+  return text;
 }
 
 // How attention knows positions, if not by rope alone.
@@ -269,6 +292,8 @@ void AddSpecFields(const DecoderSpec& spec, Json& json) {
   json.Set("norm_offset", static_cast<double>(spec.norm_offset));
   json.Set("qk_norm", Name(spec.qk_norm));
   json.Set("qk_norm_after_rope", spec.qk_norm_after_rope);
+  json.Set("value_norm", spec.value_norm);
+  json.Set("layer_scales", !spec.names.layer_scale.empty());
   json.Set("parts_side_by_side", spec.parts_side_by_side);
   json.Set("attention_gate", spec.attention_gate);
   json.Set("bidirectional", spec.bidirectional);
@@ -287,9 +312,14 @@ void AddSpecFields(const DecoderSpec& spec, Json& json) {
   Json::Array ropes;
   for (const RopeSpec& rope : spec.ropes) ropes.push_back(RopeJson(rope));
   json.Set("ropes", Json(std::move(ropes)));
-  std::vector<int> windows, chunks, rope_of_layer;
+  std::vector<int> windows, chunks, rope_of_layer, head_dims, kv_heads;
+  std::vector<bool> keys_as_values;
   std::vector<std::string> mixers, mlps;
-  for (const LayerSpec& layer : spec.layer_specs) {
+  for (size_t i = 0; i < spec.layer_specs.size(); ++i) {
+    const LayerSpec& layer = spec.layer_specs[i];
+    head_dims.push_back(LayerHeads(spec, i).head_dim);
+    kv_heads.push_back(LayerHeads(spec, i).kv_heads);
+    keys_as_values.push_back(layer.keys_as_values);
     mixers.emplace_back(Name(layer.mixer));
     mlps.emplace_back(Name(layer.mlp));
     windows.push_back(layer.window);
@@ -301,6 +331,9 @@ void AddSpecFields(const DecoderSpec& spec, Json& json) {
   json.Set("rope_of_layer", rope_of_layer);
   json.Set("mixers", mixers);
   json.Set("mlps", mlps);
+  json.Set("head_dim_of_layer", head_dims);
+  json.Set("kv_heads_of_layer", kv_heads);
+  json.Set("keys_as_values", keys_as_values);
   json.Set("attention_scale", static_cast<double>(spec.attention_scale));
   for (const auto& [name, value, neutral] : kMultipliers)
     json.Set(name, static_cast<double>(spec.*value));
@@ -321,7 +354,8 @@ std::vector<std::pair<std::string, std::string>> SpecFacts(const DecoderSpec& sp
                      StrCat(spec.heads, " heads of ", spec.head_dim, ", ", spec.kv_heads,
                             " key-value heads, products times ", spec.attention_scale,
                             PositionText(spec), spec.bidirectional ? ", in both directions" : "",
-                            spec.attention_gate ? ", each times the sigmoid of a gate" : ""));
+                            spec.attention_gate ? ", each times the sigmoid of a gate" : "",
+                            OtherHeadsText(spec)));
   if (const std::string text = RecurrentText(spec); !text.empty())
     facts.emplace_back("recurrent", text);
   for (const RopeSpec& rope : spec.ropes) facts.emplace_back("rope", RopeText(rope));

@@ -1,6 +1,7 @@
 #include "engine/spec/tensor_list.h"
 
 #include "engine/base/strings.h"
+#include "engine/spec/attention_spec.h"
 
 namespace pinion {
 namespace {
@@ -18,10 +19,10 @@ class Collector {
     Whole(module + ".weight", {spec_.hidden}, TensorRole::kNorm);
     if (spec_.norm_bias) Whole(module + ".bias", {spec_.hidden}, TensorRole::kBias);
   }
-  void HeadNorm(const std::string& module, int64_t heads) {
+  void HeadNorm(const std::string& module, int64_t heads, int64_t head_dim) {
     if (spec_.qk_norm == QkNorm::kNone || module.empty()) return;
     const int64_t count = spec_.qk_norm == QkNorm::kWhole ? heads : 1;
-    Whole(module + ".weight", {count * spec_.head_dim}, TensorRole::kNorm);
+    Whole(module + ".weight", {count * head_dim}, TensorRole::kNorm);
   }
   void Linear(const std::string& module, int64_t outputs, int64_t inputs, bool bias,
               TensorRole role = TensorRole::kLinear) {
@@ -68,14 +69,15 @@ class Collector {
     const TensorNames& names = spec_.names;
     const auto at = [&](const std::string& pattern) { return LayerTensor(pattern, layer); };
     const int64_t hidden = spec_.hidden;
-    const int64_t q = int64_t{spec_.heads} * spec_.head_dim;
-    const int64_t kv = int64_t{spec_.kv_heads} * spec_.head_dim;
+    const HeadShape heads = LayerHeads(spec_, static_cast<size_t>(layer));
+    const int64_t q = heads.q(), kv = heads.kv();
     Linear(at(names.q), spec_.attention_gate ? 2 * q : q, hidden, spec_.qkv_bias);
     Linear(at(names.k), kv, hidden, spec_.qkv_bias);
-    Linear(at(names.v), kv, hidden, spec_.qkv_bias);
+    if (!spec_.layer_specs[static_cast<size_t>(layer)].keys_as_values)
+      Linear(at(names.v), kv, hidden, spec_.qkv_bias);
     Linear(at(names.qkv), q + 2 * kv, hidden, spec_.qkv_bias);
-    HeadNorm(at(names.q_norm), spec_.heads);
-    HeadNorm(at(names.k_norm), spec_.kv_heads);
+    HeadNorm(at(names.q_norm), heads.heads, heads.head_dim);
+    HeadNorm(at(names.k_norm), heads.kv_heads, heads.head_dim);
     Linear(at(names.o), hidden, q, spec_.o_bias, TensorRole::kAttentionOutput);
     Whole(at(names.sinks), {spec_.heads}, TensorRole::kBias);
   }
@@ -204,6 +206,7 @@ class Collector {
       Norm(at(names.attention_post_norm));
     }
     if (kinds.mlp != MlpKind::kNone) Mlp(layer, kinds.mlp);
+    Whole(at(names.layer_scale), {1}, TensorRole::kNorm);
     layer_ = -1;
   }
 

@@ -210,6 +210,7 @@ std::vector<std::string> ModulesOf(const DecoderSpec& spec, int layer, MatrixRol
   std::vector<std::string> modules =
       is_attention ? AttentionPatterns(spec, role) : MlpPatterns(spec, has_experts, role);
   std::erase(modules, "");
+  if (kinds.keys_as_values) std::erase(modules, spec.names.v);
   for (std::string& module : modules) module = LayerTensor(module, layer);
   return modules;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/spec/attention_spec.h"
 #include "kernels/kernels.h"
 
 namespace pinion {
@@ -18,28 +19,49 @@ Range SplitBlocks(size_t items, int ranks, int rank, size_t block = kernels::kBl
   return {std::min(items, blocks.begin * block), std::min(items, blocks.end * block)};
 }
 
+// Of `heads` query heads, which share `kv_heads` KV heads.
+HeadShare SplitHeads(size_t heads, size_t kv_heads, int ranks, int rank) {
+  const size_t group = heads / kv_heads;
+  HeadShare share;
+  if (kv_heads >= static_cast<size_t>(ranks)) {
+    share.kv_heads = SplitEvenly(kv_heads, ranks, rank);
+    share.q_heads = {share.kv_heads.begin * group, share.kv_heads.end * group};
+  } else {
+    share.q_heads = SplitEvenly(heads, ranks, rank);
+    if (share.q_heads.size() > 0)
+      share.kv_heads = {share.q_heads.begin / group, (share.q_heads.end - 1) / group + 1};
+  }
+  for (size_t kv = share.kv_heads.begin; kv < share.kv_heads.end; ++kv) {
+    const size_t begin = std::max(kv * group, share.q_heads.begin);
+    const size_t end = std::min((kv + 1) * group, share.q_heads.end);
+    // One kernel call takes at most kAttentionRows query heads.
+    for (size_t head = begin; head < end; head += kernels::kAttentionRows)
+      share.groups.push_back({kv - share.kv_heads.begin, head - share.q_heads.begin,
+                              std::min(kernels::kAttentionRows, end - head)});
+  }
+  return share;
+}
+
+// Empty if all layers have the decoder's.
+std::vector<HeadShare> SplitHeadsByLayer(const DecoderSpec& spec, int ranks, int rank) {
+  const bool differ = std::any_of(spec.layer_specs.begin(), spec.layer_specs.end(),
+                                  [](const LayerSpec& layer) { return layer.kv_heads > 0; });
+  std::vector<HeadShare> by_layer;
+  for (size_t layer = 0; differ && layer < spec.layer_specs.size(); ++layer) {
+    const HeadShape shape = LayerHeads(spec, layer);
+    by_layer.push_back(SplitHeads(static_cast<size_t>(shape.heads),
+                                  static_cast<size_t>(shape.kv_heads), ranks, rank));
+  }
+  return by_layer;
+}
+
 }  // namespace
 
 Shard MakeShard(const DecoderSpec& spec, int ranks, int rank) {
-  const auto heads = static_cast<size_t>(spec.heads), kv_heads = static_cast<size_t>(spec.kv_heads);
-  const size_t group = heads / kv_heads;
   Shard shard;
-  if (kv_heads >= static_cast<size_t>(ranks)) {
-    shard.kv_heads = SplitEvenly(kv_heads, ranks, rank);
-    shard.q_heads = {shard.kv_heads.begin * group, shard.kv_heads.end * group};
-  } else {
-    shard.q_heads = SplitEvenly(heads, ranks, rank);
-    if (shard.q_heads.size() > 0)
-      shard.kv_heads = {shard.q_heads.begin / group, (shard.q_heads.end - 1) / group + 1};
-  }
-  for (size_t kv = shard.kv_heads.begin; kv < shard.kv_heads.end; ++kv) {
-    const size_t begin = std::max(kv * group, shard.q_heads.begin);
-    const size_t end = std::min((kv + 1) * group, shard.q_heads.end);
-    // One kernel call takes at most kAttentionRows query heads.
-    for (size_t head = begin; head < end; head += kernels::kAttentionRows)
-      shard.groups.push_back({kv - shard.kv_heads.begin, head - shard.q_heads.begin,
-                              std::min(kernels::kAttentionRows, end - head)});
-  }
+  static_cast<HeadShare&>(shard) =
+      SplitHeads(static_cast<size_t>(spec.heads), static_cast<size_t>(spec.kv_heads), ranks, rank);
+  shard.by_layer = SplitHeadsByLayer(spec, ranks, rank);
   shard.delta_heads = SplitEvenly(static_cast<size_t>(spec.delta.key_heads), ranks, rank);
   shard.mamba_heads = SplitEvenly(static_cast<size_t>(spec.mamba.heads), ranks, rank);
   if (const Range heads = shard.mamba_heads; heads.size() > 0) {

@@ -17,12 +17,20 @@ struct Range {
 // count within the shard.
 struct HeadGroup {
   size_t kv_head, first_q_head, q_heads;
+  friend bool operator==(const HeadGroup&, const HeadGroup&) = default;
+};
+
+// One rank's part of a layer's heads.
+struct HeadShare {
+  Range q_heads, kv_heads;
+  std::vector<HeadGroup> groups;  // one per KV head held, or more if it serves very many heads
 };
 
 // One rank's part of a decoder: ranges of the whole model's heads, MLP columns and vocabulary. Any
 // range may be empty. Norms, embeddings and routers are not sharded.
-struct Shard {
-  Range q_heads, kv_heads, intermediate, vocabulary;
+struct Shard : HeadShare {          // the heads are those of layers without heads of their own
+  std::vector<HeadShare> by_layer;  // of all layers, if some have heads of their own; else empty
+  Range intermediate, vocabulary;
   Range delta_heads;    // key heads of Gated DeltaNet, each with its value heads and their state
   Range conv_channels;  // of gated short convolutions
   Range mamba_heads, mamba_groups;  // of Mamba-2; the groups are those of its heads
@@ -30,7 +38,8 @@ struct Shard {
   // If whole experts were distributed, those of one token would mostly be on a few ranks, and the
   // others would wait.
   Range expert_intermediate, shared_intermediate;
-  std::vector<HeadGroup> groups;  // one per KV head held, or more if it serves very many heads
+
+  const HeadShare& Heads(size_t layer) const { return by_layer.empty() ? *this : by_layer[layer]; }
 };
 
 // Where a process's ranks stand among all ranks of a model: its first is number `first` of `total`.

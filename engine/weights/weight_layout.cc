@@ -1,5 +1,7 @@
 #include "engine/weights/weight_layout.h"
 
+#include "engine/spec/attention_spec.h"
+
 namespace pinion {
 namespace {
 
@@ -59,15 +61,18 @@ NormWeights LayOutNorm(const DecoderSpec& spec, const std::string& name, Arena& 
 void LayOutAttention(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int index,
                      Arena& arena, LayerWeights& layer) {
   const auto hidden = static_cast<size_t>(spec.hidden);
-  const auto head_dim = static_cast<size_t>(spec.head_dim);
-  const size_t q = shard.q_heads.size() * head_dim, kv = shard.kv_heads.size() * head_dim;
+  const auto layer_index = static_cast<size_t>(index);
+  const HeadShare& heads = shard.Heads(layer_index);
+  const auto head_dim = static_cast<size_t>(LayerHeads(spec, layer_index).head_dim);
+  const size_t q = heads.q_heads.size() * head_dim, kv = heads.kv_heads.size() * head_dim;
+  const size_t values = spec.layer_specs[layer_index].keys_as_values ? 0 : kv;
   const bool whole = spec.qk_norm == QkNorm::kWhole;
   layer.q_norm = arena.VectorIf(spec.qk_norm != QkNorm::kNone, whole ? q : head_dim);
   layer.k_norm = arena.VectorIf(spec.qk_norm != QkNorm::kNone, whole ? kv : head_dim);
   layer.qkv = arena.Matrix(ShareOfMatrix(spec, shard, dtype, index, MatrixRole::kQkv,
-                                         (spec.attention_gate ? 2 * q : q) + 2 * kv));
+                                         (spec.attention_gate ? 2 * q : q) + kv + values));
   layer.o = arena.Matrix(ShareOfMatrix(spec, shard, dtype, index, MatrixRole::kO, hidden));
-  layer.sinks = arena.VectorIf(!spec.names.sinks.empty() && q > 0, shard.q_heads.size());
+  layer.sinks = arena.VectorIf(!spec.names.sinks.empty() && q > 0, heads.q_heads.size());
   layer.qkv_bias = arena.VectorIf(spec.qkv_bias, layer.qkv.outputs);
   layer.o_bias = arena.VectorIf(spec.o_bias, hidden);
 }
@@ -221,6 +226,7 @@ LayerWeights LayOutLayer(const DecoderSpec& spec, const LayerSpec& kinds, const 
   if (has_experts) layer.experts = LayOutExperts(spec, shard, dtype, moe_prepack, index, arena);
   LayOutMlp(spec, shard, spec.mlp_bias && !has_experts, dtype, index, arena, layer);
   layer.mlp_post_norm = LayOutNorm(spec, spec.names.mlp_post_norm, arena);
+  layer.scale = arena.VectorIf(!spec.names.layer_scale.empty(), 1);
   return layer;
 }
 
@@ -274,11 +280,14 @@ PackedMatrix MatrixOf(Dtype dtype, size_t outputs, Range inputs, const IntegerFo
 }
 
 Range InputsOf(const DecoderSpec& spec, const Shard& shard, int layer, MatrixRole role) {
-  const auto width =
-      static_cast<size_t>(spec.latent.kv_rank > 0 ? spec.latent.value_dim : spec.head_dim);
   switch (role) {
-    case MatrixRole::kO:
-      return {shard.q_heads.begin * width, shard.q_heads.end * width};
+    case MatrixRole::kO: {
+      const auto index = static_cast<size_t>(layer);
+      const auto width = static_cast<size_t>(
+          spec.latent.kv_rank > 0 ? spec.latent.value_dim : LayerHeads(spec, index).head_dim);
+      const Range heads = shard.Heads(index).q_heads;
+      return {heads.begin * width, heads.end * width};
+    }
     case MatrixRole::kDown: {
       const LayerSpec& kinds = spec.layer_specs[static_cast<size_t>(layer)];
       return kinds.mlp == MlpKind::kExperts ? shard.shared_intermediate : shard.intermediate;

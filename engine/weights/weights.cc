@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "engine/spec/attention_spec.h"
 #include "engine/spec/tensor_list.h"
 #include "engine/weights/conv_packer.h"
 #include "engine/weights/delta_packer.h"
@@ -61,6 +62,7 @@ class Loader {
                  shard_.intermediate.begin);
     }
     LoadNorm(layer.mlp_post_norm, LayerTensor(names_.mlp_post_norm, index));
+    packer_.FillVector(layer.scale, LayerTensor(names_.layer_scale, index), {0, 1});
   }
 
   void LoadMixer(LayerWeights& layer, int index) {
@@ -84,11 +86,12 @@ class Loader {
     } else {
       LoadQkv(layer, index);
       LoadHeadNorms(layer, index);
-      packer_.FillVector(layer.sinks, LayerTensor(names_.sinks, index), shard_.q_heads);
+      packer_.FillVector(layer.sinks, LayerTensor(names_.sinks, index), HeadsOf(index).q_heads);
     }
-    const int width = spec_.latent.kv_rank > 0 ? spec_.latent.value_dim : spec_.head_dim;
+    const size_t width =
+        spec_.latent.kv_rank > 0 ? static_cast<size_t>(spec_.latent.value_dim) : HeadDim(index);
     LoadOutput(layer.o, layer.o_bias, LayerTensor(names_.o, index),
-               shard_.q_heads.begin * static_cast<size_t>(width));
+               HeadsOf(index).q_heads.begin * width);
   }
 
   void LoadNorm(const NormWeights& norm, const std::string& name) {
@@ -96,53 +99,61 @@ class Loader {
     packer_.FillVector(norm.bias, name + ".bias", hidden_);
   }
 
-  Range Elements(Range heads) const {
-    const auto head_dim = static_cast<size_t>(spec_.head_dim);
-    return {heads.begin * head_dim, heads.end * head_dim};
+  const HeadShare& HeadsOf(int index) const { return shard_.Heads(static_cast<size_t>(index)); }
+  size_t HeadDim(int index) const {
+    return static_cast<size_t>(LayerHeads(spec_, static_cast<size_t>(index)).head_dim);
   }
-  Range QRows() const { return Elements(shard_.q_heads); }
-  Range KvRows() const { return Elements(shard_.kv_heads); }
+  Range Elements(int index, Range heads) const {
+    return {heads.begin * HeadDim(index), heads.end * HeadDim(index)};
+  }
+  Range QRows(int index) const { return Elements(index, HeadsOf(index).q_heads); }
+  Range KvRows(int index) const { return Elements(index, HeadsOf(index).kv_heads); }
 
   void LoadHeadNorms(LayerWeights& layer, int index) {
     const bool whole = spec_.qk_norm == QkNorm::kWhole;
-    const Range one{0, static_cast<size_t>(spec_.head_dim)};
+    const Range one{0, HeadDim(index)};
     if (spec_.qk_norm == QkNorm::kPerHead && names_.q_norm.empty()) {
       if (worker_.thread == 0)
         for (float* weight : {layer.q_norm, layer.k_norm}) std::fill_n(weight, one.size(), 1.0f);
       return;
     }
     packer_.FillVector(layer.q_norm, LayerTensor(names_.q_norm, index) + ".weight",
-                       whole ? QRows() : one, spec_.norm_offset);
+                       whole ? QRows(index) : one, spec_.norm_offset);
     packer_.FillVector(layer.k_norm, LayerTensor(names_.k_norm, index) + ".weight",
-                       whole ? KvRows() : one, spec_.norm_offset);
+                       whole ? KvRows(index) : one, spec_.norm_offset);
+  }
+
+  std::vector<Module> SplitQkvModules(int index) const {
+    std::vector<Module> modules = {{LayerTensor(names_.q, index)}, {LayerTensor(names_.k, index)}};
+    if (!spec_.layer_specs[static_cast<size_t>(index)].keys_as_values)
+      modules.push_back({LayerTensor(names_.v, index)});
+    return modules;
   }
 
   // The tensors of queries, keys and values, fused or not, and the first row of each.
   std::vector<Module> QkvModules(int index) const {
-    if (names_.qkv.empty())
-      return {{LayerTensor(names_.q, index)},
-              {LayerTensor(names_.k, index)},
-              {LayerTensor(names_.v, index)}};
+    if (names_.qkv.empty()) return SplitQkvModules(index);
     const std::string name = LayerTensor(names_.qkv, index);
-    const auto q = static_cast<size_t>(spec_.heads) * static_cast<size_t>(spec_.head_dim);
-    const auto kv = static_cast<size_t>(spec_.kv_heads) * static_cast<size_t>(spec_.head_dim);
+    const HeadShape heads = LayerHeads(spec_, static_cast<size_t>(index));
+    const auto q = static_cast<size_t>(heads.q()), kv = static_cast<size_t>(heads.kv());
     return {{name, 0}, {name, q}, {name, q + kv}};
   }
 
   // Each query head's rows are its query and its gate; packed are all queries, keys, values, gates.
   void LoadGatedQkv(LayerWeights& layer, int index) {
-    const auto head_dim = static_cast<size_t>(spec_.head_dim);
+    const size_t head_dim = HeadDim(index);
+    const Range heads = HeadsOf(index).q_heads;
     const TensorInfo q = packer_.Find(LayerTensor(names_.q, index) + ".weight");
     const TensorInfo k = packer_.Find(LayerTensor(names_.k, index) + ".weight");
     const TensorInfo v = packer_.Find(LayerTensor(names_.v, index) + ".weight");
     std::vector<Segment> segments;
     const auto add_part = [&](size_t part) {
-      for (size_t head = shard_.q_heads.begin; head < shard_.q_heads.end; ++head)
+      for (size_t head = heads.begin; head < heads.end; ++head)
         segments.push_back({&q, (2 * head + part) * head_dim, head_dim});
     };
     add_part(0);
     for (const TensorInfo* tensor : {&k, &v})
-      segments.push_back({tensor, KvRows().begin, KvRows().size()});
+      segments.push_back({tensor, KvRows(index).begin, KvRows(index).size()});
     add_part(1);
     packer_.PackMatrix(layer.qkv, segments, 0);
   }
@@ -150,7 +161,7 @@ class Loader {
   void LoadQkv(LayerWeights& layer, int index) {
     if (spec_.attention_gate) return LoadGatedQkv(layer, index);
     const auto modules = QkvModules(index);
-    const Range shares[] = {QRows(), KvRows(), KvRows()};
+    const Range shares[] = {QRows(index), KvRows(index), KvRows(index)};
     std::vector<TensorInfo> tensors;
     for (const Module& module : modules) tensors.push_back(packer_.Find(module.name + ".weight"));
     std::vector<Segment> segments;

@@ -161,14 +161,16 @@ struct ExpertWeights {
   }
 };
 
-// One layer of one rank. Vectors are float32; absent norms and biases are null. Matrices whose
-// share is empty have no outputs or no inputs.
+// One layer of one rank, of which Shard::Heads tells the heads. Vectors are float32; absent norms
+// and biases are null. Matrices whose share is empty have no outputs or no inputs.
 struct LayerWeights {
   NormWeights attention_norm, attention_post_norm, mlp_norm, mlp_post_norm;
   // [head_dim]; over the whole projection: this rank's share, [heads of the rank * head_dim]
   float *q_norm = nullptr, *k_norm = nullptr;
   float* sinks = nullptr;  // [q heads]
-  // [(q heads + 2 kv heads) * head_dim][hidden], then a gate for each query head, if they have one
+  float* scale = nullptr;  // [1]: the residual stream is times it after the layer
+  // [(q heads + 2 kv heads) * head_dim][hidden], of keys alone if they are values too; then a gate
+  // for each query head, if they have one
   PackedMatrix qkv;
   PackedMatrix o;  // [hidden][q heads * head_dim]
   // Gated MLP: blocks of 64 gate outputs and 64 up outputs alternate, so that the thread that

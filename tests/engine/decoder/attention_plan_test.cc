@@ -6,6 +6,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <vector>
 
 #include "kernels/kernels.h"
 
@@ -331,14 +332,21 @@ TEST(AttentionPlan, SkipsBlocksWhollyBeforeTheWindow) {
   }
 }
 
-TEST(AttentionPlan, LayersOfTheSameWindowShareAPlan) {
+TEST(AttentionPlan, LayersOfTheSameWindowAndHeadsShareAPlan) {
   AttentionPlans plans;
-  plans.Build(Batch({{8191, 1}}), TwoGroups(), 8, 32, {{}, {.window = 512}, {.window = 512}, {}});
+  const Shard two = TwoGroups();
+  HeadShare one;
+  one.groups = {{0, 0, 10}};
+  const std::vector<AttendingLayer> layers = {
+      {{}, &two}, {{.window = 512}, &two}, {{.window = 512}, &two}, {{}, &two}, {{}, &one}};
+  plans.Build(Batch({{8191, 1}}), layers, 8, 32);
+  EXPECT_NE(&plans.of_layer(0), &plans.of_layer(4));
+  EXPECT_EQ(plans.of_layer(4).items[0].group, 0u);
   EXPECT_EQ(&plans.of_layer(0), &plans.of_layer(3));
   EXPECT_EQ(&plans.of_layer(1), &plans.of_layer(2));
   EXPECT_EQ(plans.of_layer(0).items[0].context_begin, 0u);
   EXPECT_GE(plans.of_layer(1).items[0].context_begin, 8191u - 512 - 32);
-  EXPECT_EQ(plans.parts(), plans.of_layer(0).parts);
+  EXPECT_EQ(plans.parts(), std::max(plans.of_layer(0).parts, plans.of_layer(4).parts));
 }
 
 TEST(AttentionPlan, IsEmptyForARankWithoutHeads) {

@@ -49,9 +49,9 @@ std::vector<Place> PlacesOf(const Cache& c, size_t block) {
   };
   for (size_t layer = 0; layer < c.layers(); ++layer) {
     for (size_t head = 0; head < c.heads(); ++head) {
-      add(cache.keys(layer, head), cache.key_strides(), cache.shape().key_dim);
+      add(cache.keys(layer, head), cache.key_strides(0), cache.shape(0).key_dim);
       if (cache.values(layer, head))
-        add(cache.values(layer, head), cache.value_strides(), cache.shape().value_dim);
+        add(cache.values(layer, head), cache.value_strides(0), cache.shape(0).value_dim);
     }
   }
   return places;
@@ -97,7 +97,7 @@ TEST(KvCache, NoTwoBlocksOverlap) {
 
 TEST(KvCache, ASpanIsTheHugePageOfALayer) {
   const Cache c("llama-3.2-1b", KvDtype::kBf16, 1024);
-  EXPECT_EQ(c.cache.key_strides().blocks(), 16u);
+  EXPECT_EQ(c.cache.key_strides(0).blocks(), 16u);
   std::vector<Place> places;
   for (size_t block = 16; block < 32; ++block) {
     for (const Place& place : PlacesOf(c, block)) places.push_back(place);
@@ -110,7 +110,7 @@ TEST(KvCache, ASpanIsTheHugePageOfALayer) {
 TEST(KvCache, StretchesAreLongHoweverManyHeadsThereAre) {
   for (const char* preset : {"llama-3.2-1b", "llama-2-7b", "gemma-2-2b", "deepseek-v2-lite"}) {
     const Cache c(preset, KvDtype::kBf16, 256);
-    const kernels::KvStrides& strides = c.cache.key_strides();
+    const kernels::KvStrides& strides = c.cache.key_strides(0);
     EXPECT_GE(strides.blocks() * strides.block, size_t{64} << 10) << preset;
   }
 }
@@ -121,7 +121,7 @@ TEST(KvCache, RoundsUpToLessThanASpanALayer) {
     const Cache c("llama-3.2-1b", KvDtype::kBf16, blocks);
     const size_t rest = c.cache.storage().size_bytes() - c.cache.size_bytes();
     EXPECT_EQ(c.cache.size_bytes(), blocks * (size_t{2} << 20));  // 128 KiB a layer
-    EXPECT_LT(rest, c.layers() * c.cache.key_strides().span) << blocks;
+    EXPECT_LT(rest, c.layers() * c.cache.key_strides(0).span) << blocks;
     EXPECT_LT(rest, c.cache.size_bytes()) << blocks;
   }
 }
@@ -139,17 +139,17 @@ TEST(KvCache, TouchesTheMemoryOfBlocks) {
   const size_t span = c.cache.span_blocks(), first = 2 * span;
   ASSERT_LE(4 * span, 300u);
   const int32_t block = static_cast<int32_t>(first);
-  const std::vector<float> ones(c.cache.shape().key_dim, 1);
+  const std::vector<float> ones(c.cache.shape(0).key_dim, 1);
   c.cache.Write(kernels::TableFor(kernels::Isa::kScalar), 1, 0, &block, 0, ones.data(),
                 ones.data());
   c.cache.Touch(1, first, first + span);
   c.cache.Touch(1, first, first);
   const std::byte* keys = c.cache.keys(1, 0);
-  const kernels::testing::KvBlock written = {keys + c.cache.key_strides().At(first), KvDtype::kF32,
-                                             kBlockTokens, c.cache.shape().key_dim};
+  const kernels::testing::KvBlock written = {keys + c.cache.key_strides(0).At(first), KvDtype::kF32,
+                                             kBlockTokens, c.cache.shape(0).key_dim};
   EXPECT_EQ(written.Key(0, 5), 1);
   const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE)),
-               bytes = c.cache.key_strides().span;
+               bytes = c.cache.key_strides(0).span;
   const auto begin = reinterpret_cast<uintptr_t>(keys);
   for (size_t at = 0; at < bytes; at += page) {
     EXPECT_TRUE(Resident(begin + 2 * bytes + at)) << at;
@@ -161,7 +161,7 @@ TEST(KvCache, TouchesTheMemoryOfBlocks) {
 TEST(KvCache, WritesTheSlotsThatAttentionReads) {
   for (const char* preset : {"llama-3.2-1b@2", "qwen3-30b-a3b@2", "deepseek-v2-lite@2"}) {
     Cache c(preset, KvDtype::kF32, 70);
-    const KvShape& shape = c.cache.shape();
+    const KvShape& shape = c.cache.shape(0);
     const int32_t table[] = {69, 2, 33};
     std::vector<float> key(shape.key_dim), value(shape.value_dim);
     const size_t position = 2 * kBlockTokens + 5, head = c.heads() - 1;
@@ -169,7 +169,7 @@ TEST(KvCache, WritesTheSlotsThatAttentionReads) {
     for (size_t d = 0; d < value.size(); ++d) value[d] = -static_cast<float>(d + 1);
     c.cache.Write(kernels::TableFor(kernels::Isa::kScalar), 1, head, table, position, key.data(),
                   value.data());
-    const kernels::testing::KvBlock keys = {c.cache.keys(1, head) + c.cache.key_strides().At(33),
+    const kernels::testing::KvBlock keys = {c.cache.keys(1, head) + c.cache.key_strides(0).At(33),
                                             KvDtype::kF32, kBlockTokens, shape.key_dim};
     for (size_t d = 0; d < key.size(); ++d) EXPECT_EQ(keys.Key(5, d), key[d]);
     if (shape.latent) {
@@ -177,7 +177,7 @@ TEST(KvCache, WritesTheSlotsThatAttentionReads) {
       continue;
     }
     const kernels::testing::KvBlock values = {
-        c.cache.values(1, head) + c.cache.value_strides().At(33), KvDtype::kF32, kBlockTokens,
+        c.cache.values(1, head) + c.cache.value_strides(0).At(33), KvDtype::kF32, kBlockTokens,
         shape.value_dim};
     for (size_t d = 0; d < value.size(); ++d) EXPECT_EQ(values.Value(5, d), value[d]);
   }

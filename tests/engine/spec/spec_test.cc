@@ -296,6 +296,25 @@ TEST(Spec, GivesWindowedLayersOfGemma3TheirOwnRope) {
   EXPECT_EQ(stretched.max_positions, 512);
 }
 
+TEST(Spec, GivesGlobalLayersOfGemma4HeadsAndARopeOfTheirOwn) {
+  const DecoderSpec spec = Spec("gemma4-dense");
+  EXPECT_EQ(LayerHeads(spec, 0), (HeadShape{4, 2, 16}));
+  EXPECT_EQ(LayerHeads(spec, 2), (HeadShape{4, 1, 32}));
+  EXPECT_FALSE(spec.layer_specs[0].keys_as_values);
+  EXPECT_TRUE(spec.layer_specs[2].keys_as_values);
+  // Two layers of two heads of 16, one of one head of 32: keys and values of 2 bytes.
+  EXPECT_EQ(KvBytesPerToken(spec, kernels::KvDtype::kBf16), (2u * 2 * 16 + 32) * 2 * 2);
+  ASSERT_EQ(spec.ropes.size(), 2u);
+  const std::vector<float> waves = RopeFrequencies(spec.ropes[0], 2048);
+  ASSERT_EQ(waves.size(), 16u);
+  for (size_t i = 0; i < waves.size(); ++i)
+    EXPECT_FLOAT_EQ(waves[i], i < 4 ? std::pow(1e6, -2.0 * static_cast<double>(i) / 32) : 0) << i;
+  EXPECT_EQ(RopeFrequencies(spec.ropes[1], 2048).size(), 8u);
+  // The heads of global layers are fewer only if they serve as values too.
+  const DecoderSpec split = ReadSpec(With("gemma4-dense", "attention_k_eq_v", "false")).value();
+  EXPECT_EQ(LayerHeads(split, 2), (HeadShape{4, 2, 32}));
+}
+
 // gemma-3-4b-it's config.json, but for what its vision tower reads.
 TEST(Spec, ReadsTheLanguageModelInsideAWrapper) {
   const Json config = Json::Parse(R"({
@@ -379,6 +398,11 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"gemma2", "hidden_activation", R"("gelu_fast")", "'hidden_activation'"},
         Refusal{"gemma2", "query_pre_attn_scalar", "0", "'query_pre_attn_scalar'"},
         Refusal{"gemma2", "attn_logit_softcapping", "-1", "'attn_logit_softcapping'"},
+        Refusal{"gemma4-dense", "num_kv_shared_layers", "1", "'num_kv_shared_layers'"},
+        Refusal{"gemma4-dense", "enable_moe_block", "true", "'enable_moe_block'"},
+        Refusal{"gemma4-dense", "hidden_size_per_layer_input", "16",
+                "'hidden_size_per_layer_input'"},
+        Refusal{"gemma4-dense", "num_global_key_value_heads", "3", "key-value heads"},
         Refusal{"gemma3", "use_bidirectional_attention", "true", "'use_bidirectional_attention'"},
         Refusal{"granite", "logits_scaling", "0", "'logits_scaling'"},
         Refusal{"granite", "attention_multiplier", R"("x")", "'attention_multiplier'"},

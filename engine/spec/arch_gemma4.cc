@@ -1,0 +1,88 @@
+// Gemma 4: norms before and after each part, a norm of each query, key and value head, scores that
+// are not scaled. Its layers without window have wider heads, fewer keys and values, keys as values
+// and a rope that turns only a part of the pairs. Each layer ends with a multiplication.
+
+#include <cmath>
+
+#include "engine/base/strings.h"
+#include "engine/spec/architecture.h"
+
+namespace pinion {
+namespace {
+
+void NameTensors(TensorNames& names) {
+  const std::string layer = "model.layers.{}.";
+  names.q_norm = StrCat(layer, "self_attn.q_norm");
+  names.k_norm = StrCat(layer, "self_attn.k_norm");
+  names.attention_post_norm = StrCat(layer, "post_attention_layernorm");
+  names.mlp_norm = StrCat(layer, "pre_feedforward_layernorm");
+  names.mlp_post_norm = StrCat(layer, "post_feedforward_layernorm");
+  names.layer_scale = StrCat(layer, "layer_scalar");
+}
+
+// The heads of layers without window, and their rope.
+Status ReadGlobalHeads(const Json& config, DecoderSpec& spec) {
+  PINION_ASSIGN(const int head_dim,
+                OptionalIn(config, "global_head_dim", 8, kMaxHeadDim, spec.head_dim));
+  PINION_ASSIGN(const bool keys_as_values, Optional<bool>(config, "attention_k_eq_v", false));
+  int kv_heads = spec.kv_heads;
+  if (keys_as_values) {
+    PINION_ASSIGN(kv_heads,
+                  OptionalIn(config, "num_global_key_value_heads", 1, kMaxHeads, spec.kv_heads));
+  }
+  for (LayerSpec& layer : spec.layer_specs) {
+    if (layer.window > 0) continue;
+    layer.head_dim = head_dim;
+    layer.kv_heads = kv_heads;
+    layer.keys_as_values = keys_as_values;
+  }
+  DecoderSpec wide = spec;
+  wide.head_dim = head_dim;
+  const Json full = WithFullRope(config);
+  const Json* parameters = full.Find("rope_parameters");
+  PINION_ASSIGN(
+      spec.ropes[0],
+      ReadRopeParameters(
+          full, parameters && !parameters->is_null() ? *parameters : Json::MakeObject(), wide));
+  return {};
+}
+
+Status ReadGemma4(const Json& config, DecoderSpec& spec) {
+  PINION_TRY(ReadLlamaShape(WithFullRope(config), spec));
+  PINION_ASSIGN(spec.activation, ReadActivation(config, "hidden_activation"));
+  spec.embedding_multiplier = std::sqrt(static_cast<float>(spec.hidden));
+  spec.attention_scale = 1;
+  spec.qk_norm = QkNorm::kPerHead;
+  spec.value_norm = true;
+  PINION_ASSIGN(spec.logit_soft_cap, OptionalPositive(config, "final_logit_softcapping", 0));
+  NameTensors(spec.names);
+  // Five layers with a window, one without; the last never has one.
+  const int last = spec.layers - 1;
+  PINION_TRY(ReadWindows(config, spec, [last](int i) { return i % 6 != 5 && i != last; }));
+  PINION_TRY(ReadGlobalHeads(config, spec));
+  return AddWindowRope(config, Json::Object{{"rope_theta", 10000.0}}, spec);
+}
+
+constexpr NeutralField kNeutral[] = {{"attention_bias", "false"},
+                                     {"enable_moe_block", "false"},
+                                     {"hidden_size_per_layer_input", "0"},
+                                     {"num_kv_shared_layers", "0"},
+                                     {"use_bidirectional_attention", "false|vision"},
+                                     {"use_double_wide_mlp", "false"}};
+constexpr std::string_view kReads[] = {"layer_types", "final_logit_softcapping",
+                                       "use_bidirectional_attention"};
+
+}  // namespace
+
+extern const Architecture kGemma4;
+const Architecture kGemma4 = {"Gemma4ForCausalLM",
+                              "gemma4_text",
+                              "Gemma 4 31B",
+                              kNeutral,
+                              ReadGemma4,
+                              kReads,
+                              R"({"head_dim": 256, "global_head_dim": 512, "sliding_window": 512,
+        "max_position_embeddings": 131072, "hidden_activation": "gelu_pytorch_tanh",
+        "tie_word_embeddings": true})"};
+
+}  // namespace pinion
