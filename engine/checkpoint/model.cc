@@ -63,6 +63,8 @@ Result<ModelFiles> OpenFolder(const std::string& model, const std::string& folde
   auto spec = SpecOf(files.config, files.generation_config);
   if (!spec) return Unexpected(std::move(spec).error().In(config));
   files.spec = std::move(*spec);
+  PINION_ASSIGN(files.embedder, ReadEmbedder(folder));
+  if (files.embedder) DropHead(files.spec);  // which a checkpoint may have kept from generation
   auto scheme = ReadScheme(files.config);
   if (!scheme) return Unexpected(std::move(scheme).error().In(config));
   files.scheme = *scheme;

@@ -7,6 +7,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
+#include "engine/checkpoint/embedder.h"
 #include "engine/checkpoint/gguf.h"
 #include "engine/checkpoint/scheme.h"
 #include "engine/checkpoint/tensors.h"
@@ -22,8 +23,10 @@ struct ModelFiles {
   std::string folder;  // empty for a preset and a GGUF file
   Json config;         // config.json, or its equivalent from a GGUF file
   std::optional<Json> generation_config;
-  DecoderSpec spec;                      // eos_ids already joined with generation_config.json's
-  std::optional<QuantScheme> scheme;     // of config.json's quantization_config
+  DecoderSpec spec;                   // eos_ids already joined with generation_config.json's
+  std::optional<QuantScheme> scheme;  // of config.json's quantization_config
+  // Of a folder in sentence-transformers' layout, whose model is then without a head.
+  std::optional<EmbedderSpec> embedder;
   std::shared_ptr<const GgufFile> gguf;  // null unless MODEL is a GGUF file
 };
 

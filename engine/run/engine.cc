@@ -92,6 +92,7 @@ class EngineLoop : public Engine {
   Json ServerInfo() const override;
 
   Status Add(Request request) override {
+    PINION_TRY(CheckTask(request));
     const int vocabulary = model_.files.spec.vocabulary;
     for (int32_t id : request.prompt_ids)
       if (id < 0 || id >= vocabulary)
@@ -105,7 +106,10 @@ class EngineLoop : public Engine {
     sequence->id = request.id;
     sequence->prompt_tokens = request.prompt_ids.size();
     sequence->tokens = std::move(request.prompt_ids);
-    sequence->score = request.score;
+    sequence->score = request.score || request.pool;
+    sequence->pool = request.pool;
+    sequence->whole = model_.files.spec.bidirectional;
+    sequence->types = std::move(request.types);
     sequence->priority = request.priority;
     sequence->group = request.group;
     sequence->before_first = HashSalt(request.cache_salt);
@@ -113,10 +117,10 @@ class EngineLoop : public Engine {
     sequence->arrived_ns = NowNs();
     const uint64_t seed =
         request.params.seed.value_or(RequestSeed(model_.options.seed, request.id));
-    if (!request.score)
+    if (!sequence->score)
       sequence->sampler.emplace(request.params, seed, sequence->eos_ids, sequence->tokens);
     sequence->params = std::move(request.params);
-    if (request.grammar && !request.score)
+    if (request.grammar && !sequence->score)
       return constrained_.Hold(std::move(sequence), std::move(request.grammar));
     return scheduler_.Add(std::move(sequence));
   }
@@ -126,6 +130,7 @@ class EngineLoop : public Engine {
     if (!sequence) sequence = constrained_.Abort(request);
     if (!sequence) return;
     constrained_.End(sequence->mask_row);
+    if (sequence->pool) model_.pooler->Drop(request);
     aborted_.push_back(MakeEvent(*sequence, NowNs()));
   }
 
@@ -152,6 +157,23 @@ class EngineLoop : public Engine {
   bool Prepare() override { return TouchAhead(kIdleTouchNs, /*half=*/false); }
 
  private:
+  // A model does what it was started for; types are those that it has.
+  Status CheckTask(const Request& request) const {
+    if (request.pool != (model_.pooler != nullptr))
+      return Fail(ErrorCode::kUsage,
+                  StrCat("the model was started to ", Name(model_.info.task), ", not to ",
+                         request.pool ? "embed or score" : "generate"));
+    if (!request.types.empty() && request.types.size() != request.prompt_ids.size())
+      return Fail(ErrorCode::kUsage, StrCat("there are ", request.types.size(), " types for ",
+                                            request.prompt_ids.size(), " tokens"));
+    const int types = std::max(1, model_.files.spec.token_types);
+    for (const int32_t type : request.types)
+      if (type < 0 || type >= types)
+        return Fail(ErrorCode::kUsage,
+                    StrCat("token type ", type, " is not one of the model's ", types));
+    return {};
+  }
+
   StepWorkMeter::Counted Counted() const {
     return {model_.decoder->expert_bytes_read(), model_.decoder->shared_kv_bytes()};
   }
@@ -165,14 +187,22 @@ class EngineLoop : public Engine {
     bool failed = false;  // its grammar has no mask: the token is none of it
   };
 
-  // The first row of a slice that needs logits: the last row to sample from; every row of a prompt
-  // that is rated, except those whose logits were handed on before a preemption.
-  size_t FirstWanted(const Slice& slice) const {
+  // The rows of a slice that need logits: the last row to sample from; every row of a prompt that
+  // is rated, or those that are pooled, except those that were handed on before a preemption.
+  Pooler::Rows Wanted(const Slice& slice) const {
     const Sequence& sequence = *slice.sequence;
     const size_t sampled = slice.count - (slice.samples ? 1 : 0);
+    const size_t done = sequence.scored > slice.first ? sequence.scored - slice.first : 0;
+    if (sequence.pool) {
+      const Pooler::Rows rows = model_.pooler->Wanted(sequence.tokens.size());
+      const auto within = [&](size_t row) {
+        return std::min(slice.count, row - std::min(row, slice.first));
+      };
+      return {std::max(done, within(rows.first)), within(rows.last)};
+    }
     const bool rated = sequence.params.prompt_logprobs >= 0 || (sequence.score && score_sink_);
-    if (!rated) return sampled;
-    return std::min(sampled, sequence.scored > slice.first ? sequence.scored - slice.first : 0);
+    if (!rated) return {sampled, slice.count};
+    return {std::min(sampled, done), slice.count};
   }
 
   // Whether a row says how likely the prompt's next token was.
@@ -214,7 +244,9 @@ class EngineLoop : public Engine {
           {row, slice.count, slice.first, sequence.block_table.data(), sequence.place});
       const auto from = sequence.tokens.begin() + static_cast<ptrdiff_t>(slice.first);
       batch_.tokens.insert(batch_.tokens.end(), from, from + static_cast<ptrdiff_t>(slice.count));
-      for (size_t i = FirstWanted(slice); i < slice.count; ++i) {
+      AddTypes(slice);
+      const Pooler::Rows wanted = Wanted(slice);
+      for (size_t i = wanted.first; i < wanted.last; ++i) {
         batch_.logit_rows.push_back(static_cast<int32_t>(row + i));
         uses_.push_back({&sequence, slice.first + i, slice.samples && i + 1 == slice.count, {}});
       }
@@ -224,11 +256,18 @@ class EngineLoop : public Engine {
     }
   }
 
+  void AddTypes(const Slice& slice) {
+    if (model_.files.spec.token_types == 0) return;
+    const std::vector<int32_t>& types = slice.sequence->types;
+    for (size_t i = slice.first; i < slice.first + slice.count; ++i)
+      batch_.types.push_back(types.empty() ? 0 : types[i]);
+  }
+
   // The threads of rank 0 share the sampling; only the thread that called Step hands on scores, so
   // that the sink sees positions in order and needs no lock.
   void Consume(const Worker& worker, size_t first, size_t count, float* logits, size_t stride) {
     const TraceSpan span("sample");
-    const auto vocabulary = static_cast<size_t>(model_.files.spec.vocabulary);
+    const auto vocabulary = static_cast<size_t>(model_.files.spec.output_width());
     worker.ShareOneByOne(count, [&](size_t i) {
       LogitUse& use = uses_[first + i];
       Sequence& sequence = *use.sequence;
@@ -239,10 +278,12 @@ class EngineLoop : public Engine {
         use.token = RateToken(table_, row, sequence.tokens[use.position + 1],
                               sequence.params.prompt_logprobs);
     });
-    if (worker.thread != 0 || !score_sink_) return;
+    if (worker.thread != 0) return;
     for (size_t i = 0; i < count; ++i) {
       const LogitUse& use = uses_[first + i];
-      if (use.sequence->score)
+      if (use.sequence->pool)
+        model_.pooler->Take(use.sequence->id, use.position, logits + i * stride, vocabulary);
+      else if (use.sequence->score && score_sink_)
         score_sink_(use.sequence->id, use.position, logits + i * stride, vocabulary);
     }
   }
@@ -337,6 +378,8 @@ class EngineLoop : public Engine {
         events[first_event + static_cast<size_t>(at - emitting.begin())].finish = finished->finish;
       else
         events.push_back(MakeEvent(*finished, now));
+      if (finished->pool)
+        events.back().pooled = model_.pooler->Finish(finished->id, finished->tokens.size());
     }
     AdvanceGrammars(std::span(events).subspan(first_event));
   }
@@ -375,6 +418,7 @@ Json EngineLoop::ServerInfo() const {
   kv.Set("state_bytes", info.state_bytes);
   Json out = Json::MakeObject();
   out.Set("options", ToJson(model_.options));
+  out.Set("task", Name(info.task));
   out.Set("plan", ToJson(info.plan));
   out.Set("isa", info.isa);
   out.Set("gemm", info.gemm);

@@ -15,6 +15,7 @@
 #include "engine/host/binding.h"
 #include "engine/kv/block_pool.h"
 #include "engine/run/options.h"
+#include "engine/run/task.h"
 #include "engine/sample/params.h"
 #include "engine/sched/scheduler.h"
 #include "engine/text/grammar.h"
@@ -32,6 +33,9 @@ struct Request {
   // Its output is of this grammar, as far as max_tokens and stop tokens let it come; null: it is
   // free. A request that scores ignores it.
   std::shared_ptr<const Grammar> grammar = {};
+  // Yields no tokens, but TokenEvent::pooled: of models that embed or score, and of no others.
+  bool pool = false;
+  std::vector<int32_t> types = {};  // of the prompt's tokens, as Encoding's; empty: all 0
 };
 
 // One new token of one request, its end, or a part of its prompt that was rated.
@@ -45,6 +49,7 @@ struct TokenEvent {
   FinishReason finish = FinishReason::kNone;  // != kNone: the request's last event
   std::string error =
       {};  // of an event with kAborted: why the engine gave the request up; or empty
+  std::vector<float> pooled = {};  // of a request that pools, in its last event: Pooler
   size_t prompt_tokens = 0, cached_tokens = 0, output_tokens = 0, preemptions = 0;
   int64_t arrived_ns = 0, scheduled_ns = 0, first_token_ns = 0, now_ns = 0;  // CLOCK_MONOTONIC
 };
@@ -55,6 +60,7 @@ using ScoreSink =
     std::function<void(uint64_t request, size_t position, const float* logits, size_t vocabulary)>;
 
 struct EngineInfo {
+  ModelTask task = ModelTask::kGenerate;
   std::string isa, dtype;
   kernels::KvDtype kv_dtype = kernels::KvDtype::kF32;
   std::string gemm;              // GEMM kernels by number of rows: kernels::Format(GemmRules)

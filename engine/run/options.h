@@ -16,6 +16,7 @@ namespace pinion {
 // flags override the environment, which overrides a profile, which overrides the defaults.
 struct EngineOptions {
   std::string model;                 // folder, preset:NAME or org/name
+  std::string task = "auto";         // auto | generate | embed | score: see ApplyTask
   std::string dtype = "auto";        // auto | bfloat16 | float16 | float32
   std::string activations = "auto";  // auto | int8 | bf16: with weight-only quantised formats
   std::string head_dtype = "auto";   // auto: as stored; int8: rounded at loading
@@ -40,6 +41,7 @@ struct EngineOptions {
   bool moe_prepack = true;  // pack experts at loading; false: at every step, from the plain layout
   uint64_t seed = 0;
   bool has_frontend = false;     // set by serve and launch, not by a flag
+  bool pools = false;            // set by embed and rank: the model may do something but generate
   uint64_t front_end_bytes = 0;  // memory that the front end may take: set likewise
 };
 

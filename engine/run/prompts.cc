@@ -78,9 +78,9 @@ class Encoder {
 
 }  // namespace
 
-Result<std::vector<Json>> ReadJsonLines(const std::string& path) {
+Result<std::vector<JsonLine>> ReadNumberedLines(const std::string& path) {
   PINION_ASSIGN(const std::string text, ReadAll(path));
-  std::vector<Json> lines;
+  std::vector<JsonLine> lines;
   size_t number = 0;
   for (const std::string& line : Split(text, '\n')) {
     ++number;
@@ -90,8 +90,15 @@ Result<std::vector<Json>> ReadJsonLines(const std::string& path) {
     if (!parsed->is_object())
       return Fail(ErrorCode::kCorrupt,
                   StrCat(path, ", line ", number, ": ", parsed->type_name(), ", want an object"));
-    lines.push_back(*std::move(parsed));
+    lines.push_back({number, *std::move(parsed)});
   }
+  return lines;
+}
+
+Result<std::vector<Json>> ReadJsonLines(const std::string& path) {
+  PINION_ASSIGN(std::vector<JsonLine> numbered, ReadNumberedLines(path));
+  std::vector<Json> lines;
+  for (JsonLine& line : numbered) lines.push_back(std::move(line.value));
   return lines;
 }
 

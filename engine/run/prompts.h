@@ -24,6 +24,12 @@ struct Prompt {
 // Lines of a JSONL file ('-': standard input), blank ones skipped. A line that is not a JSON object
 // is an error of the whole file that names the line.
 Result<std::vector<Json>> ReadJsonLines(const std::string& path);
+// The same lines with their numbers in the file, from 1.
+struct JsonLine {
+  size_t number = 0;
+  Json value;
+};
+Result<std::vector<JsonLine>> ReadNumberedLines(const std::string& path);
 // The same for any input: a FILE.txt becomes a single line, {"text": its whole content}.
 Result<std::vector<Json>> ReadPromptFile(const std::string& path);
 // Writes '-' to standard output.

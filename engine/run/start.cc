@@ -42,20 +42,20 @@ std::string Describe(const Plan& plan) {
 // arithmetic would take longer than loading did; one step, because each reads all weights. False:
 // every logit is NaN.
 bool WarmUp(Decoder& decoder, const DecoderOptions& options, size_t blocks, size_t sequences,
-            size_t max_model_len, size_t vocabulary) {
+            size_t max_model_len, size_t width, bool decodes) {
   const size_t prefilled =
       std::min({size_t{4}, options.max_rows, options.block_tokens, max_model_len});
   const int32_t first = 0, second = 1;  // a block each, and a place
   StepBatch batch;
   batch.slices = {{0, prefilled, 0, &first, 0}};
-  if (blocks > 1 && sequences > 1 && prefilled < options.max_rows)
+  if (decodes && blocks > 1 && sequences > 1 && prefilled < options.max_rows)
     batch.slices.push_back({prefilled, 1, prefilled - 1, &second, 1});
   batch.tokens.assign(batch.slices.back().first_row + batch.slices.back().rows, 0);
   batch.logit_rows = {0};
   bool numbers = true;
   decoder.Forward(batch, [&](const Worker& worker, size_t, size_t, float* logits, size_t) {
     if (worker.thread != 0) return;
-    numbers = std::any_of(logits, logits + vocabulary, [](float x) { return !std::isnan(x); });
+    numbers = std::any_of(logits, logits + width, [](float x) { return !std::isnan(x); });
   });
   return numbers;
 }
@@ -108,7 +108,7 @@ std::string Describe(const FormatPlan& plan, kernels::Isa isa, const char* dtype
 Result<std::shared_ptr<const TensorSource>> OpenAndPlanFormats(const EngineOptions& options,
                                                                kernels::Dtype dtype,
                                                                ModelFiles& files) {
-  const bool int8_head = options.head_dtype == "int8";
+  const bool int8_head = options.head_dtype == "int8" && files.spec.has_head();
   PINION_ASSIGN(auto opened, OpenWeights(files, options.seed));
   if (int8_head) opened = WithInt8Head(std::move(opened), files.spec);
   // What the scheme says on activations is all that planning takes from it.
@@ -159,17 +159,36 @@ Status MakePlanHere(StartedModel& model, StartState& start) {
   return {};
 }
 
+// A text whose tokens see each other in both directions is computed in one step.
+Status FitWholeTexts(StartedModel& model) {
+  const auto most = static_cast<size_t>(model.options.max_num_batched_tokens);
+  size_t& length = model.info.max_model_len;
+  if (!model.files.spec.bidirectional || length <= most) return {};
+  if (model.options.max_model_len)
+    return Fail(ErrorCode::kUsage,
+                StrCat("--max-model-len ", length, " exceeds --max-num-batched-tokens ", most,
+                       ", but the model's attention is bidirectional, so that it computes a text "
+                       "in one step; raise the latter"));
+  LogWarning(StrCat("texts are limited to --max-num-batched-tokens ", most,
+                    " instead of the model's ", length, ": it computes each in one step"));
+  length = most;
+  return {};
+}
+
 // Finds the model and decides the types that it is computed in.
 Status OpenModel(StartedModel& model, StartState& start) {
   EngineInfo& info = model.info;
   DecoderOptions& decoder = start.decoder;
   PINION_ASSIGN(model.files, FindModel(model.options.model));
+  PINION_ASSIGN(info.task, ApplyTask(model.options.task, model.files));
   const DecoderSpec& spec = model.files.spec;
-  if (!spec.has_head())
-    return Fail(ErrorCode::kUnsupported,
-                StrCat("'", model.options.model, "' is a ", spec.architecture,
-                       ", which has no head for text: it makes embeddings or scores, and this "
-                       "command wants a model that generates"));
+  const bool may_pool = model.options.pools || !Leads(model);
+  if (info.task != ModelTask::kGenerate && !may_pool)
+    return Fail(
+        ErrorCode::kUnsupported,
+        StrCat("'", model.options.model, "' (", spec.architecture, ") is to ", Name(info.task),
+               " texts, and this command wants a model that generates; use "
+               "'pinion embed' or 'pinion rank'"));
   if (!spec.wrapper.empty())
     LogInfo(StrCat("running only the language model of ", spec.wrapper,
                    ": text in, text out; its other parts are not loaded"));
@@ -179,7 +198,11 @@ Status OpenModel(StartedModel& model, StartState& start) {
         "prefix caching is off: the model has recurrent layers, whose state after a prefix is "
         "not kept with its blocks");
   }
+  if (info.task != ModelTask::kGenerate) model.options.prefix_caching = false;  // all is computed
   PINION_ASSIGN(info.max_model_len, ResolveModelLength(spec, model.options));
+  if (!model.options.max_model_len)
+    info.max_model_len = LongestText(FactsOf(model.files, info.task), info.max_model_len);
+  PINION_TRY(FitWholeTexts(model));
   PINION_ASSIGN(decoder, DecoderOptionsFor(model.options, spec));
   PINION_ASSIGN(start.weights, OpenAndPlanFormats(model.options, decoder.dtype, model.files));
   if (const std::string kept = Describe(spec.formats, model.isa, kernels::Name(decoder.dtype));
@@ -247,6 +270,9 @@ Status LoadAndPack(StartedModel& model, StartState& start) {
   EngineInfo& info = model.info;
   const int64_t load_start = NowNs();
   PINION_ASSIGN(model.ranks, Ranks::Start(info.plan));
+  if (Leads(model)) {
+    PINION_ASSIGN(model.pooler, Pooler::Load(model.files, info.task, *start.weights));
+  }
   PINION_ASSIGN(model.decoder, Decoder::Load(model.files.spec, std::move(start.weights),
                                              *model.ranks, start.decoder));
   info.load_s = SecondsSince(load_start);
@@ -322,7 +348,8 @@ Status MakeKvCache(StartedModel& model, StartState& start) {
 // What the scheduler needs to know if it is to end steps in time.
 void TimeSteps(StartedModel& model, StartState& start) {
   const StepBound bound = BoundOfSteps(model.options);
-  if (bound.most_s == 0) return;
+  // Texts that are embedded have no tokens to come that a long step would hold up.
+  if (bound.most_s == 0 || model.info.task != ModelTask::kGenerate) return;
   const EngineInfo& info = model.info;
   const size_t most_rows =
       std::min({start.decoder.max_rows, info.max_model_len, info.blocks * info.block_tokens});
@@ -352,6 +379,7 @@ Result<kernels::Dtype> ResolveDtype(const EngineOptions& options, const DecoderS
 
 Result<DecoderSpec> SpecFor(const EngineOptions& options) {
   PINION_ASSIGN(ModelFiles files, FindModel(options.model));
+  PINION_TRY(ApplyTask(options.task, files));
   PINION_ASSIGN(const kernels::Dtype dtype, ResolveDtype(options, files.spec));
   PINION_TRY(OpenAndPlanFormats(options, dtype, files));
   return std::move(files.spec);
@@ -402,7 +430,8 @@ Result<StartedModel> StartModel(const EngineOptions& options) {
     model.decoder = LeadDecoder(std::move(model.decoder), *model.world, info.block_tokens);
   if (!WarmUp(*model.decoder, start.decoder, info.blocks,
               static_cast<size_t>(model.options.max_num_seqs), info.max_model_len,
-              static_cast<size_t>(model.files.spec.vocabulary)))
+              static_cast<size_t>(model.files.spec.output_width()),
+              !model.files.spec.bidirectional))
     LogWarning(StrCat("every logit is NaN: the weights are broken, or too large for ", info.dtype,
                       "; try --dtype float32, or fetch the checkpoint again"));
   start.stages.Done("warm-up", "one step of prefill and decode");

@@ -14,6 +14,7 @@
 #include "engine/run/capacity.h"
 #include "engine/run/engine.h"
 #include "engine/run/options.h"
+#include "engine/run/pooler.h"
 #include "engine/run/step_clock.h"
 
 namespace pinion {
@@ -26,6 +27,7 @@ struct StartedModel {
   std::unique_ptr<Ranks> ranks;
   std::unique_ptr<CountingCommunicator> counted;  // null: this process has all ranks
   std::unique_ptr<Decoder> decoder;
+  std::unique_ptr<Pooler> pooler;                 // null: the model generates
   Communicator* world = nullptr;                  // `counted`
   std::unique_ptr<MeasuredStepTimes> step_times;  // null if steps have no bound
   EngineInfo info;

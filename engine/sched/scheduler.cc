@@ -206,17 +206,19 @@ void Scheduler::PreemptLast(size_t& budget) {
 // Admits waiting sequences in order while budget, max_num_seqs and blocks allow and the step is not
 // yet at full speed. Stops at the first that does not fit: overtaking could starve it.
 void Scheduler::AdmitInOrder(size_t budget) {
-  while (budget > 0 && !waiting_.empty() && Admissible(*waiting_.front())) {
+  while (budget > 0 && !waiting_.empty() && Admissible(*waiting_.front(), budget)) {
     const auto index = Admit(0);
     if (!index) break;
     Continue(*index, budget, budget);
   }
 }
 
-// Whether a place is left and the step can do with another prompt. Score requests are exempt from
-// the limit of rows: they have no first token to delay.
-bool Scheduler::Admissible(const Sequence& sequence) const {
+// Whether a place is left and the step can do with another prompt, of which it has room for
+// `budget` tokens. Score requests are exempt from the limit of rows: they have no first token to
+// delay.
+bool Scheduler::Admissible(const Sequence& sequence, size_t budget) const {
   return running_.size() < options_.max_num_seqs &&
+         (!sequence.whole || sequence.tokens.size() <= budget) &&
          (sequence.score || prefill_rows_ < kFullSpeedRows);
 }
 

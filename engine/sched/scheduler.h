@@ -92,7 +92,7 @@ class Scheduler {
   size_t ScheduleRunning(bool decodes, size_t budget);
   size_t Continue(size_t index, size_t most, size_t& budget, size_t already = 0);
   void AdmitInOrder(size_t budget);
-  bool Admissible(const Sequence& sequence) const;
+  bool Admissible(const Sequence& sequence, size_t budget) const;
   std::optional<size_t> Admit(size_t index);
   bool TakePrefix(Sequence& sequence);
   bool MakeRoom(size_t index, size_t tokens, size_t& budget);

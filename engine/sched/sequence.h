@@ -28,6 +28,9 @@ struct Sequence {
   // Of the masks of its grammar, with which its end of sequence always ends it; -1: it has none.
   int32_t mask_row = -1;
   bool score = false;  // yields the logits of every position; no output, no use of the prefix cache
+  bool pool = false;   // beside score: yields one vector instead
+  bool whole = false;  // is computed in a single step: its tokens see those behind them
+  std::vector<int32_t> types;  // of its tokens, or nothing
 
   size_t computed = 0;               // tokens whose KV is in the cache
   std::vector<int32_t> block_table;  // grows with `computed`

@@ -106,7 +106,7 @@ size_t Scheduler::Take(const PrefillShare& share, size_t already, size_t& budget
   if (running != running_.end() && running->get() == share.sequence)
     return Continue(static_cast<size_t>(running - running_.begin()), share.rows, budget, already);
   // It waits, or has just been preempted.
-  if (step_preempted_ || !Admissible(*share.sequence)) return 0;
+  if (step_preempted_ || !Admissible(*share.sequence, SIZE_MAX)) return 0;
   const auto index = Admit(static_cast<size_t>(find(waiting_) - waiting_.begin()));
   return index ? Continue(*index, share.rows, budget) : 0;
 }

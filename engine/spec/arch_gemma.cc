@@ -56,8 +56,7 @@ Status ReadGemma3(const Json& config, DecoderSpec& spec) {
 Status ReadGemma3Text(const Json& config, DecoderSpec& spec) {
   PINION_ASSIGN(spec.bidirectional, Optional<bool>(config, "use_bidirectional_attention", false));
   PINION_TRY(ReadGemma3(config, spec));
-  spec.tied_head = false;
-  spec.names.head = "";
+  DropHead(spec);
   if (spec.bidirectional)
     for (LayerSpec& layer : spec.layer_specs)
       if (layer.window > 0) layer.window = layer.window / 2 + 1;

@@ -30,12 +30,21 @@ Status ReadQwen3(const Json& config, DecoderSpec& spec) {
   return ReadUpperWindows(config, spec);
 }
 
+// As it is published for embeddings: without a head.
+Status ReadQwen3Model(const Json& config, DecoderSpec& spec) {
+  PINION_TRY(ReadQwen3(config, spec));
+  DropHead(spec);
+  return {};
+}
+
 constexpr NeutralField kQwenNeutral[] = {{"use_mrope", "false"}, {"mlp_bias", "false"}};
 constexpr std::string_view kQwenReads[] = {"layer_types"};
+constexpr std::string_view kQwen3Defaults =
+    R"({"head_dim": 128, "max_position_embeddings": 32768, "sliding_window": 4096})";
 
 }  // namespace
 
-extern const Architecture kQwen2, kQwen3;
+extern const Architecture kQwen2, kQwen3, kQwen3Model;
 const Architecture kQwen2 = {"Qwen2ForCausalLM",
                              "qwen2",
                              "Qwen2, Qwen2.5",
@@ -43,13 +52,9 @@ const Architecture kQwen2 = {"Qwen2ForCausalLM",
                              ReadQwen2,
                              kQwenReads,
                              R"({"max_position_embeddings": 32768, "sliding_window": 4096})"};
-const Architecture kQwen3 = {
-    "Qwen3ForCausalLM",
-    "qwen3",
-    "Qwen3",
-    kQwenNeutral,
-    ReadQwen3,
-    kQwenReads,
-    R"({"head_dim": 128, "max_position_embeddings": 32768, "sliding_window": 4096})"};
+const Architecture kQwen3 = {"Qwen3ForCausalLM", "qwen3",    "Qwen3",       kQwenNeutral,
+                             ReadQwen3,          kQwenReads, kQwen3Defaults};
+const Architecture kQwen3Model = {"Qwen3Model",   "",         "Qwen3 Embedding", kQwenNeutral,
+                                  ReadQwen3Model, kQwenReads, kQwen3Defaults};
 
 }  // namespace pinion

@@ -11,7 +11,7 @@ extern const Architecture kLlama, kQwen2, kOpt, kMistral, kQwen3, kPhi3, kGemma2
     kGlm4Moe, kGlm4MoeLite, kMiniMaxM2, kQwen3Next, kQwen35, kQwen35Moe, kLfm2, kLfm2Moe, kBamba,
     kGraniteHybrid, kFalconH1, kNemotronH, kLlama4, kKimiLinear, kDeepseekV32, kBert,
     kBertClassifier, kXlmRoberta, kXlmRobertaClassifier, kModernBert, kModernBertClassifier,
-    kNomicBert, kGemma3Encoder;
+    kNomicBert, kGemma3Encoder, kQwen3Model;
 
 namespace {
 
@@ -24,7 +24,7 @@ constexpr const Architecture* kAll[] = {
     &kGemma4,
     // encoders
     &kBert, &kBertClassifier, &kXlmRoberta, &kXlmRobertaClassifier, &kModernBert,
-    &kModernBertClassifier, &kNomicBert, &kGemma3Encoder};
+    &kModernBertClassifier, &kNomicBert, &kGemma3Encoder, &kQwen3Model};
 
 // Fields of related models whose checkpoints sometimes claim an architecture that Pinion knows.
 constexpr NeutralField kCommon[] = {

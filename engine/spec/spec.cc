@@ -228,6 +228,11 @@ Result<DecoderSpec> ReadSpec(const Json& whole) {
   return spec;
 }
 
+void DropHead(DecoderSpec& spec) {
+  spec.tied_head = false;
+  spec.names.head.clear();
+}
+
 uint64_t ParameterCount(const DecoderSpec& spec) {
   uint64_t count = 0;
   for (const TensorSpec& tensor : TensorList(spec)) count += ElementCount(tensor.shape);

@@ -281,6 +281,9 @@ Result<DecoderSpec> ReadSpec(const Json& config);
 // Adds the eos_token_id (an id or a list) of config.json or generation_config.json to spec.eos_ids.
 Status JoinEosIds(const Json& config, DecoderSpec& spec);
 
+// Makes it a model that gives its last hidden states.
+void DropHead(DecoderSpec& spec);
+
 uint64_t ParameterCount(const DecoderSpec& spec);
 
 }  // namespace pinion

@@ -17,6 +17,8 @@ void AddModel(CLI::App& app, int& exit_code);   // make, info
 void AddRun(CLI::App& app, int& exit_code);
 void AddRunBatch(CLI::App& app, int& exit_code);  // OpenAI's batch files
 void AddScore(CLI::App& app, int& exit_code);
+void AddEmbed(CLI::App& app, int& exit_code);
+void AddRank(CLI::App& app, int& exit_code);
 void AddTokenize(CLI::App& app, int& exit_code);  // and the hidden helpers
 void AddBench(CLI::App& app, int& exit_code);
 void AddTrial(CLI::App& app, int& exit_code);  // hidden: the child processes of a sweep

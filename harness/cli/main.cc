@@ -23,9 +23,9 @@ namespace {
 
 // In the order that --help lists them.
 const std::vector<void (*)(CLI::App&, int&)> kCommands = {
-    AddTopo,  AddDoctor,   AddProbe,   AddModel,  AddRun,      AddRunBatch,
-    AddScore, AddTokenize, AddBench,   AddTrial,  AddServe,    AddLoad,
-    AddSweep, AddReport,   AddCompare, AddLaunch, AddDescribe,
+    AddTopo,  AddDoctor, AddProbe,    AddModel,  AddRun,      AddRunBatch, AddScore,
+    AddEmbed, AddRank,   AddTokenize, AddBench,  AddTrial,    AddServe,    AddLoad,
+    AddSweep, AddReport, AddCompare,  AddLaunch, AddDescribe,
 };
 
 // A standard descriptor that the caller closed would be given to the next file or socket, which

@@ -49,5 +49,15 @@ TEST(Scheduler, RemembersScoredPositionsAcrossAPreemption) {
   EXPECT_EQ(bench.finished.at(0)->scored, 60u);
 }
 
+TEST(Scheduler, ComputesAWholeTextInOneStepThatHasRoomForIt) {
+  Bench bench({.budget = 50});
+  for (const uint64_t id : {1, 2, 3})
+    bench.AddScore(id, Prompt(30, static_cast<int32_t>(id) * 1000))->whole = true;
+  bench.AddScore(4, Prompt(30, 4000));  // may be cut
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{1, 0, 30}));
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{2, 0, 30}));
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{3, 0, 30}, Share{4, 0, 20}));
+}
+
 }  // namespace
 }  // namespace pinion

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/checkpoint/model.h"
+
+namespace pinion {
+
+// What a model is run for: to generate text, to embed texts, or to score a text or a pair of them.
+enum class ModelTask { kGenerate, kEmbed, kScore };
+const char* Name(ModelTask task);  // "generate", "embed", "score"
+
+// The model for what --task asks ("auto": what it was made for). A model that is to embed loses its
+// head, and has an EmbedderSpec: without modules.json the mean of all tokens or, if attention is
+// causal, the last token, normalised. A generative model scores by the logit of "yes" less that of
+// "no". ErrorCode::kUsage if the model cannot do what is asked.
+Result<ModelTask> ApplyTask(const std::string& asked, ModelFiles& files);
+
+// What a model that embeds or scores makes of a text. `files`: after ApplyTask.
+struct PoolingFacts {
+  ModelTask task = ModelTask::kGenerate;
+  size_t width = 0;                 // of an embedding; or labels
+  bool normalises = false;          // embeddings are of length 1
+  std::vector<std::string> labels;  // of a classifier; else empty
+  bool has_types = false;           // its tokens have types
+  bool yes_no = false;              // it scores by the logits of "yes" and "no"
+  // How text becomes tokens: of an embedder, if the folder says it.
+  EmbedderSpec embedder = {};
+
+  // Whether it gives a pair of texts one score.
+  bool scores_pairs() const { return task == ModelTask::kScore && width == 1; }
+};
+PoolingFacts FactsOf(const ModelFiles& files, ModelTask task);
+
+// The most tokens of a text: the model's length, or less if its folder says so.
+size_t LongestText(const PoolingFacts& facts, size_t max_model_len);
+
+}  // namespace pinion

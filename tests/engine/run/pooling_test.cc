@@ -1,0 +1,221 @@
+// Embedders and rerankers from text to vector, against the reference's embeddings and scores, in
+// every way of running that must not change them.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <numeric>
+
+#include "engine/base/check.h"
+#include "engine/run/embed.h"
+#include "engine/run/engine.h"
+#include "engine/run/pooler.h"
+#include "engine/run/pooling_input.h"
+#include "tests/engine/decoder/golden.h"
+#include "tests/test_data.h"
+
+namespace pinion {
+namespace {
+
+constexpr double kBound = 3e-4;  // of the reference's RMS (the fixtures' README)
+
+std::string Folder(const std::string& name) { return tests::TestData() + "/embedders/" + name; }
+
+EngineOptions OptionsFor(const std::string& name) {
+  EngineOptions options;
+  options.model = Folder(name);
+  options.dtype = "float32";
+  options.kv_cache_bytes = 16 << 20;
+  options.threads_bind = "nobind";
+  setenv("OMP_NUM_THREADS", "1", 1);
+  options.pools = true;
+  if (name == "qwen3-reranker") options.task = "score";
+  return options;
+}
+
+std::unique_ptr<Engine> Start(const EngineOptions& options) {
+  auto engine = Engine::Start(options);
+  CHECK(engine) << engine.error().message;
+  return *std::move(engine);
+}
+
+// The texts of a golden, and what the reference makes of them: embeddings or logits.
+struct Golden {
+  Json json;
+  std::vector<std::vector<float>> wanted;
+  double rms = 0;  // of all that is wanted
+
+  explicit Golden(const std::string& name)
+      : json(Json::ParseFile(Folder(name) + "/golden.json").value()) {
+    const auto source = OpenSafetensorsFile(Folder(name) + "/golden.safetensors").value();
+    const size_t count = json.Find("prompts")->array().size();
+    const bool scores = source->Find("logits.float32").has_value();
+    std::vector<std::byte> scratch;
+    double squares = 0, values = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const auto info = source
+                            ->Find(scores ? "logits.float32"
+                                          : "prompt" + std::to_string(i) + ".embedding.float32")
+                            .value();
+      const auto rows = scores ? size_t{1} : static_cast<size_t>(info.shape[0]);
+      const auto* data =
+          reinterpret_cast<const float*>(source->Rows(info, scores ? i : 0, rows, scratch));
+      wanted.emplace_back(data, data + rows);
+      for (const float x : wanted.back()) squares += double{x} * x, ++values;
+    }
+    rms = std::sqrt(squares / values);
+  }
+
+  std::vector<int32_t> Ids(size_t i, const char* key) const {
+    const Json* list = json.Find("prompts")->array()[i].Find(key);
+    return list ? testing::Ids(*list) : std::vector<int32_t>();
+  }
+};
+
+std::vector<std::vector<float>> PoolAll(Engine& engine, const Golden& golden) {
+  const PoolingFacts facts = FactsOf(engine.model(), engine.info().task);
+  for (size_t i = 0; i < golden.wanted.size(); ++i) {
+    Request request;
+    request.id = i;
+    request.pool = true;
+    request.prompt_ids = golden.Ids(i, "input_ids");
+    if (facts.has_types) request.types = golden.Ids(i, "token_type_ids");
+    CHECK(engine.Add(std::move(request)));
+  }
+  std::vector<std::vector<float>> pooled(golden.wanted.size());
+  std::vector<TokenEvent> events;
+  while (!engine.idle()) engine.Step(events);
+  for (const TokenEvent& event : events)
+    pooled[event.request] = facts.task == ModelTask::kEmbed
+                                ? FinishEmbedding(event.pooled, 0, facts.normalises)
+                                : event.pooled;
+  return pooled;
+}
+
+double WorstError(const Golden& golden, const std::vector<std::vector<float>>& got) {
+  double worst = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    CHECK(got[i].size() == golden.wanted[i].size()) << got[i].size();
+    for (size_t j = 0; j < got[i].size(); ++j)
+      worst = std::max(worst, std::abs(double{got[i][j]} - golden.wanted[i][j]) / golden.rms);
+  }
+  return worst;
+}
+
+std::vector<std::string> Fixtures() {
+  std::vector<std::string> names = tests::EncoderFixtures();
+  names.insert(names.end(), {"qwen3-embedding", "qwen3-reranker"});
+  return names;
+}
+
+class Pooling : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Pooling, MatchesTheReferenceHoweverTextsShareSteps) {
+  const Golden golden(GetParam());
+  const std::pair<const char*, std::function<void(EngineOptions&)>> setups[] = {
+      {"all in one step", [](EngineOptions&) {}},
+      {"two ranks", [](EngineOptions& o) { o.tensor_parallel = 2; }},
+      {"one at a time", [](EngineOptions& o) { o.max_num_seqs = 1; }},
+      {"steps of 400 tokens", [](EngineOptions& o) { o.max_num_batched_tokens = 400; }}};
+  for (const auto& [name, change] : setups) {
+    EngineOptions options = OptionsFor(GetParam());
+    change(options);
+    EXPECT_LE(WorstError(golden, PoolAll(*Start(options), golden)), kBound) << name;
+  }
+}
+
+TEST_P(Pooling, ReadsTextsAsTheReferenceDoes) {
+  const Golden golden(GetParam());
+  ModelFiles files = FindModel(Folder(GetParam())).value();
+  const ModelTask task = ApplyTask(OptionsFor(GetParam()).task, files).value();
+  const PoolingFacts facts = FactsOf(files, task);
+  const auto tokenizer = OpenTokenizer(files).value();
+  for (size_t i = 0; i < golden.wanted.size(); ++i) {
+    const Json& text = *golden.json.Find("prompts")->array()[i].Find("text");
+    if (!text.is_string() && !text.is_array()) continue;
+    const bool pair = text.is_array();
+    const auto encoding =
+        facts.yes_no
+            ? Result<Encoding>(Encoding{tokenizer->Encode(text.string(), false).value(), {}})
+        : pair ? EncodePair(*tokenizer, facts, text.array()[0].string(), text.array()[1].string())
+               : EncodeText(*tokenizer, facts, text.string());
+    ASSERT_TRUE(encoding) << encoding.error().message;
+    EXPECT_EQ(encoding->ids, golden.Ids(i, "input_ids")) << i;
+    if (facts.has_types && pair) {
+      EXPECT_EQ(encoding->types, golden.Ids(i, "token_type_ids")) << i;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Pooling, ::testing::ValuesIn(Fixtures()),
+                         [](const auto& info) { return tests::TestName(info.param); });
+
+TEST(PoolingOfChunks, TakesEachRowOnceOverSeveralSteps) {
+  const Golden golden("qwen3-embedding");
+  EngineOptions options = OptionsFor("qwen3-embedding");
+  options.max_num_batched_tokens = 7;  // causal: a text may be cut
+  EXPECT_LE(WorstError(golden, PoolAll(*Start(options), golden)), kBound);
+}
+
+TEST(PoolingTask, RefusesWhatTheModelDoesNotDoByName) {
+  const auto embedder = Start(OptionsFor("qwen3-embedding"));
+  Request request;
+  request.prompt_ids = {1};
+  const auto refused = embedder->Add(request);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, "the model was started to embed, not to generate");
+  ModelFiles files = FindModel(Folder("bert-cls")).value();
+  const auto task = ApplyTask("generate", files);
+  ASSERT_FALSE(task);
+  EXPECT_NE(task.error().message.find("can only embed"), std::string::npos);
+}
+
+TEST(PoolingLines, ErrorsNameLineAndFieldAndOthersGoOn) {
+  const auto engine = Start(OptionsFor("qwen3-embedding"));
+  const auto tokenizer = OpenTokenizer(engine->model()).value();
+  const auto line = [](const char* text) { return Json::Parse(text).value(); };
+  const std::vector<JsonLine> lines = {{1, line(R"({"text": 5})")},
+                                       {3, line(R"({"input_ids": [1, 99999]})")},
+                                       {4, line(R"({"text": "a", "prompt_name": "no"})")},
+                                       {5, line(R"({"text": "good"})")},
+                                       {6, line("{}")}};
+  const auto answers = EmbedLines(*engine, tokenizer.get(), lines, {.dimensions = 8}).value();
+  const auto error = [&](size_t i) { return answers[i].Find("error")->string(); };
+  EXPECT_EQ(error(0).rfind("line 1: 'text' is ", 0), 0u) << error(0);
+  EXPECT_EQ(error(1).rfind("line 3: prompt token 99999", 0), 0u) << error(1);
+  EXPECT_EQ(error(2).rfind("line 4: 'prompt_name'", 0), 0u) << error(2);
+  EXPECT_EQ(error(4), "line 6: the line has neither 'text' nor 'input_ids'");
+  const auto& embedding = answers[3].Find("embedding")->array();
+  ASSERT_EQ(embedding.size(), 8u);
+  double squares = 0;
+  for (const Json& value : embedding) squares += value.number() * value.number();
+  EXPECT_NEAR(squares, 1, 1e-5) << "a shortened embedding is of length 1 again";
+  EXPECT_FALSE(EmbedLines(*engine, tokenizer.get(), lines, {.dimensions = 65}));
+}
+
+TEST(PoolingKinds, AreWhatTheirNamesSay) {
+  ModelFiles files;
+  files.spec.hidden = 2;
+  files.embedder.emplace();
+  const auto weights = OpenWeights(FindModel(Folder("bert-cls")).value()).value();
+  const auto pool = [&](PoolingKind kind) {
+    files.embedder->pooling = kind;
+    const auto pooler = Pooler::Load(files, ModelTask::kEmbed, *weights).value();
+    const float rows[][2] = {{1, 8}, {2, -4}, {6, 2}, {3, 0}};
+    const Pooler::Rows wanted = pooler->Wanted(4);
+    for (size_t i = wanted.first; i < wanted.last; ++i) pooler->Take(7, i, rows[i], 2);
+    return pooler->Finish(7, 4);
+  };
+  EXPECT_EQ(pool(PoolingKind::kFirst), (std::vector<float>{1, 8}));
+  EXPECT_EQ(pool(PoolingKind::kLast), (std::vector<float>{3, 0}));
+  EXPECT_EQ(pool(PoolingKind::kMean), (std::vector<float>{3, 1.5f}));
+  EXPECT_EQ(pool(PoolingKind::kMeanSqrt), (std::vector<float>{6, 3}));
+  EXPECT_EQ(pool(PoolingKind::kMax), (std::vector<float>{6, 8}));
+  EXPECT_FLOAT_EQ(pool(PoolingKind::kWeightedMean)[0], 3.5f);  // (1 + 4 + 18 + 12) / 10
+}
+
+}  // namespace
+}  // namespace pinion
