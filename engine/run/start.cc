@@ -182,13 +182,13 @@ Status OpenModel(StartedModel& model, StartState& start) {
   PINION_ASSIGN(model.files, FindModel(model.options.model));
   PINION_ASSIGN(info.task, ApplyTask(model.options.task, model.files));
   const DecoderSpec& spec = model.files.spec;
-  const bool may_pool = model.options.pools || !Leads(model);
+  const bool may_pool = model.options.pools || model.options.has_frontend || !Leads(model);
   if (info.task != ModelTask::kGenerate && !may_pool)
     return Fail(
         ErrorCode::kUnsupported,
         StrCat("'", model.options.model, "' (", spec.architecture, ") is to ", Name(info.task),
                " texts, and this command wants a model that generates; use "
-               "'pinion embed' or 'pinion rank'"));
+               "'pinion embed', 'pinion rank' or 'pinion serve'"));
   if (!spec.wrapper.empty())
     LogInfo(StrCat("running only the language model of ", spec.wrapper,
                    ": text in, text out; its other parts are not loaded"));

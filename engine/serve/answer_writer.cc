@@ -5,6 +5,7 @@
 #include "engine/serve/event_writer.h"
 #include "engine/serve/llama_writer.h"
 #include "engine/serve/message_writer.h"
+#include "engine/serve/pooling_writer.h"
 #include "engine/serve/response_writer.h"
 
 namespace pinion {
@@ -49,6 +50,8 @@ class OpenAiWriter final : public AnswerWriter {
 
 std::unique_ptr<AnswerWriter> MakeAnswerWriter(const GenerationRequest& request,
                                                ResponseHead head) {
+  if (const PoolingFacts* facts = request.pooling.facts)
+    return std::make_unique<PoolingWriter>(request, *facts, std::move(head));
   switch (request.api) {
     case Api::kMessages:
       return std::make_unique<MessageWriter>(std::move(head));
@@ -57,8 +60,7 @@ std::unique_ptr<AnswerWriter> MakeAnswerWriter(const GenerationRequest& request,
     case Api::kLlama:
     case Api::kInfill:
       return std::make_unique<LlamaWriter>(request, std::move(head));
-    case Api::kCompletions:
-    case Api::kChat:
+    default:
       break;
   }
   return std::make_unique<OpenAiWriter>(request, std::move(head));

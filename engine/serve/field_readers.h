@@ -38,6 +38,9 @@ inline ApiResult<std::string> ReadString(const Json& object, const char* key,
              StrCat("'", param, "' is ", value ? Excerpt(*value) : "missing", ", want a string"));
 }
 
+// Texts, lists of token ids, or one of either.
+ApiResult<std::vector<Prompt>> ReadPrompts(const Json& body, const char* field);
+
 // `messages` and what belongs to them.
 ApiResult<Conversation> ReadConversation(const Json& body);
 

@@ -136,6 +136,25 @@ static_assert(std::is_sorted(kReadByCompletions.begin(), kReadByCompletions.end(
 static_assert(std::is_sorted(kReadByChat.begin(), kReadByChat.end()));
 static_assert(std::is_sorted(kHarmless.begin(), kHarmless.end()));
 
+// Fields that `known` does not know: their number, or the first one's refusal.
+template <typename Known>
+ApiResult<size_t> CountOthers(const Json& body, bool ignore, const Known& known) {
+  size_t unknown = 0;
+  if (!body.is_object()) return unknown;  // refused when it is read
+  for (const auto& [name, value] : body.object()) {
+    if (value.is_null() || known(name)) continue;
+    ++unknown;
+    if (ignore) continue;
+    const std::string shown = name.substr(0, 100);
+    return Unexpected({400,
+                       StrCat("'", shown, "' is not a field of this endpoint and might change the ",
+                              "answer; leave it out, or start the server with "
+                              "--ignore-unknown-fields"),
+                       shown, kUnknownField});
+  }
+  return unknown;
+}
+
 }  // namespace
 
 ApiResult<void> RefuseUnsupported(const Json& body) {
@@ -149,20 +168,14 @@ ApiResult<void> RefuseUnsupported(const Json& body) {
 }
 
 ApiResult<size_t> CountUnknown(const Json& body, bool chat, bool ignore) {
-  size_t unknown = 0;
-  if (!body.is_object()) return unknown;  // refused when it is read
-  for (const auto& [name, value] : body.object()) {
-    if (value.is_null() || IsKnown(name, chat)) continue;
-    ++unknown;
-    if (ignore) continue;
-    const std::string shown = name.substr(0, 100);
-    return Unexpected({400,
-                       StrCat("'", shown, "' is not a field of this endpoint and might change the ",
-                              "answer; leave it out, or start the server with "
-                              "--ignore-unknown-fields"),
-                       shown, kUnknownField});
-  }
-  return unknown;
+  return CountOthers(body, ignore, [chat](std::string_view name) { return IsKnown(name, chat); });
+}
+
+ApiResult<size_t> CountUnknownBeside(const Json& body, std::span<const std::string_view> read,
+                                     bool ignore) {
+  return CountOthers(body, ignore, [read](std::string_view name) {
+    return Holds(kHarmless, name) || std::find(read.begin(), read.end(), name) != read.end();
+  });
 }
 
 }  // namespace pinion

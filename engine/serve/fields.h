@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
+#include <string_view>
 
 #include "engine/base/json.h"
 #include "engine/serve/schema.h"
@@ -17,5 +19,8 @@ ApiResult<void> RefuseUnsupported(const Json& body);
 // 400 for a field that is neither read by the endpoint nor known to leave the answer as it is: a
 // client that sent it would get an answer that it did not ask for. With `ignore`, their number.
 ApiResult<size_t> CountUnknown(const Json& body, bool chat, bool ignore);
+// The same for an endpoint that reads the fields `read`.
+ApiResult<size_t> CountUnknownBeside(const Json& body, std::span<const std::string_view> read,
+                                     bool ignore);
 
 }  // namespace pinion

@@ -32,6 +32,16 @@ const char* IdPrefix(Api api) {
       return "chatcmpl-";
     case Api::kResponses:
       return "resp_";
+    case Api::kEmbeddings:
+      return "embd-";
+    case Api::kPooling:
+      return "pool-";
+    case Api::kScore:
+      return "score-";
+    case Api::kRerank:
+      return "rerank-";
+    case Api::kClassify:
+      return "classify-";
     case Api::kMessages:
       break;
   }
@@ -108,14 +118,22 @@ const std::map<std::string, Frontend::Endpoint, std::less<>>& Frontend::Endpoint
       {"/slots", {"GET", &Frontend::Slots, true}},
       {"/apply-template", {"POST", &Frontend::ApplyTemplate, true}},
       {"/v1/models", {"GET", &Frontend::Models, true}},
-      {"/v1/completions", {"POST", &Frontend::Completions, true}},
-      {"/v1/chat/completions", {"POST", &Frontend::Chat, true}},
-      {"/completion", {"POST", &Frontend::LlamaCompletion, true}},
-      {"/completions", {"POST", &Frontend::LlamaCompletion, true}},
-      {"/infill", {"POST", &Frontend::Infill, true}},
-      {"/v1/responses", {"POST", &Frontend::Responses, true}},
-      {"/v1/messages", {"POST", &Frontend::Messages, true}},
+      {"/v1/completions", {"POST", &Frontend::Completions, true, Needs::kText}},
+      {"/v1/chat/completions", {"POST", &Frontend::Chat, true, Needs::kText}},
+      {"/completion", {"POST", &Frontend::LlamaCompletion, true, Needs::kText}},
+      {"/completions", {"POST", &Frontend::LlamaCompletion, true, Needs::kText}},
+      {"/infill", {"POST", &Frontend::Infill, true, Needs::kText}},
+      {"/v1/responses", {"POST", &Frontend::Responses, true, Needs::kText}},
+      {"/v1/messages", {"POST", &Frontend::Messages, true, Needs::kText}},
       {"/v1/messages/count_tokens", {"POST", &Frontend::CountTokens, true}},
+      {"/v1/embeddings", {"POST", &Frontend::Embeddings, true, Needs::kEmbeddings}},
+      {"/pooling", {"POST", &Frontend::Pooling, true, Needs::kVectors}},
+      {"/score", {"POST", &Frontend::Score, true, Needs::kScores}},
+      {"/v1/score", {"POST", &Frontend::Score, true, Needs::kScores}},
+      {"/rerank", {"POST", &Frontend::Rerank, true, Needs::kScores}},
+      {"/v1/rerank", {"POST", &Frontend::Rerank, true, Needs::kScores}},
+      {"/v2/rerank", {"POST", &Frontend::Rerank, true, Needs::kScores}},
+      {"/classify", {"POST", &Frontend::Classify, true, Needs::kLabels}},
       {"/tokenize", {"POST", &Frontend::Tokenize, true}},
       {"/detokenize", {"POST", &Frontend::Detokenize, true}},
   };
@@ -148,6 +166,7 @@ std::optional<ApiError> Frontend::Unusable(const HttpRequest& request,
     return ApiError{
         415, StrCat(request.path, " reads JSON: send the header 'Content-Type: ", kJson, "'"), "",
         ""};
+  if (auto unfit = Unfit(request.path, endpoint.needs)) return unfit;
   return endpoint.needs_model ? Unavailable() : std::nullopt;
 }
 

@@ -67,10 +67,13 @@ class Frontend {
  private:
   using Reply = std::shared_ptr<HttpReply>;
   using Route = void (Frontend::*)(HttpRequest, Reply);
+  // What the model must have been made for.
+  enum class Needs { kAnything, kText, kVectors, kEmbeddings, kScores, kLabels };
   struct Endpoint {
     const char* method;
     Route route;
     bool needs_model;  // and reads JSON, if it is posted
+    Needs needs = Needs::kAnything;
   };
   static const std::map<std::string, Endpoint, std::less<>>& Endpoints();
 
@@ -98,6 +101,11 @@ class Frontend {
   void LlamaCompletion(HttpRequest request, Reply reply);
   void Infill(HttpRequest request, Reply reply);
   void CountTokens(HttpRequest request, Reply reply);
+  void Embeddings(HttpRequest request, Reply reply);
+  void Pooling(HttpRequest request, Reply reply);
+  void Score(HttpRequest request, Reply reply);
+  void Rerank(HttpRequest request, Reply reply);
+  void Classify(HttpRequest request, Reply reply);
   void Tokenize(HttpRequest request, Reply reply);
   void Detokenize(HttpRequest request, Reply reply);
 
@@ -113,6 +121,9 @@ class Frontend {
   void Prepare(HttpRequest request, Reply reply, Work work);
   Then Answer(ApiResult<std::string> result);
   void Generate(HttpRequest request, Reply reply, Api api);
+  void Pool(HttpRequest request, Reply reply, Api api);
+  // Why the model cannot answer at `path`.
+  std::optional<ApiError> Unfit(std::string_view path, Needs needs) const;
   void OnPrepared(Incoming& incoming, ApiResult<Prepared> prepared);
   void Submit(Request request);
   // The request that `id` is a choice of; end() if none.

@@ -16,7 +16,7 @@ double Seconds(int64_t from_ns, int64_t to_ns) {
 // Writing an answer of about this size takes a millisecond.
 constexpr size_t kLargeBytes = size_t{128} << 10;
 // What the answer has for each choice beside its text, and for each token with its log-probability.
-constexpr size_t kChoiceBytes = 150, kTokenBytes = 200;
+constexpr size_t kChoiceBytes = 150, kTokenBytes = 200, kFloatBytes = 12;
 
 bool Contains(const std::vector<int32_t>& ids, int32_t id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
@@ -30,6 +30,7 @@ Generation::Generation(const Tokenizer& tokenizer, ServeMetrics& metrics, Prepar
       metrics_(metrics),
       request_(std::move(prepared.request)),
       prompts_(std::move(prepared.prompts)),
+      types_(std::move(prepared.types)),
       memory_(std::move(prepared.memory)),
       origin_(std::move(origin)),
       ticket_(std::move(ticket)),
@@ -65,6 +66,10 @@ std::vector<SubmitMessage> Generation::TakeSubmits(uint64_t first_id) {
     messages.push_back({first_id, static_cast<uint32_t>(request_.n), request_.priority,
                         request_.prompt_only, request_.cache_salt, params, std::move(prompt),
                         request_.grammar});
+    if (request_.pooling.facts) {
+      messages.back().pool = true;
+      messages.back().types = std::move(types_[messages.size() - 1]);
+    }
     first_id += static_cast<uint64_t>(request_.n);
   }
   prompts_.clear();
@@ -91,6 +96,7 @@ Generation::Next Generation::OnEvent(size_t index, const TokenEvent& event) {
   const bool ended = choice.output.stopped() || event.finish != FinishReason::kNone;
   if (!event.has_token && !ended) return Next::kMore;  // a part of the prompt
   if (ended) Finish(choice, event);
+  if (ended) choice.pooled = event.pooled;
   if (request_.stream) {
     Begin();
     // Even of a token whose text is held back a stream of completions tells, as in vLLM.
@@ -179,13 +185,18 @@ void Generation::Finish(Choice& choice, const TokenEvent& event) {
       choice.stop_reason = event.token.id;
     }
   }
+  // Nothing was cut short.
+  if (request_.pooling.facts && event.finish == FinishReason::kLength)
+    choice.finish_reason = "stop";
   ticket_.ChoiceEnded();
   const int64_t first_ns = choice.output_tokens > 0 ? choice.first_token_ns : event.now_ns;
   metrics_.AddFinished(
       {choice.finish_reason, Seconds(origin_.arrived_ns, event.now_ns),
        Seconds(event.arrived_ns, event.scheduled_ns), Seconds(origin_.arrived_ns, first_ns),
        event.prompt_tokens, choice.output_tokens, event.cached_tokens,
-       request_.prompt_only ? 0 : static_cast<size_t>(request_.params.max_tokens),
+       request_.prompt_only || request_.pooling.facts
+           ? 0
+           : static_cast<size_t>(request_.params.max_tokens),
        event.preemptions, Seconds(event.scheduled_ns, first_ns), Seconds(first_ns, event.now_ns)});
   longest_output_ = std::max(longest_output_, choice.output_tokens);
   if (unfinished_ == 1) metrics_.AddRequest(static_cast<size_t>(request_.n), longest_output_);
@@ -198,6 +209,7 @@ ChoicePart Generation::TakePart(size_t index) {
   part.usage = UsageOf(choice);
   part.prompt_s = Seconds(choice.scheduled_ns, choice.first_token_ns);
   part.decode_s = Seconds(choice.first_token_ns, choice.last_token_ns);
+  part.pooled = std::move(choice.pooled);
   if (choice.parser) Parse(choice, part);
   if (request_.params.logprobs >= 0) part.logprobs = LogprobsOf(index);
   if (request_.prompt_logprobs >= 0)
@@ -252,7 +264,8 @@ bool Generation::answer_is_large() const {
   size_t bytes = kept_tokens_ * kTokenBytes + choices_.size() * kChoiceBytes;
   for (const auto& prompt : shown_prompts_)
     bytes += prompt.size() * kTokenIdBytes * static_cast<size_t>(request_.n);
-  for (const Choice& choice : choices_) bytes += choice.text.size();
+  for (const Choice& choice : choices_)
+    bytes += choice.text.size() + choice.pooled.size() * kFloatBytes;
   return bytes > kLargeBytes;
 }
 

@@ -82,6 +82,7 @@ class Generation {
     size_t echo_bytes = 0;                 // leading bytes of `text` that echo the prompt
     std::vector<SampledToken> tokens;      // not yet sent; kept only for logprobs
     std::vector<int32_t> ids;              // not yet sent; kept only if they are asked for
+    std::vector<float> pooled;             // of a text that was embedded or scored
     size_t text_offset = 0;                // of tokens.front() in the whole text, characters
     // Tells which tokens are reasoning, if that is asked for: the other parser sees an answer that
     // does not stream as one text.
@@ -118,7 +119,7 @@ class Generation {
   const Tokenizer& tokenizer_;
   ServeMetrics& metrics_;
   GenerationRequest request_;
-  std::vector<std::vector<int32_t>> prompts_;  // until TakeSubmits
+  std::vector<std::vector<int32_t>> prompts_, types_;  // until TakeSubmits
   std::vector<size_t> prompt_tokens_;
   std::vector<std::vector<int32_t>> shown_prompts_;  // if their ids are asked for
   std::vector<RatedPrompt> rated_;  // one per prompt, if its log-probabilities are asked for

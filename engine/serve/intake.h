@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/run/task.h"
 #include "engine/serve/fill_in.h"
 #include "engine/serve/memory_budget.h"
 #include "engine/serve/schema.h"
@@ -23,6 +24,7 @@ struct ServedModel {
   ApiDefaults defaults;
   OutputFormat output = {};
   std::vector<std::string> aliases = {};  // further names that clients may use
+  PoolingFacts pooling = {};              // whose task says what it is served for
 
   bool IsCalled(std::string_view asked) const;
 };

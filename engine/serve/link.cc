@@ -34,6 +34,7 @@ void Fields(Archive& archive, TokenEvent& e) {
           e.preemptions, e.arrived_ns, e.scheduled_ns, e.first_token_ns, e.now_ns, e.rated_prompt);
   if (e.has_token) archive(e.token);
   if (e.finish == FinishReason::kAborted) archive(e.error);
+  if (e.finish == FinishReason::kLength) archive(e.pooled);
 }
 template <typename Archive>
 void Fields(Archive& archive, StepWork& w) {
@@ -53,8 +54,8 @@ void Fields(Archive& archive, Grammar& grammar) {
 }
 template <typename Archive>
 void Fields(Archive& archive, SubmitMessage& m) {
-  archive(m.id, m.count, m.priority, m.prompt_only, m.cache_salt, m.params, m.prompt_ids,
-          m.grammar);
+  archive(m.id, m.count, m.priority, m.prompt_only, m.cache_salt, m.params, m.prompt_ids, m.grammar,
+          m.pool, m.types);
 }
 template <typename Archive>
 void Fields(Archive& archive, AbortMessage& m) {

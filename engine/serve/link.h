@@ -28,6 +28,8 @@ struct SubmitMessage {
   SamplingParams params;  // without stop strings: the front end matches those
   std::vector<int32_t> prompt_ids;
   std::optional<Grammar> grammar = {};  // of the choices' output
+  bool pool = false;                    // see Request
+  std::vector<int32_t> types = {};      // likewise
 };
 struct AbortMessage {
   uint64_t id = 0;

@@ -11,6 +11,7 @@
 #include "engine/serve/response.h"
 #include "engine/serve/schema_llama.h"
 #include "engine/serve/schema_messages.h"
+#include "engine/serve/schema_pooling.h"
 #include "engine/serve/schema_responses.h"
 
 namespace pinion {
@@ -58,8 +59,7 @@ ApiResult<TranslatedBody> ParseBodyOf(Api api, HttpRequest& request) {
       PINION_ASSIGN(const Json body, ParseBody(request, kTreesOfMessages));
       return ChatBodyOfResponses(body);
     }
-    case Api::kLlama:
-    case Api::kInfill:
+    default:  // llama-server's: those for vectors and scores do not come here
       break;
   }
   PINION_ASSIGN(const Json body, ParseBody(request, kTreesOfLlama));
@@ -91,6 +91,10 @@ size_t KeptBytes(const Prepared& prepared) {
                            ? kTokenIdBytes * static_cast<size_t>(prepared.request.n)
                            : 0;
   for (const auto& prompt : prepared.prompts) bytes += prompt.size() * (sizeof(int32_t) + shown);
+  for (const auto& types : prepared.types) bytes += types.size() * sizeof(int32_t);
+  if (const PoolingFacts* facts = prepared.request.pooling.facts)
+    bytes += prepared.prompts.size() * (facts->width * sizeof(float) + 256);
+  for (const std::string& text : prepared.request.pooling.documents) bytes += 2 * text.size();
   if (const auto& grammar = prepared.request.grammar)
     bytes += grammar->text.size() * (1 + prepared.prompts.size());
   if (const auto& tools = prepared.request.output.tools) bytes += tools->bytes();
@@ -196,7 +200,11 @@ ApiResult<void> BoundLogprobs(GenerationRequest& request, int most, size_t vocab
 }
 
 Preparer::Preparer(const ServedModel& model, const Tokenizer& tokenizer, const FrontLimits& limits)
-    : model_(model), tokenizer_(tokenizer), limits_(limits), intake_(model, tokenizer) {}
+    : model_(model),
+      tokenizer_(tokenizer),
+      limits_(limits),
+      intake_(model, tokenizer),
+      pooling_intake_(model, tokenizer) {}
 
 ApiResult<Prepared> Preparer::Generation(HttpRequest& request, Api api, size_t max_model_len,
                                          size_t kv_tokens, const RenderChat& render,
@@ -236,6 +244,35 @@ ApiResult<Prepared> Preparer::Generation(HttpRequest& request, Api api, size_t m
     PINION_TRY(Reserve(request.memory, kept - request.memory.bytes(), "the copies of the prompt"));
   PINION_TRY(
       Reserve(request.memory, PromptLogprobBytes(prepared), "the log-probabilities of the prompt"));
+  prepared.memory = std::move(request.memory);
+  return prepared;
+}
+
+ApiResult<Prepared> Preparer::Pooling(HttpRequest& request, Api api, size_t max_model_len,
+                                      const OnTimeout& on_timeout) const {
+  Prepared prepared;
+  {
+    PINION_ASSIGN(const Json body, ParseBody(request, kTreesOfCompletion));
+    PINION_ASSIGN(prepared.request, ReadPoolingRequest(api, body, limits_.ignore_unknown_fields,
+                                                       prepared.unknown_fields));
+  }
+  GenerationRequest& asked = prepared.request;
+  asked.pooling.facts = &model_.pooling;
+  if (asked.timeout_s) on_timeout(*asked.timeout_s);
+  PINION_TRY(CheckPriority(asked.priority));
+  PINION_ASSIGN(auto texts, pooling_intake_.Prepare(asked, max_model_len, request.memory));
+  for (Encoding& text : texts) {
+    prepared.primed.emplace_back(tokenizer_, std::vector<int32_t>(), true, /*whole=*/false);
+    prepared.types.push_back(std::move(text.types));
+    prepared.prompts.push_back(std::move(text.ids));
+  }
+  asked.params.max_tokens = 1;  // as if one token were generated, which none is
+  PINION_TRY(CheckChoices(prepared, /*kv_tokens=*/0));
+  asked.prompts.clear();
+  const size_t kept = KeptBytes(prepared);
+  request.memory.ShrinkTo(kept);
+  if (kept > request.memory.bytes())
+    PINION_TRY(Reserve(request.memory, kept - request.memory.bytes(), "the texts' vectors"));
   prepared.memory = std::move(request.memory);
   return prepared;
 }

@@ -9,6 +9,7 @@
 #include "engine/serve/http.h"
 #include "engine/serve/intake.h"
 #include "engine/serve/options.h"
+#include "engine/serve/pooling_intake.h"
 #include "engine/serve/schema.h"
 #include "engine/text/tokenizer.h"
 
@@ -18,10 +19,11 @@ namespace pinion {
 struct Prepared {
   GenerationRequest request;  // without its prompts
   std::vector<std::vector<int32_t>> prompts;
-  std::vector<PrimedText> primed;   // one per prompt
-  std::vector<std::string> echoes;  // one per prompt, if the answer repeats it
-  MemoryShare memory;               // of all this
-  size_t unknown_fields = 0;        // that were ignored
+  std::vector<std::vector<int32_t>> types;  // one per prompt of a request for vectors or scores
+  std::vector<PrimedText> primed;           // one per prompt
+  std::vector<std::string> echoes;          // one per prompt, if the answer repeats it
+  MemoryShare memory;                       // of all this
+  size_t unknown_fields = 0;                // that were ignored
 };
 
 // All work on a request whose size its client decides: parsing, checking, rendering, tokenizing and
@@ -41,6 +43,9 @@ class Preparer {
   ApiResult<Prepared> Generation(HttpRequest& request, Api api, size_t max_model_len,
                                  size_t kv_tokens, const RenderChat& render,
                                  const CheckGrammar& check, const OnTimeout& on_timeout) const;
+  // Of an endpoint whose answers are vectors or scores.
+  ApiResult<Prepared> Pooling(HttpRequest& request, Api api, size_t max_model_len,
+                              const OnTimeout& on_timeout) const;
   // The answers' JSON.
   ApiResult<std::string> Tokenize(HttpRequest& request, size_t max_model_len,
                                   const RenderChat& render) const;
@@ -57,6 +62,7 @@ class Preparer {
   const Tokenizer& tokenizer_;
   FrontLimits limits_;
   Intake intake_;
+  PoolingIntake pooling_intake_;
 };
 
 // An upper bound of the bytes that Json::Parse holds at any moment for this text, found without

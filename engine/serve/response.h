@@ -36,6 +36,7 @@ struct ChoicePart {
   Json prompt_token_ids = {}, token_ids = {};
   std::string reasoning = {};
   std::vector<ToolCall> calls = {};
+  std::vector<float> pooled = {};     // of a text or a pair: Pooler
   size_t first_call = 0;              // of `calls`, counted from the choice's first
   Usage usage = {};                   // of the choice, so far
   double prompt_s = 0, decode_s = 0;  // from its first step to its first token, and to this part

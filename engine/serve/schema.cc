@@ -145,35 +145,6 @@ ApiResult<std::vector<int32_t>> ReadTokenIds(const Json& list, std::string_view 
   return ids;
 }
 
-ApiResult<std::vector<Prompt>> ReadPrompts(const Json& body) {
-  const Json* prompt = body.Find("prompt");
-  if (!prompt || prompt->is_null())
-    return Bad("prompt", "'prompt' is missing, want a string, token ids, or a list of either");
-  std::vector<Prompt> prompts;
-  if (prompt->is_string()) {
-    prompts.emplace_back(prompt->string());
-    return prompts;
-  }
-  if (!prompt->is_array() || prompt->array().empty())
-    return Bad("prompt", StrCat("'prompt' is ", Excerpt(*prompt),
-                                ", want a string, token ids, or a list of either"));
-  if (prompt->array().front().is_number()) {
-    PINION_ASSIGN(prompts.emplace_back(), ReadTokenIds(*prompt, "prompt"));
-    return prompts;
-  }
-  for (const Json& item : prompt->array()) {
-    if (item.is_string()) {
-      prompts.emplace_back(item.string());
-    } else if (item.is_array()) {
-      PINION_ASSIGN(prompts.emplace_back(), ReadTokenIds(item, "prompt"));
-    } else {
-      return Bad("prompt",
-                 StrCat("'prompt' holds ", Excerpt(item), ", want strings or lists of token ids"));
-    }
-  }
-  return prompts;
-}
-
 Checked CheckObject(const Json& body) {
   if (!body.is_object())
     return Bad("", StrCat("the body is ", body.type_name(), ", want an object"));
@@ -181,6 +152,36 @@ Checked CheckObject(const Json& body) {
 }
 
 }  // namespace
+
+ApiResult<std::vector<Prompt>> ReadPrompts(const Json& body, const char* field) {
+  const Json* prompt = body.Find(field);
+  if (!prompt || prompt->is_null())
+    return Bad(field, StrCat("'", field, "' is missing, want a string, token ids, or a list of ",
+                             "either"));
+  std::vector<Prompt> prompts;
+  if (prompt->is_string()) {
+    prompts.emplace_back(prompt->string());
+    return prompts;
+  }
+  if (!prompt->is_array() || prompt->array().empty())
+    return Bad(field, StrCat("'", field, "' is ", Excerpt(*prompt),
+                             ", want a string, token ids, or a list of either"));
+  if (prompt->array().front().is_number()) {
+    PINION_ASSIGN(prompts.emplace_back(), ReadTokenIds(*prompt, field));
+    return prompts;
+  }
+  for (const Json& item : prompt->array()) {
+    if (item.is_string()) {
+      prompts.emplace_back(item.string());
+    } else if (item.is_array()) {
+      PINION_ASSIGN(prompts.emplace_back(), ReadTokenIds(item, field));
+    } else {
+      return Bad(field, StrCat("'", field, "' holds ", Excerpt(item),
+                               ", want strings or lists of token ids"));
+    }
+  }
+  return prompts;
+}
 
 Json ToJson(const ApiError& error) {
   const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
@@ -214,7 +215,7 @@ ApiResult<GenerationRequest> ReadCompletionRequest(const Json& body, const ApiDe
   PINION_TRY(CheckObject(body));
   GenerationRequest request;
   request.params = defaults.params;
-  PINION_ASSIGN(request.prompts, ReadPrompts(body));
+  PINION_ASSIGN(request.prompts, ReadPrompts(body, "prompt"));
   PINION_ASSIGN(request.echo, Get<bool>(body, "echo", false));
   PINION_ASSIGN(std::string suffix, Get<std::string>(body, "suffix", ""));
   if (!suffix.empty() && request.echo)

@@ -9,6 +9,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
+#include "engine/run/task.h"
 #include "engine/sample/params.h"
 #include "engine/serve/answer_parser.h"
 #include "engine/serve/fill_in.h"
@@ -50,12 +51,36 @@ struct Conversation {
 };
 
 // Whose form a request and its answer have: OpenAI's completions, chat completions and Responses,
-// Anthropic's Messages, llama-server's /completion and /infill. Inside they are completions, the
-// first and the last two, or chats.
-enum class Api { kCompletions, kChat, kMessages, kResponses, kLlama, kInfill };
+// Anthropic's Messages, llama-server's /completion and /infill; and those whose answers are vectors
+// or scores. Those for text are, inside, completions (the first and llama-server's) or chats.
+enum class Api {
+  kCompletions,
+  kChat,
+  kMessages,
+  kResponses,
+  kLlama,
+  kInfill,
+  kEmbeddings,
+  kPooling,
+  kScore,
+  kRerank,
+  kClassify
+};
 inline bool IsChat(Api api) {
   return api == Api::kChat || api == Api::kMessages || api == Api::kResponses;
 }
+
+// What a request for vectors or scores asks for, beside its texts.
+struct PoolingWishes {
+  const PoolingFacts* facts = nullptr;          // of the model; null: the request is for text
+  std::vector<std::string> queries, documents;  // of scores: one query for all, or one for each
+  size_t dimensions = 0;                        // of an embedding; 0: all
+  std::optional<bool> normalises;               // an embedding; unset: as the model does
+  bool base64 = false;                          // vectors as text
+  bool activates = true;                        // scores are probabilities
+  size_t top_n = 0;                             // of a ranking; 0: all
+  bool return_documents = true;                 // in a ranking
+};
 
 // What a request for text asks for, whichever API it came by.
 struct GenerationRequest {
@@ -88,6 +113,7 @@ struct GenerationRequest {
   bool usage_in_parts = false;      // in every event of a stream
   int priority = 0;                 // lower goes first, as in vLLM
   std::optional<double> timeout_s;  // for the whole answer
+  PoolingWishes pooling;
   std::string shown;  // what a Response repeats of it: members of a JSON object, without its braces
 };
 

@@ -122,7 +122,8 @@ class Serving {
 
   // Opens the tokenizer while the engine process loads the weights. `shares_cpus`: with the engine.
   Status OpenModel(bool shares_cpus) {
-    PINION_ASSIGN(const ModelFiles files, FindModel(options_.engine.model));
+    PINION_ASSIGN(ModelFiles files, FindModel(options_.engine.model));
+    PINION_ASSIGN(const ModelTask task, ApplyTask(options_.engine.task, files));
     model_at_ = files.folder.empty() ? options_.engine.model : files.folder;
     ServedModel model;
     model.root = options_.engine.model;
@@ -131,6 +132,7 @@ class Serving {
       model.name = names.front();
       model.aliases.assign(names.begin() + 1, names.end());
     }
+    model.pooling = FactsOf(files, task);
     model.vocabulary = static_cast<size_t>(files.spec.vocabulary);
     PINION_ASSIGN(model.defaults, ReadApiDefaults(files.generation_config));
     PINION_ASSIGN(tokenizer_, OpenTokenizer(files));

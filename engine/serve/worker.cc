@@ -32,6 +32,8 @@ Status AddChoices(Engine& engine, SubmitMessage submit) {
     request.priority = submit.priority;
     request.cache_salt = submit.cache_salt;
     request.grammar = grammar;
+    request.pool = submit.pool;
+    request.types = submit.types;
     request.group = submit.count > 1 ? submit.id : 0;
     if (request.params.seed) *request.params.seed += i;
     if (auto added = engine.Add(std::move(request)); !added) {

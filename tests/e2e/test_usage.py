@@ -10,7 +10,8 @@ MODEL = "models/tiny-trained"
 
 
 @pytest.mark.parametrize("command", [("run", "-p", "x"), ("bench",), ("serve",), ("sweep",),
-                                     ("score", "--input", "x")])
+                                     ("score", "--input", "x"), ("embed", "--input", "x"),
+                                     ("rank", "--input", "x")])
 @pytest.mark.parametrize("flag", [("--gpu-memory-utilization", "0.9"), ("--device", "cuda")])
 def test_gpu_settings_are_refused_with_the_reason(pinion, command, flag):
     done = pinion(command[0], "preset:tiny", *command[1:], *flag)
@@ -24,7 +25,7 @@ def test_a_bad_variable_is_blamed_by_its_name(pinion):
     assert "VLLM_CPU_NUM_OF_RESERVED_CPU 'two'" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["run", "serve", "bench", "score"])
+@pytest.mark.parametrize("command", ["run", "serve", "bench", "score", "embed", "rank"])
 def test_help_names_the_environment(pinion, command):
     text = pinion(command, "--help").stdout
     for name in ("VLLM_CPU_KVCACHE_SPACE", "VLLM_CPU_OMP_THREADS_BIND",
@@ -147,7 +148,8 @@ def test_a_seed_is_used_as_written_or_refused(pinion, command, seed):
 
 
 @pytest.mark.parametrize("command", [("probe", "--seconds", 60, "--out"),
-                                     ("score", "preset:tiny", "--input", "/dev/null", "--logits")])
+                                     ("score", "preset:tiny", "--input", "/dev/null", "--logits"),
+                                     ("embed", "preset:tiny", "--input", "/dev/null", "--output")])
 def test_a_file_that_cannot_be_written_is_said_before_the_work(pinion, command, tmp_path):
     done = pinion(*command, tmp_path / "none" / "file", timeout=50)
     assert done.returncode == 1

@@ -1,0 +1,131 @@
+#include "engine/serve/pooling_intake.h"
+
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "engine/base/strings.h"
+#include "engine/base/trace.h"
+#include "engine/run/pooling_input.h"
+#include "engine/serve/request_memory.h"
+
+namespace pinion {
+namespace {
+
+// As in Intake.
+constexpr size_t kBytesPerByte = 160;
+
+const char* FieldOf(Api api) {
+  return api == Api::kScore || api == Api::kRerank ? "documents" : "input";
+}
+
+ApiResult<void> FitLength(const Encoding& encoding, size_t max_model_len, const char* field) {
+  if (encoding.ids.empty())
+    return Unexpected(ApiError{400, StrCat("'", field, "' has a text without tokens"), field, ""});
+  if (encoding.ids.size() <= max_model_len) return {};
+  return Unexpected(ApiError{400,
+                             StrCat("'", field, "' has a text of ", encoding.ids.size(),
+                                    " tokens, want at most the model's ", max_model_len,
+                                    "; shorten it, or send 'truncate_prompt_tokens'"),
+                             field, "context_length_exceeded"});
+}
+
+}  // namespace
+
+ApiResult<void> PoolingIntake::CheckModel(const GenerationRequest& request,
+                                          size_t max_model_len) const {
+  if (!request.model.empty() && !model_.IsCalled(request.model))
+    return Unexpected(UnknownModel(request.model, model_));
+  const PoolingFacts& facts = model_.pooling;
+  if (request.pooling.dimensions > facts.width)
+    return Unexpected(ApiError{400,
+                               StrCat("'dimensions' is ", request.pooling.dimensions,
+                                      ", want at most ", facts.width, ", the model's"),
+                               "dimensions", ""});
+  if (!request.truncate_to) return {};
+  const char* name = "truncate_prompt_tokens";
+  if (facts.yes_no)
+    return Unexpected(ApiError{
+        400, StrCat("'", name, "' would cut off the question of a generative reranker"), name, ""});
+  if (*request.truncate_to > 0 && static_cast<size_t>(*request.truncate_to) > max_model_len)
+    return Unexpected(ApiError{400,
+                               StrCat("'", name, "' is ", *request.truncate_to,
+                                      ", want at most the model's ", max_model_len),
+                               name, ""});
+  return {};
+}
+
+ApiResult<Encoding> PoolingIntake::EncodeOne(std::string_view text, size_t most, const char* field,
+                                             MemoryShare& memory) const {
+  const size_t before = memory.bytes();
+  PINION_TRY(Reserve(memory, kBytesPerByte * text.size(),
+                     StrCat("the tokens of a text of ", text.size(), " bytes")));
+  auto encoding = EncodeText(tokenizer_, model_.pooling, text, most);
+  if (!encoding) return Unexpected(ApiError{400, encoding.error().message, field, ""});
+  memory.ShrinkTo(before + 2 * encoding->ids.size() * sizeof(int32_t));
+  return std::move(*encoding);
+}
+
+ApiResult<Encoding> PoolingIntake::EncodeTwo(const std::string& query, const std::string& document,
+                                             size_t most, MemoryShare& memory) const {
+  const size_t before = memory.bytes(), bytes = query.size() + document.size();
+  PINION_TRY(
+      Reserve(memory, kBytesPerByte * bytes, StrCat("the tokens of a pair of ", bytes, " bytes")));
+  auto encoding = EncodePair(tokenizer_, model_.pooling, query, document, kUsualInstruction, most);
+  if (!encoding) return Unexpected(ApiError{400, encoding.error().message, "documents", ""});
+  memory.ShrinkTo(before + 2 * encoding->ids.size() * sizeof(int32_t));
+  return std::move(*encoding);
+}
+
+ApiResult<Encoding> PoolingIntake::EncodeInput(const GenerationRequest& request,
+                                               const Prompt& input, size_t most,
+                                               MemoryShare& memory) const {
+  if (const auto* text = std::get_if<std::string>(&input)) {
+    if (request.add_special_tokens) return EncodeOne(*text, most, "input", memory);
+    PINION_TRY(Reserve(memory, kBytesPerByte * text->size(), "the tokens of a text"));
+    auto ids = tokenizer_.Encode(*text, false);
+    if (!ids) return Unexpected(ApiError{400, ids.error().message, "input", ""});
+    if (ids->size() > most) ids->resize(most);
+    return Encoding{std::move(*ids), {}};
+  }
+  Encoding encoding{std::get<std::vector<int32_t>>(input), {}};
+  for (const int32_t id : encoding.ids)
+    if (static_cast<size_t>(id) >= model_.vocabulary)
+      return Unexpected(
+          ApiError{400, StrCat("'input' holds token ", id, ", want ids below ", model_.vocabulary),
+                   "input", ""});
+  if (encoding.ids.size() > most) encoding.ids.resize(most);
+  return encoding;
+}
+
+ApiResult<std::vector<Encoding>> PoolingIntake::Prepare(const GenerationRequest& request,
+                                                        size_t max_model_len,
+                                                        MemoryShare& memory) const {
+  const TraceSpan span("tokenise");
+  PINION_TRY(CheckModel(request, max_model_len));
+  const int asked = request.truncate_to.value_or(0);
+  const size_t most = asked == 0  ? kWholeText
+                      : asked < 0 ? max_model_len
+                                  : static_cast<size_t>(asked);
+  std::vector<Encoding> texts;
+  for (const Prompt& input : request.prompts) {
+    PINION_ASSIGN(texts.emplace_back(), EncodeInput(request, input, most, memory));
+  }
+  const PoolingWishes& wishes = request.pooling;
+  if (model_.pooling.scores_pairs()) {
+    for (size_t i = 0; i < wishes.documents.size(); ++i) {
+      const std::string& query = wishes.queries[wishes.queries.size() == 1 ? 0 : i];
+      PINION_ASSIGN(texts.emplace_back(), EncodeTwo(query, wishes.documents[i], most, memory));
+    }
+  } else {
+    for (const auto* list : {&wishes.queries, &wishes.documents})
+      for (const std::string& text : *list) {
+        PINION_ASSIGN(texts.emplace_back(), EncodeOne(text, most, "documents", memory));
+      }
+  }
+  for (const Encoding& text : texts)
+    PINION_TRY(FitLength(text, max_model_len, FieldOf(request.api)));
+  return texts;
+}
+
+}  // namespace pinion

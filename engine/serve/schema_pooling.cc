@@ -1,0 +1,164 @@
+#include "engine/serve/schema_pooling.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "engine/base/json_text.h"
+#include "engine/base/strings.h"
+#include "engine/serve/field_readers.h"
+#include "engine/serve/fields.h"
+
+namespace pinion {
+namespace {
+
+using Checked = ApiResult<void>;
+
+constexpr auto kOfAll =
+    std::to_array<std::string_view>({"model", "priority", "timeout", "truncate_prompt_tokens"});
+constexpr auto kOfInputs = std::to_array<std::string_view>(
+    {"add_special_tokens", "dimensions", "encoding_format", "input", "normalize", "task"});
+constexpr auto kOfScores =
+    std::to_array<std::string_view>({"documents", "queries", "text_1", "text_2"});
+constexpr auto kOfRanking =
+    std::to_array<std::string_view>({"documents", "query", "return_documents", "top_n"});
+// Newer and older names of one switch.
+constexpr auto kOfActivation = std::to_array<std::string_view>({"activation", "use_activation"});
+
+template <typename List>
+void Append(std::vector<std::string_view>& to, const List& names) {
+  to.insert(to.end(), names.begin(), names.end());
+}
+
+std::vector<std::string_view> FieldsOf(Api api) {
+  std::vector<std::string_view> fields;
+  Append(fields, kOfAll);
+  if (api == Api::kScore) Append(fields, kOfScores);
+  if (api == Api::kRerank) Append(fields, kOfRanking);
+  if (api == Api::kEmbeddings || api == Api::kPooling || api == Api::kClassify)
+    Append(fields, kOfInputs);
+  if (api != Api::kEmbeddings) Append(fields, kOfActivation);
+  return fields;
+}
+
+ApiResult<std::string> ReadDocument(const Json& value, std::string_view field) {
+  const Json* text = value.is_object() ? value.Find("text") : &value;
+  if (text && text->is_string()) return text->string();
+  return Bad(field, StrCat("'", field, "' holds ", Excerpt(value),
+                           ", want strings or objects with a string \"text\""));
+}
+
+// One text, or a list of them.
+ApiResult<std::vector<std::string>> ReadTexts(const Json& body, std::string_view field) {
+  const Json* value = body.Find(field);
+  std::vector<std::string> texts;
+  if (value && value->is_array() && !value->array().empty()) {
+    for (const Json& item : value->array()) {
+      PINION_ASSIGN(texts.emplace_back(), ReadDocument(item, field));
+    }
+    return texts;
+  }
+  if (value && (value->is_string() || value->is_object())) {
+    PINION_ASSIGN(texts.emplace_back(), ReadDocument(*value, field));
+    return texts;
+  }
+  return Bad(field, StrCat("'", field, "' is ", value ? Excerpt(*value) : "missing",
+                           ", want a text or a list of texts"));
+}
+
+// Each query has its document, or the only one has all.
+Checked ReadPairs(const Json& body, PoolingWishes& wishes) {
+  const bool newer = Given(body, "queries");
+  const char *first = newer ? "queries" : "text_1", *second = newer ? "documents" : "text_2";
+  PINION_ASSIGN(wishes.queries, ReadTexts(body, first));
+  PINION_ASSIGN(wishes.documents, ReadTexts(body, second));
+  if (wishes.queries.size() == 1 || wishes.queries.size() == wishes.documents.size()) return {};
+  return Bad(second, StrCat("'", first, "' has ", wishes.queries.size(), " texts and '", second,
+                            "' ", wishes.documents.size(),
+                            ", want one text in the first, or as many as in the second"));
+}
+
+Checked ReadRanking(const Json& body, PoolingWishes& wishes) {
+  const Json* query = body.Find("query");
+  if (!query || !query->is_string())
+    return Bad("query",
+               StrCat("'query' is ", query ? Excerpt(*query) : "missing", ", want a string"));
+  wishes.queries = {query->string()};
+  PINION_ASSIGN(wishes.documents, ReadTexts(body, "documents"));
+  PINION_ASSIGN(const int top, Get<int>(body, "top_n", 0));
+  if (top < 0) return Bad("top_n", StrCat("'top_n' is ", top, ", want at least 0 (all)"));
+  wishes.top_n = static_cast<size_t>(top);
+  PINION_ASSIGN(wishes.return_documents, Get<bool>(body, "return_documents", true));
+  return {};
+}
+
+Checked ReadForm(const Json& body, PoolingWishes& wishes) {
+  PINION_ASSIGN(const std::string format, Get<std::string>(body, "encoding_format", "float"));
+  if (format != "float" && format != "base64")
+    return Bad("encoding_format",
+               StrCat("'encoding_format' is '", format.substr(0, 40), "', want float or base64"));
+  wishes.base64 = format == "base64";
+  if (Given(body, "dimensions")) {
+    PINION_ASSIGN(const int dimensions, Get<int>(body, "dimensions", 0));
+    if (dimensions < 1)
+      return Bad("dimensions", StrCat("'dimensions' is ", dimensions, ", want at least 1"));
+    wishes.dimensions = static_cast<size_t>(dimensions);
+  }
+  if (Given(body, "normalize")) {
+    PINION_ASSIGN(wishes.normalises, Get<bool>(body, "normalize", true));
+  }
+  return {};
+}
+
+Checked ReadShared(const Json& body, GenerationRequest& request) {
+  PINION_ASSIGN(request.model, Get<std::string>(body, "model", ""));
+  PINION_ASSIGN(request.priority, Get<int>(body, "priority", 0));
+  PINION_ASSIGN(request.add_special_tokens, Get<bool>(body, "add_special_tokens", true));
+  for (const std::string_view name : kOfActivation) {
+    PINION_ASSIGN(request.pooling.activates, Get<bool>(body, name, request.pooling.activates));
+  }
+  if (Given(body, "truncate_prompt_tokens")) {
+    PINION_ASSIGN(request.truncate_to, Get<int>(body, "truncate_prompt_tokens", 0));
+    if (*request.truncate_to < 1 && *request.truncate_to != -1)
+      return Bad("truncate_prompt_tokens",
+                 StrCat("'truncate_prompt_tokens' is ", *request.truncate_to,
+                        ", want at least 1, or -1 for what fits the model"));
+  }
+  if (Given(body, "timeout")) {
+    PINION_ASSIGN(request.timeout_s, Get<double>(body, "timeout", 0));
+    if (!(*request.timeout_s > 0))
+      return Bad("timeout", StrCat("'timeout' is ", *request.timeout_s, ", want seconds above 0"));
+  }
+  return {};
+}
+
+}  // namespace
+
+ApiResult<GenerationRequest> ReadPoolingRequest(Api api, const Json& body, bool ignore,
+                                                size_t& unknown) {
+  if (!body.is_object())
+    return Bad("", StrCat("the body is ", body.type_name(), ", want an object"));
+  if (Given(body, "messages"))
+    return Bad("messages", "'messages' are not supported here; put the text into 'input'");
+  PINION_ASSIGN(unknown, CountUnknownBeside(body, FieldsOf(api), ignore));
+  GenerationRequest request;
+  request.api = api;
+  PINION_TRY(ReadShared(body, request));
+  PoolingWishes& wishes = request.pooling;
+  if (api == Api::kScore) {
+    PINION_TRY(ReadPairs(body, wishes));
+  } else if (api == Api::kRerank) {
+    PINION_TRY(ReadRanking(body, wishes));
+  } else {
+    PINION_TRY(ReadForm(body, wishes));
+    PINION_ASSIGN(request.prompts, ReadPrompts(body, "input"));
+  }
+  const size_t texts =
+      std::max(request.prompts.size(), wishes.queries.size() + wishes.documents.size());
+  if (texts > kMaxChoices)
+    return Bad("", StrCat("the request has ", texts, " texts, want at most ", kMaxChoices));
+  return request;
+}
+
+}  // namespace pinion

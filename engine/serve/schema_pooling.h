@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/run/task.h"
+#include "engine/serve/options.h"
+#include "engine/serve/schema.h"
+
+namespace pinion {
+
+// Reads the bodies of the endpoints whose answers are vectors or scores: sets api, prompts or
+// pairs, wishes, priority and the other fields of a request that have a meaning there. `unknown`:
+// the number of fields that were ignored, if `ignore` says so; else the first is refused by name.
+ApiResult<GenerationRequest> ReadPoolingRequest(Api api, const Json& body, bool ignore,
+                                                size_t& unknown);
+
+}  // namespace pinion
