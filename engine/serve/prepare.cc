@@ -103,6 +103,14 @@ size_t KeptBytes(const Prepared& prepared) {
   return bytes;
 }
 
+// From parsing to answering: gives back what parsing needed, and reserves what is needed beyond it.
+ApiResult<void> KeepWhatIsNeeded(MemoryShare& memory, const Prepared& prepared, const char* what) {
+  const size_t kept = KeptBytes(prepared);
+  memory.ShrinkTo(kept);
+  if (kept > memory.bytes()) PINION_TRY(Reserve(memory, kept - memory.bytes(), what));
+  return {};
+}
+
 // Log-probabilities of the prompts' tokens, which each choice of a prompt repeats: what they take
 // once the engine has told them.
 size_t PromptLogprobBytes(const Prepared& prepared) {
@@ -238,10 +246,7 @@ ApiResult<Prepared> Preparer::Generation(HttpRequest& request, Api api, size_t m
                                  /*whole=*/!prepared.request.stream);
   TakeEchoes(tokenizer_, prepared);
   prepared.request.prompts.clear();
-  const size_t kept = KeptBytes(prepared);
-  request.memory.ShrinkTo(kept);
-  if (kept > request.memory.bytes())
-    PINION_TRY(Reserve(request.memory, kept - request.memory.bytes(), "the copies of the prompt"));
+  PINION_TRY(KeepWhatIsNeeded(request.memory, prepared, "the copies of the prompt"));
   PINION_TRY(
       Reserve(request.memory, PromptLogprobBytes(prepared), "the log-probabilities of the prompt"));
   prepared.memory = std::move(request.memory);
@@ -269,10 +274,7 @@ ApiResult<Prepared> Preparer::Pooling(HttpRequest& request, Api api, size_t max_
   asked.params.max_tokens = 1;  // as if one token were generated, which none is
   PINION_TRY(CheckChoices(prepared, /*kv_tokens=*/0));
   asked.prompts.clear();
-  const size_t kept = KeptBytes(prepared);
-  request.memory.ShrinkTo(kept);
-  if (kept > request.memory.bytes())
-    PINION_TRY(Reserve(request.memory, kept - request.memory.bytes(), "the texts' vectors"));
+  PINION_TRY(KeepWhatIsNeeded(request.memory, prepared, "the texts' vectors"));
   prepared.memory = std::move(request.memory);
   return prepared;
 }

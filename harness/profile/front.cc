@@ -43,7 +43,8 @@ std::string TextOf(const FrontAddress& address) {
 }
 
 std::string Heading(const char* usage, size_t servers) {
-  return StrCat("# ", usage, ": one address before ", servers, servers == 1 ? " server" : " servers",
+  return StrCat("# ", usage, ": one address before ", servers,
+                servers == 1 ? " server" : " servers",
                 ", each of which is\n#   pinion launch PROFILE --host 0.0.0.0 --port PORT\n");
 }
 

@@ -21,8 +21,8 @@ Result<std::vector<FrontAddress>> ParseFrontAddresses(const std::string& text, i
                                                       const std::string& flag);
 
 // Whole configurations. A request goes to the server with the fewest under way, unless /health says
-// that it is not ready (nginx has no such check without its commercial version: it leaves out, for a
-// while, a server that cannot be reached or answers 503). Nothing is buffered, and an answer may
+// that it is not ready (nginx has no such check without its commercial version: it leaves out, for
+// a while, a server that cannot be reached or answers 503). Nothing is buffered, and an answer may
 // take an hour. Servers answer to names of their own machines alone, so they are all asked as
 // localhost.
 std::string HaproxyText(const FrontAddress& listen, const std::vector<FrontAddress>& servers);

@@ -78,8 +78,9 @@ std::string ConfigMap(const Profile& profile) {
 }
 
 std::string Arguments(const KubernetesOptions& options) {
-  std::vector<std::string> words = {"launch", "/etc/pinion/profile.json", "--host", "0.0.0.0",
-                                    "--port", StrCat(kUsualPort), "--allowed-hosts", "*"};
+  std::vector<std::string> words = {
+      "launch", "/etc/pinion/profile.json", "--host",          "0.0.0.0",
+      "--port", StrCat(kUsualPort),         "--allowed-hosts", "*"};
   if (!options.served_model_name.empty()) {
     words.push_back("--served-model-name");
     words.push_back(options.served_model_name);
@@ -138,7 +139,8 @@ spec:
             - {name: profile, mountPath: /etc/pinion, readOnly: true}
 )");
   if (!folder.empty())
-    text += StrCat("            - {name: models, mountPath: ", Quoted(folder), ", readOnly: true}\n");
+    text +=
+        StrCat("            - {name: models, mountPath: ", Quoted(folder), ", readOnly: true}\n");
   text += "      volumes:\n        - name: profile\n          configMap: {name: pinion}\n";
   if (!folder.empty())
     text += StrCat("        # The claim is yours; it holds the model's folder.\n",

@@ -16,7 +16,7 @@ inline Json Config(const std::string& model) {
   return Json::ParseFile(StrCat(tests::TestData(), "/models/", model, "/config.json")).value();
 }
 
-inline DecoderSpec Spec(const std::string& model) { return ReadSpec(Config(model)).value(); }
+inline DecoderSpec SpecOf(const std::string& model) { return ReadSpec(Config(model)).value(); }
 
 // The config of `model` with one field set to a JSON text.
 inline Json With(const std::string& model, std::string_view key, std::string_view value) {

@@ -37,27 +37,27 @@ std::string Shape(const DecoderSpec& s) {
 }
 
 TEST(Spec, ReadsEveryFixture) {
-  EXPECT_EQ(Shape(Spec("llama")),
+  EXPECT_EQ(Shape(SpecOf("llama")),
             "LlamaForCausalLM layers 3 hidden 64 heads 4/2 x 16 mlp 176 vocabulary 576 positions "
             "1024+0 biases 0000 tied 1 rotary 1 bfloat16");
-  EXPECT_EQ(Shape(Spec("llama2")),
+  EXPECT_EQ(Shape(SpecOf("llama2")),
             "LlamaForCausalLM layers 2 hidden 96 heads 3/3 x 32 mlp 256 vocabulary 736 positions "
             "512+0 biases 0000 tied 0 rotary 1 bfloat16");
-  EXPECT_EQ(Shape(Spec("qwen2")),
+  EXPECT_EQ(Shape(SpecOf("qwen2")),
             "Qwen2ForCausalLM layers 3 hidden 112 heads 7/1 x 16 mlp 152 vocabulary 576 positions "
             "1024+0 biases 1000 tied 1 rotary 1 bfloat16");
-  EXPECT_EQ(Shape(Spec("opt")),
+  EXPECT_EQ(Shape(SpecOf("opt")),
             "OPTForCausalLM layers 2 hidden 64 heads 2/2 x 32 mlp 256 vocabulary 576 positions "
             "512+2 biases 1111 tied 1 rotary 0 bfloat16");
-  EXPECT_EQ(Shape(Spec("tiny-trained")),
+  EXPECT_EQ(Shape(SpecOf("tiny-trained")),
             "LlamaForCausalLM layers 4 hidden 128 heads 4/2 x 32 mlp 384 vocabulary 1024 positions "
             "2048+0 biases 0000 tied 1 rotary 1 bfloat16");
 }
 
 TEST(Spec, ReadsIds) {
-  EXPECT_THAT(Spec("llama").eos_ids, ElementsAre(2));
-  EXPECT_EQ(Spec("llama").bos_id, 0);
-  EXPECT_EQ(Spec("qwen2").bos_id, std::nullopt);
+  EXPECT_THAT(SpecOf("llama").eos_ids, ElementsAre(2));
+  EXPECT_EQ(SpecOf("llama").bos_id, 0);
+  EXPECT_EQ(SpecOf("qwen2").bos_id, std::nullopt);
   DecoderSpec spec = ReadSpec(With("llama", "eos_token_id", "[7, 9]")).value();
   ASSERT_TRUE(JoinEosIds(Json::Parse(R"({"eos_token_id": [9, 11]})").value(), spec));
   EXPECT_THAT(spec.eos_ids, ElementsAre(7, 9, 11));
@@ -69,13 +69,13 @@ TEST(Spec, ReadsIds) {
 TEST(Spec, StretchesLlama3Frequencies) {
   const std::vector<float> want = {1.0f,          0.07940301f,   0.004700754f,  0.0009115831f,
                                    0.0001767767f, 3.428102e-05f, 6.647870e-06f, 1.289173e-06f};
-  const auto got = Frequencies(Spec("llama"));
+  const auto got = Frequencies(SpecOf("llama"));
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 2e-6 * want[i]) << i;
 }
 
 TEST(Spec, ReadsRopeOfBothLayouts) {
-  const auto plain = Frequencies(Spec("llama2"));
+  const auto plain = Frequencies(SpecOf("llama2"));
   EXPECT_FLOAT_EQ(plain[1], std::pow(10000.0, -2.0 / 32));
   const Json v5 =
       Json::Parse(R"({"rope_theta": 10000.0, "rope_type": "linear", "factor": 4})").value();
@@ -151,7 +151,7 @@ TEST(Spec, StretchesDynamicallyByTheServedLength) {
 }
 
 TEST(Spec, TakesTheLongFactorsBeyondTheOriginalLength) {
-  const DecoderSpec spec = Spec("phi3-longrope");
+  const DecoderSpec spec = SpecOf("phi3-longrope");
   const RopeSpec& rope = spec.ropes.at(0);
   EXPECT_EQ(rope.type, "longrope");
   EXPECT_NEAR(rope.scale, std::sqrt(1 + std::log(512.0 / 4) / std::log(4.0)), 1e-12);
@@ -168,15 +168,15 @@ std::vector<int> Windows(const DecoderSpec& spec) {
 }
 
 TEST(Spec, ReadsWindowsOfEachFamily) {
-  EXPECT_THAT(Windows(Spec("mistral")), ElementsAre(16, 16));
-  EXPECT_THAT(Windows(Spec("gemma2")), ElementsAre(16, 0, 16, 0));
+  EXPECT_THAT(Windows(SpecOf("mistral")), ElementsAre(16, 16));
+  EXPECT_THAT(Windows(SpecOf("gemma2")), ElementsAre(16, 0, 16, 0));
   EXPECT_THAT(Windows(ReadSpec(With("gemma2", "layer_types", "null")).value()),
               ElementsAre(16, 0, 16, 0));
-  EXPECT_THAT(Windows(Spec("gemma3")), ElementsAre(16, 16, 16, 16, 16, 0));
+  EXPECT_THAT(Windows(SpecOf("gemma3")), ElementsAre(16, 16, 16, 16, 16, 0));
   Json config = With("gemma3", "layer_types", "null");
   config.Set("sliding_window_pattern", 2);
   EXPECT_THAT(Windows(ReadSpec(config).value()), ElementsAre(16, 0, 16, 0, 16, 0));
-  EXPECT_THAT(Windows(Spec("qwen3")), ElementsAre(0, 0));
+  EXPECT_THAT(Windows(SpecOf("qwen3")), ElementsAre(0, 0));
   config = With("qwen3", "use_sliding_window", "true");
   config.Set("sliding_window", 32);
   config.Set("max_window_layers", 1);
@@ -192,17 +192,17 @@ std::vector<int> Ropes(const DecoderSpec& spec) {
 
 // What the fixtures leave out: the architecture's own rule.
 TEST(Spec, RotatesTheLayersThatEachFamilyRotates) {
-  EXPECT_THAT(Ropes(Spec("smollm3")), ElementsAre(0, 0, 0, -1));
+  EXPECT_THAT(Ropes(SpecOf("smollm3")), ElementsAre(0, 0, 0, -1));
   Json config = With("smollm3", "no_rope_layers", "null");
   config.Set("no_rope_layer_interval", 2);
   EXPECT_THAT(Ropes(ReadSpec(config).value()), ElementsAre(0, -1, 0, -1));
-  EXPECT_THAT(Ropes(Spec("exaone4")), ElementsAre(0, 0, 0, -1));
+  EXPECT_THAT(Ropes(SpecOf("exaone4")), ElementsAre(0, 0, 0, -1));
   config = With("exaone4", "layer_types", "null");
   config.Set("sliding_window_pattern", "LG");
   EXPECT_THAT(Windows(ReadSpec(config).value()), ElementsAre(16, 0, 16, 0));
   config.Set("sliding_window", nullptr);
   EXPECT_THAT(Ropes(ReadSpec(config).value()), ElementsAre(0, 0, 0, 0));
-  EXPECT_THAT(Ropes(Spec("cohere2")), ElementsAre(0, 0, 0, -1));
+  EXPECT_THAT(Ropes(SpecOf("cohere2")), ElementsAre(0, 0, 0, -1));
   EXPECT_THAT(Windows(ReadSpec(With("cohere2", "sliding_window_pattern", "2")).value()),
               ElementsAre(16, 0, 16, 0));
   EXPECT_THAT(Windows(ReadSpec(With("olmo3", "layer_types", "null")).value()),
@@ -230,38 +230,38 @@ TEST(Spec, PlacesExperts) {
       kinds += layer.mlp == MlpKind::kExperts ? 'E' : 'd';
     return kinds;
   };
-  EXPECT_EQ(kinds(Spec("ernie4.5-moe")), "dEE");
+  EXPECT_EQ(kinds(SpecOf("ernie4.5-moe")), "dEE");
   EXPECT_EQ(kinds(ReadSpec(With("ernie4.5-moe", "moe_layer_end_index", "1")).value()), "dEd");
   EXPECT_EQ(kinds(ReadSpec(With("ernie4.5-moe", "moe_layer_interval", "2")).value()), "dEd");
   EXPECT_EQ(kinds(ReadSpec(With("ernie4.5-moe", "moe_layer_end_index", "-1")).value()), "dEE");
-  EXPECT_EQ(kinds(Spec("glm4-moe")), "dE");
-  EXPECT_EQ(kinds(Spec("glm4-moe-lite")), "dEE");
+  EXPECT_EQ(kinds(SpecOf("glm4-moe")), "dE");
+  EXPECT_EQ(kinds(SpecOf("glm4-moe-lite")), "dEE");
   const Json listed = With("glm4-moe-lite", "mlp_layer_types", R"(["sparse", "dense", "sparse"])");
   EXPECT_EQ(kinds(ReadSpec(listed).value()), "EdE");
-  EXPECT_EQ(kinds(Spec("minimax-m2")), "EEE");
+  EXPECT_EQ(kinds(SpecOf("minimax-m2")), "EEE");
 }
 
 TEST(Spec, ScalesQueriesByTheLogarithmOfWholeLengths) {
-  const QueryScale scale = Spec("ministral3").query_scale;
+  const QueryScale scale = SpecOf("ministral3").query_scale;
   EXPECT_EQ(scale.At(0), 1);
   EXPECT_EQ(scale.At(63), 1);
   EXPECT_FLOAT_EQ(scale.At(64), static_cast<float>(1 + 0.1 * std::log(2)));
   EXPECT_FLOAT_EQ(scale.At(255), static_cast<float>(1 + 0.1 * std::log(4)));
   EXPECT_EQ((QueryScale{1, 64, 1}.At(62)), 1);
   EXPECT_GT((QueryScale{1, 64, 1}.At(63)), 1);
-  EXPECT_EQ(Spec("llama").query_scale.At(1 << 20), 1);
+  EXPECT_EQ(SpecOf("llama").query_scale.At(1 << 20), 1);
 }
 
 // HunYuan's 'alpha' makes one base of every length.
 TEST(Spec, StretchesTheBaseOfHunYuan) {
-  const DecoderSpec spec = Spec("hunyuan");
+  const DecoderSpec spec = SpecOf("hunyuan");
   EXPECT_EQ(spec.ropes.at(0).type, "default");
   EXPECT_NEAR(spec.ropes.at(0).theta, 1e4 * std::pow(1000, 32.0 / 30), 1e-3);
   EXPECT_EQ(spec.max_positions, 2048);
 }
 
 TEST(Spec, GivesWindowedLayersOfGemma3TheirOwnRope) {
-  const DecoderSpec spec = Spec("gemma3");
+  const DecoderSpec spec = SpecOf("gemma3");
   ASSERT_EQ(spec.ropes.size(), 2u);
   EXPECT_EQ(spec.ropes[0].theta, 1e6);
   EXPECT_EQ(spec.ropes[1].theta, 1e4);
@@ -279,7 +279,7 @@ TEST(Spec, GivesWindowedLayersOfGemma3TheirOwnRope) {
 }
 
 TEST(Spec, GivesGlobalLayersOfGemma4HeadsAndARopeOfTheirOwn) {
-  const DecoderSpec spec = Spec("gemma4-dense");
+  const DecoderSpec spec = SpecOf("gemma4-dense");
   EXPECT_EQ(LayerHeads(spec, 0), (HeadShape{4, 2, 16}));
   EXPECT_EQ(LayerHeads(spec, 2), (HeadShape{4, 1, 32}));
   EXPECT_FALSE(spec.layer_specs[0].keys_as_values);
@@ -333,8 +333,8 @@ TEST(Spec, NemotronsLayersAreLettersOrNames) {
                                                   : '-';
     return letters;
   };
-  EXPECT_EQ(parts(Spec("nemotronh")), "M-M*-M-");
-  EXPECT_EQ(parts(Spec("nemotronh-moe")), "MEM*E");
+  EXPECT_EQ(parts(SpecOf("nemotronh")), "M-M*-M-");
+  EXPECT_EQ(parts(SpecOf("nemotronh-moe")), "MEM*E");
   const Json named = With("nemotronh", "layers_block_type", R"(["mamba", "attention", "mlp"])");
   EXPECT_EQ(parts(*ReadSpec(named)), "M*-");
 }
@@ -375,9 +375,9 @@ TEST(Spec, BiasesFollowTheConfig) {
 }
 
 TEST(Spec, CountsParametersAndKvBytes) {
-  EXPECT_EQ(ParameterCount(Spec("llama")), 175552u);  // its index says so
-  EXPECT_EQ(KvBytesPerToken(Spec("llama"), kernels::KvDtype::kF16), 2u * 3 * 2 * 16 * 2);
-  EXPECT_EQ(KvBytesPerToken(Spec("llama"), kernels::KvDtype::kI8), 2u * 3 * 2 * (16 + 2));
+  EXPECT_EQ(ParameterCount(SpecOf("llama")), 175552u);  // its index says so
+  EXPECT_EQ(KvBytesPerToken(SpecOf("llama"), kernels::KvDtype::kF16), 2u * 3 * 2 * 16 * 2);
+  EXPECT_EQ(KvBytesPerToken(SpecOf("llama"), kernels::KvDtype::kI8), 2u * 3 * 2 * (16 + 2));
 }
 
 // Whatever a config says, it is read or refused; what is read describes a model of finite size.
@@ -393,7 +393,7 @@ void ExpectReadOrRefused(const Json& config) {
 
 TEST(Architectures, HaveAFixtureEach) {
   std::set<std::string> tested;
-  for (const std::string& model : tests::ModelFixtures()) tested.insert(Spec(model).architecture);
+  for (const std::string& model : tests::ModelFixtures()) tested.insert(SpecOf(model).architecture);
   for (const std::string& model : tests::EncoderFixtures())
     tested.insert(
         ReadSpec(Json::ParseFile(StrCat(tests::TestData(), "/embedders/", model, "/config.json"))

@@ -18,8 +18,8 @@ Profile Measured() {
   profile.cpus = Json(std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15});
   profile.expected = *Json::Parse(
       R"([{"metric":"load_s","median":3},{"metric":"peak_rss_bytes","median":5368709120}])");
-  profile.evidence = *Json::Parse(
-      R"({"plan":{"ranks":[{"cpus":[0,1]},{"cpus":[2]}],"frontend_cpus":[3]}})");
+  profile.evidence =
+      *Json::Parse(R"({"plan":{"ranks":[{"cpus":[0,1]},{"cpus":[2]}],"frontend_cpus":[3]}})");
   return profile;
 }
 

@@ -36,9 +36,7 @@ TEST(ListsHere, KeepRanksOnNodesOfTheirOwn) {
   EXPECT_THAT(Here("0,2|4,6", 2, {2, 3, 4, 5, 8, 9, 10, 11}), Optional(std::string("2,4|8,10")));
 }
 
-TEST(ListsHere, AreNotMadeForMoreRanksThanCpus) {
-  EXPECT_FALSE(Here("0|2|4", 3, {12, 13}));
-}
+TEST(ListsHere, AreNotMadeForMoreRanksThanCpus) { EXPECT_FALSE(Here("0|2|4", 3, {12, 13})); }
 
 Plan PlanOf(std::vector<std::vector<int>> ranks, std::vector<int> frontend) {
   Plan plan;
@@ -48,8 +46,8 @@ Plan PlanOf(std::vector<std::vector<int>> ranks, std::vector<int> frontend) {
 }
 
 TEST(DifferenceOfPlans, IsSaidWithThreadsAndCpus) {
-  const Json measured = *Json::Parse(
-      R"({"ranks":[{"cpus":[0,2]},{"cpus":[4,6]}],"frontend_cpus":[8]})");
+  const Json measured =
+      *Json::Parse(R"({"ranks":[{"cpus":[0,2]},{"cpus":[4,6]}],"frontend_cpus":[8]})");
   EXPECT_FALSE(DifferenceOfPlans(&measured, PlanOf({{0, 2}, {4, 6}}, {8})));
   EXPECT_FALSE(DifferenceOfPlans(nullptr, PlanOf({{0}}, {})));
   const auto differs = DifferenceOfPlans(&measured, PlanOf({{1}, {3, 5}}, {}));
