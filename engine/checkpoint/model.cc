@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/base/strings.h"
+#include "engine/checkpoint/config_json.h"
 #include "engine/checkpoint/fp8.h"
 #include "engine/checkpoint/hub.h"
 #include "engine/checkpoint/mxfp4.h"
@@ -55,7 +56,7 @@ Result<ModelFiles> OpenFolder(const std::string& model, const std::string& folde
     return Fail(ErrorCode::kNotFound, StrCat("'", folder,
                                              "' holds no config.json; MODEL is a folder in "
                                              "Hugging Face's layout, preset:NAME or org/name"));
-  PINION_ASSIGN(files.config, Json::ParseFile(config));
+  PINION_ASSIGN(files.config, ParseConfigFile(config));
   const std::string generation = folder + "/generation_config.json";
   if (KindOf(generation) != PathKind::kAbsent) {
     PINION_ASSIGN(files.generation_config, Json::ParseFile(generation));

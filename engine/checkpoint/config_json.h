@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+
+namespace pinion {
+
+// A config file as Python's json module writes it: numbers that JSON does not know (Infinity,
+// -Infinity, NaN) become objects {"__float__": "Infinity"}, the form of transformers 5.
+Result<Json> ParseConfigFile(const std::string& path);
+
+}  // namespace pinion
