@@ -82,7 +82,7 @@ std::string Arguments(const KubernetesOptions& options) {
       "launch", "/etc/pinion/profile.json", "--host",          "0.0.0.0",
       "--port", StrCat(kUsualPort),         "--allowed-hosts", "*"};
   if (!options.served_model_name.empty()) {
-    words.push_back("--served-model-name");
+    words.emplace_back("--served-model-name");
     words.push_back(options.served_model_name);
   }
   for (std::string& word : words) word = Quoted(word);

@@ -15,6 +15,7 @@ DecoderSpec SmallSpec() {
   spec.hidden = spec.intermediate = 64;
   spec.heads = spec.kv_heads = 1;
   spec.head_dim = 64;
+  spec.tied_head = true;
   return spec;
 }
 
