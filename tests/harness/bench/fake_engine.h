@@ -31,6 +31,7 @@ class FakeEngine : public Engine {
     spec.hidden = spec.intermediate = 64;
     spec.heads = spec.kv_heads = 1;
     spec.head_dim = 64;
+    spec.tied_head = true;
   }
 
   const EngineInfo& info() const override { return info_; }
