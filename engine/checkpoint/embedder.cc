@@ -35,7 +35,7 @@ constexpr ActivationName kActivations[] = {{"Identity", DenseSpec::Activation::k
                                            {"GELU", DenseSpec::Activation::kGelu},
                                            {"Sigmoid", DenseSpec::Activation::kSigmoid}};
 
-bool Exists(const std::string& path) {
+bool FileExists(const std::string& path) {
   struct stat info;
   return stat(path.c_str(), &info) == 0;
 }
@@ -159,7 +159,7 @@ Status ReadModules(const std::string& folder, EmbedderSpec& spec) {
 
 Status ReadPrompts(const std::string& folder, EmbedderSpec& spec) {
   const std::string file = folder + "/config_sentence_transformers.json";
-  if (!Exists(file)) return {};
+  if (!FileExists(file)) return {};
   PINION_ASSIGN(const Json config, Json::ParseFile(file));
   const auto read = [&]() -> Status {
     if (const Json* prompts = config.Find("prompts"); prompts && prompts->is_object())
@@ -182,7 +182,7 @@ Status ReadPrompts(const std::string& folder, EmbedderSpec& spec) {
 
 Status ReadLength(const std::string& folder, EmbedderSpec& spec) {
   const std::string file = folder + "/sentence_bert_config.json";
-  if (!Exists(file)) return {};
+  if (!FileExists(file)) return {};
   PINION_ASSIGN(const Json config, Json::ParseFile(file));
   const auto read = [&]() -> Status {
     PINION_ASSIGN(const int64_t most, Optional<int64_t>(config, "max_seq_length", int64_t{0}));
@@ -202,7 +202,7 @@ Status ReadLength(const std::string& folder, EmbedderSpec& spec) {
 const char* Name(PoolingKind kind) { return kKinds[static_cast<size_t>(kind)].name; }
 
 Result<std::optional<EmbedderSpec>> ReadEmbedder(const std::string& folder) {
-  if (!Exists(folder + "/modules.json")) return std::optional<EmbedderSpec>();
+  if (!FileExists(folder + "/modules.json")) return std::optional<EmbedderSpec>();
   EmbedderSpec spec;
   PINION_TRY(ReadModules(folder, spec));
   PINION_TRY(ReadPrompts(folder, spec));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "engine/base/trace.h"
 #include "engine/decoder/forward_pass.h"
@@ -18,6 +19,9 @@ struct Convolution {
   const float* taps;  // [width][channels]
   size_t width;
 };
+
+// log(1 + e^x), by which decays and time steps of recurrent layers are kept positive.
+inline float Softplus(float x) { return x > 20 ? x : std::log1p(std::exp(x)); }
 
 // Channels that a thread convolves at a time.
 inline constexpr size_t kConvChannels = 64;

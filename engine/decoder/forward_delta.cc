@@ -80,8 +80,6 @@ void Widen(const Delta& delta) {
           pass.w.qkv_stride);
 }
 
-float Softplus(float x) { return x > 20 ? x : std::log1p(std::exp(x)); }
-
 // The decay of a value head for one row of a, or of each channel of its key: [key_dim] at decays.
 float Decays(const Delta& delta, const float* a, size_t value_head, float* decays) {
   const DeltaWeights& weights = delta.weights.delta;

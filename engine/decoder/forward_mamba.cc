@@ -67,8 +67,6 @@ void Convolve(const Mamba& mamba) {
 
 // ---- The recurrence.
 
-float Softplus(float x) { return x > 20 ? x : std::log1p(std::exp(x)); }
-
 float TimeStep(const Mamba& mamba, size_t row, size_t head) {
   const float raw = mamba.projected(row)[mamba.columns.dt + head] * mamba.spec.multipliers.dt;
   const float dt = Softplus(raw + mamba.weights.dt_bias[head]);

@@ -57,7 +57,7 @@ Result<std::string> TextOf(const Json& value, std::string_view field) {
   return Fail(ErrorCode::kUsage, StrCat("'", field, "' is ", value.type_name(), ", want a string"));
 }
 
-Result<Encoding> ReadIds(const Json& value) {
+Result<Encoding> ReadTextIds(const Json& value) {
   if (!value.is_array())
     return Fail(ErrorCode::kUsage, StrCat("'input_ids' is ", value.type_name(), ", want a list"));
   Encoding encoding;
@@ -72,7 +72,7 @@ Result<Encoding> ReadIds(const Json& value) {
 
 Result<Encoding> EncodeLine(const Json& line, const Tokenizer* tokenizer, const PoolingFacts& facts,
                             const std::string& prompt_name) {
-  if (const Json* ids = line.Find("input_ids")) return ReadIds(*ids);
+  if (const Json* ids = line.Find("input_ids")) return ReadTextIds(*ids);
   const Json* text = line.Find("text");
   if (!text) return Fail(ErrorCode::kUsage, "the line has neither 'text' nor 'input_ids'");
   if (!tokenizer)

@@ -117,7 +117,7 @@ bool IsNothing(const Json& value) {
 }
 
 template <typename List>
-bool Holds(const List& sorted, std::string_view name) {
+bool SortedHolds(const List& sorted, std::string_view name) {
   return std::binary_search(sorted.begin(), sorted.end(), name);
 }
 
@@ -127,8 +127,8 @@ bool IsUnsupported(std::string_view name) {
 }
 
 bool IsKnown(std::string_view name, bool chat) {
-  return Holds(kRead, name) || Holds(kHarmless, name) || IsUnsupported(name) ||
-         (chat ? Holds(kReadByChat, name) : Holds(kReadByCompletions, name));
+  return SortedHolds(kRead, name) || SortedHolds(kHarmless, name) || IsUnsupported(name) ||
+         (chat ? SortedHolds(kReadByChat, name) : SortedHolds(kReadByCompletions, name));
 }
 
 static_assert(std::is_sorted(kRead.begin(), kRead.end()));
@@ -174,7 +174,7 @@ ApiResult<size_t> CountUnknown(const Json& body, bool chat, bool ignore) {
 ApiResult<size_t> CountUnknownBeside(const Json& body, std::span<const std::string_view> read,
                                      bool ignore) {
   return CountOthers(body, ignore, [read](std::string_view name) {
-    return Holds(kHarmless, name) || std::find(read.begin(), read.end(), name) != read.end();
+    return SortedHolds(kHarmless, name) || std::find(read.begin(), read.end(), name) != read.end();
   });
 }
 

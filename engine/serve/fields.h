@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <string_view>
@@ -22,5 +23,11 @@ ApiResult<size_t> CountUnknown(const Json& body, bool chat, bool ignore);
 // The same for an endpoint that reads the fields `read`.
 ApiResult<size_t> CountUnknownBeside(const Json& body, std::span<const std::string_view> read,
                                      bool ignore);
+
+// Whether a list of names has this one.
+template <typename List>
+bool Holds(const List& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 }  // namespace pinion

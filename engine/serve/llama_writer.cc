@@ -33,7 +33,7 @@ const char* StopType(const ChoicePart& part) {
   return part.stop_reason.is_string() ? "word" : "eos";
 }
 
-Json SettingsOf(const GenerationRequest& request) {
+Json GenerationSettings(const GenerationRequest& request) {
   const SamplingParams& params = request.params;
   Json settings(Json::Object{{"n_predict", params.max_tokens},
                              {"temperature", params.temperature},
@@ -54,7 +54,7 @@ Json SettingsOf(const GenerationRequest& request) {
 }  // namespace
 
 LlamaWriter::LlamaWriter(const GenerationRequest& request, ResponseHead head)
-    : head_(std::move(head)), settings_(SettingsOf(request)) {}
+    : head_(std::move(head)), settings_(GenerationSettings(request)) {}
 
 Json LlamaWriter::Text(const ChoicePart& part) const {
   Json text(Json::Object{{"index", Count(part.index)},

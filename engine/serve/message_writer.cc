@@ -41,7 +41,7 @@ Json StopReason(const ChoicePart& end) {
 Json StopSequence(const ChoicePart& end) { return EndedByString(end) ? end.stop_reason : Json(); }
 
 // What came out of the cache is not among the input tokens here.
-Json UsageJson(const Usage& usage) {
+Json MessageUsage(const Usage& usage) {
   return Json(Json::Object{
       {"input_tokens", static_cast<int64_t>(usage.prompt_tokens - usage.cached_tokens)},
       {"cache_creation_input_tokens", 0},
@@ -73,7 +73,7 @@ Json MessageWriter::Head(Json::Array content, const ChoicePart* end, const Usage
                            {"content", Json(std::move(content))},
                            {"stop_reason", end ? StopReason(*end) : Json()},
                            {"stop_sequence", end ? StopSequence(*end) : Json()},
-                           {"usage", UsageJson(usage)}});
+                           {"usage", MessageUsage(usage)}});
 }
 
 Json MessageWriter::Call(const ChoicePart& part, size_t i, Json input) const {
@@ -155,7 +155,7 @@ std::string_view MessageWriter::End(const Usage& usage) {
   events_.clear();
   Json delta(
       Json::Object{{"stop_reason", StopReason(last_)}, {"stop_sequence", StopSequence(last_)}});
-  WriteEvent("message_delta", {{"delta", std::move(delta)}, {"usage", UsageJson(usage)}});
+  WriteEvent("message_delta", {{"delta", std::move(delta)}, {"usage", MessageUsage(usage)}});
   WriteEvent("message_stop", {});
   return events_;
 }

@@ -13,7 +13,7 @@ namespace pinion {
 namespace {
 
 // As in Intake.
-constexpr size_t kBytesPerByte = 160;
+constexpr size_t kBytesPerTextByte = 160;
 
 const char* FieldOf(Api api) {
   return api == Api::kScore || api == Api::kRerank ? "documents" : "input";
@@ -58,7 +58,7 @@ ApiResult<void> PoolingIntake::CheckModel(const GenerationRequest& request,
 ApiResult<Encoding> PoolingIntake::EncodeOne(std::string_view text, size_t most, const char* field,
                                              MemoryShare& memory) const {
   const size_t before = memory.bytes();
-  PINION_TRY(Reserve(memory, kBytesPerByte * text.size(),
+  PINION_TRY(Reserve(memory, kBytesPerTextByte * text.size(),
                      StrCat("the tokens of a text of ", text.size(), " bytes")));
   auto encoding = EncodeText(tokenizer_, model_.pooling, text, most);
   if (!encoding) return Unexpected(ApiError{400, encoding.error().message, field, ""});
@@ -69,8 +69,8 @@ ApiResult<Encoding> PoolingIntake::EncodeOne(std::string_view text, size_t most,
 ApiResult<Encoding> PoolingIntake::EncodeTwo(const std::string& query, const std::string& document,
                                              size_t most, MemoryShare& memory) const {
   const size_t before = memory.bytes(), bytes = query.size() + document.size();
-  PINION_TRY(
-      Reserve(memory, kBytesPerByte * bytes, StrCat("the tokens of a pair of ", bytes, " bytes")));
+  PINION_TRY(Reserve(memory, kBytesPerTextByte * bytes,
+                     StrCat("the tokens of a pair of ", bytes, " bytes")));
   auto encoding = EncodePair(tokenizer_, model_.pooling, query, document, kUsualInstruction, most);
   if (!encoding) return Unexpected(ApiError{400, encoding.error().message, "documents", ""});
   memory.ShrinkTo(before + 2 * encoding->ids.size() * sizeof(int32_t));
@@ -82,7 +82,7 @@ ApiResult<Encoding> PoolingIntake::EncodeInput(const GenerationRequest& request,
                                                MemoryShare& memory) const {
   if (const auto* text = std::get_if<std::string>(&input)) {
     if (request.add_special_tokens) return EncodeOne(*text, most, "input", memory);
-    PINION_TRY(Reserve(memory, kBytesPerByte * text->size(), "the tokens of a text"));
+    PINION_TRY(Reserve(memory, kBytesPerTextByte * text->size(), "the tokens of a text"));
     auto ids = tokenizer_.Encode(*text, false);
     if (!ids) return Unexpected(ApiError{400, ids.error().message, "input", ""});
     if (ids->size() > most) ids->resize(most);

@@ -9,7 +9,7 @@
 namespace pinion {
 namespace {
 
-Json UsageJson(const Usage& usage) {
+Json ResponseUsage(const Usage& usage) {
   const auto count = [](size_t tokens) { return static_cast<int64_t>(tokens); };
   return Json(Json::Object{
       {"input_tokens", count(usage.prompt_tokens)},
@@ -46,7 +46,7 @@ bool WasCut(const ChoicePart& end) { return end.finish_reason == "length"; }
 
 const char* StatusOf(const ChoicePart& end) { return WasCut(end) ? "incomplete" : "completed"; }
 
-std::string SettingsOf(const GenerationRequest& request) {
+std::string SettingsOfResponse(const GenerationRequest& request) {
   const Json sampling(
       Json::Object{{"temperature", request.params.temperature}, {"top_p", request.params.top_p}});
   const std::string object = sampling.Dump();
@@ -59,7 +59,7 @@ std::string SettingsOf(const GenerationRequest& request) {
 }  // namespace
 
 ResponseWriter::ResponseWriter(const GenerationRequest& request, ResponseHead head)
-    : head_(std::move(head)), settings_(SettingsOf(request)) {}
+    : head_(std::move(head)), settings_(SettingsOfResponse(request)) {}
 
 // The object as it stands, without a tree of what the client sent.
 std::string ResponseWriter::Response(const char* status, const Json::Array& output,
@@ -74,7 +74,7 @@ std::string ResponseWriter::Response(const char* status, const Json::Array& outp
             cut ? Json(Json::Object{{"reason", "max_output_tokens"}}) : Json());
   state.Set("model", head_.model);
   state.Set("output", Json(output));
-  state.Set("usage", usage ? UsageJson(*usage) : Json());
+  state.Set("usage", usage ? ResponseUsage(*usage) : Json());
   std::string text = state.Dump();
   text.back() = ',';
   return text + settings_ + "}";

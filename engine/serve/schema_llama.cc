@@ -11,6 +11,7 @@
 #include "engine/base/json_text.h"
 #include "engine/base/strings.h"
 #include "engine/serve/field_readers.h"
+#include "engine/serve/fields.h"
 
 namespace pinion {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 using Checked = ApiResult<void>;
 
 // Fields of completions whose meaning has another name here.
-constexpr auto kForeign = std::to_array<std::string_view>({
+constexpr auto kForeignToLlama = std::to_array<std::string_view>({
     "best_of",
     "echo",
     "logprobs",
@@ -33,7 +34,7 @@ constexpr auto kForeign = std::to_array<std::string_view>({
 
 // Translated below, or without a meaning on this machine: all prompts are cached, sequences have no
 // slots, answers have all their fields and their timings at the end.
-constexpr auto kOwn = std::to_array<std::string_view>({
+constexpr auto kOwnOfLlama = std::to_array<std::string_view>({
     "cache_prompt",      "grammar",        "id_slot",         "input_extra",      "input_prefix",
     "input_suffix",      "json_schema",    "logit_bias",      "min_keep",         "n_cache_reuse",
     "n_indent",          "n_keep",         "n_predict",       "n_probs",          "prompt",
@@ -72,11 +73,6 @@ constexpr auto kOfSwitches = std::to_array<std::string_view>({
     "xtc_threshold",
 });
 
-template <typename List>
-bool Holds(const List& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 bool IsSwitch(std::string_view name) {
   return std::any_of(kSwitches.begin(), kSwitches.end(),
                      [name](const Switch& one) { return one.name == name; });
@@ -97,12 +93,12 @@ Checked CheckSwitches(const Json& body) {
   return {};
 }
 
-Checked CopyShared(const Json& body, Json& changed) {
+Checked CopySharedOfLlama(const Json& body, Json& changed) {
   for (const auto& [name, value] : body.object()) {
-    if (value.is_null() || Holds(kOwn, name) || Holds(kOfSwitches, name) || IsSwitch(name) ||
+    if (value.is_null() || Holds(kOwnOfLlama, name) || Holds(kOfSwitches, name) || IsSwitch(name) ||
         name == "post_sampling_probs")
       continue;
-    if (Holds(kForeign, name))
+    if (Holds(kForeignToLlama, name))
       return Bad(name, StrCat("'", name, "' is a field of completions, not of this endpoint"));
     if (name == "image_data" || name == "lora" || name == "preserved_tokens") {
       if (value.is_array() && value.array().empty()) continue;
@@ -114,7 +110,7 @@ Checked CopyShared(const Json& body, Json& changed) {
 }
 
 // -1 and -2: as many as fit. None at all leaves the prompt in the cache.
-Checked AddLength(const Json& body, Json& changed) {
+Checked AddLengthOfLlama(const Json& body, Json& changed) {
   const char* name = Given(body, "n_predict") ? "n_predict" : "max_tokens";
   PINION_ASSIGN(const int most, Get<int>(body, name, -1));
   std::erase_if(changed.object(), [](const auto& field) { return field.first == "max_tokens"; });
@@ -195,8 +191,8 @@ ApiResult<Json> Translate(const Json& body) {
     return Bad("", StrCat("the body is ", body.type_name(), ", want an object"));
   Json changed = Json::MakeObject();
   PINION_TRY(CheckSwitches(body));
-  PINION_TRY(CopyShared(body, changed));
-  PINION_TRY(AddLength(body, changed));
+  PINION_TRY(CopySharedOfLlama(body, changed));
+  PINION_TRY(AddLengthOfLlama(body, changed));
   PINION_TRY(AddBias(body, changed));
   PINION_TRY(AddGrammar(body, changed));
   PINION_TRY(AddRest(body, changed));

@@ -11,12 +11,13 @@
 #include "engine/base/json_text.h"
 #include "engine/base/strings.h"
 #include "engine/serve/field_readers.h"
+#include "engine/serve/fields.h"
 
 namespace pinion {
 namespace {
 
 // Fields of chat completions whose meaning has another name here, or that no Message can show.
-constexpr auto kForeign = std::to_array<std::string_view>({
+constexpr auto kForeignToMessages = std::to_array<std::string_view>({
     "add_generation_prompt",
     "best_of",
     "continue_final_message",
@@ -35,7 +36,7 @@ constexpr auto kForeign = std::to_array<std::string_view>({
 });
 
 // Translated below, or without a meaning on this machine (`cache_control`: all prompts are cached).
-constexpr auto kOwn = std::to_array<std::string_view>({
+constexpr auto kOwnOfMessages = std::to_array<std::string_view>({
     "cache_control",
     "messages",
     "stop_sequences",
@@ -44,11 +45,6 @@ constexpr auto kOwn = std::to_array<std::string_view>({
     "tool_choice",
     "tools",
 });
-
-template <typename List>
-bool Holds(const List& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
 
 tl::unexpected<ApiError> BadBlock(const std::string& where, const std::string& type) {
   return Bad(where, StrCat("'", where, "' has a block of type '", type.substr(0, 40),
@@ -163,7 +159,7 @@ ApiResult<void> AddMessages(const Json& body, Json& messages, Json& chat) {
   return {};
 }
 
-ApiResult<void> AddTools(const Json& body, Json& chat) {
+ApiResult<void> AddToolsOfMessages(const Json& body, Json& chat) {
   const Json* list = body.Find("tools");
   if (!list || list->is_null()) return {};
   if (!list->is_array()) return Bad("tools", "'tools' must be a list");
@@ -188,7 +184,7 @@ ApiResult<void> AddTools(const Json& body, Json& chat) {
   return {};
 }
 
-ApiResult<void> AddToolChoice(const Json& body, Json& chat) {
+ApiResult<void> AddToolChoiceOfMessages(const Json& body, Json& chat) {
   const Json* choice = body.Find("tool_choice");
   if (!choice || choice->is_null()) return {};
   PINION_ASSIGN(const std::string type, ReadString(*choice, "type", "tool_choice"));
@@ -226,10 +222,10 @@ ApiResult<void> AddThinking(const Json& body, Json& chat) {
   return {};
 }
 
-ApiResult<void> CopyShared(const Json& body, Json& chat) {
+ApiResult<void> CopySharedOfMessages(const Json& body, Json& chat) {
   for (const auto& [name, value] : body.object()) {
-    if (Holds(kOwn, name) || value.is_null()) continue;
-    if (Holds(kForeign, name))
+    if (Holds(kOwnOfMessages, name) || value.is_null()) continue;
+    if (Holds(kForeignToMessages, name))
       return Bad(name, StrCat("'", name, "' is a field of chat completions, not of Messages"));
     chat.object().emplace_back(name, value);
   }
@@ -242,7 +238,7 @@ ApiResult<Json> ChatBodyOfMessages(const Json& body, bool generates) {
   if (!body.is_object())
     return Bad("", StrCat("the body is ", body.type_name(), ", want an object"));
   Json chat = Json::MakeObject();
-  PINION_TRY(CopyShared(body, chat));
+  PINION_TRY(CopySharedOfMessages(body, chat));
   if (generates && !Given(body, "max_tokens"))
     return Bad("max_tokens", "'max_tokens' is missing, want at least 1");
   Json messages = Json::MakeArray();
@@ -251,8 +247,8 @@ ApiResult<Json> ChatBodyOfMessages(const Json& body, bool generates) {
     messages.Append(Json(Json::Object{{"role", "system"}, {"content", std::move(system)}}));
   PINION_TRY(AddMessages(body, messages, chat));
   chat.Set("messages", std::move(messages));
-  PINION_TRY(AddTools(body, chat));
-  PINION_TRY(AddToolChoice(body, chat));
+  PINION_TRY(AddToolsOfMessages(body, chat));
+  PINION_TRY(AddToolChoiceOfMessages(body, chat));
   PINION_TRY(AddThinking(body, chat));
   if (Given(body, "stop_sequences")) chat.Set("stop", *body.Find("stop_sequences"));
   return chat;

@@ -11,6 +11,7 @@
 #include "engine/base/json_text.h"
 #include "engine/base/strings.h"
 #include "engine/serve/field_readers.h"
+#include "engine/serve/fields.h"
 #include "engine/serve/response_items.h"
 
 namespace pinion {
@@ -19,7 +20,7 @@ namespace {
 using Checked = ApiResult<void>;
 
 // Fields of chat completions whose meaning has another name here, or that no Response can show.
-constexpr auto kForeign = std::to_array<std::string_view>({
+constexpr auto kForeignToResponses = std::to_array<std::string_view>({
     "add_generation_prompt",
     "best_of",
     "continue_final_message",
@@ -37,7 +38,7 @@ constexpr auto kForeign = std::to_array<std::string_view>({
 
 // Translated below, or without a meaning on this machine: all prompts are cached, nothing is stored
 // (`store`), and built-in tools, whose calls `max_tool_calls` counts, do not exist.
-constexpr auto kOwn = std::to_array<std::string_view>({
+constexpr auto kOwnOfResponses = std::to_array<std::string_view>({
     "background",
     "conversation",
     "include",
@@ -69,11 +70,6 @@ constexpr auto kRemembered = std::to_array<Remembered>({
     {"prompt", "send the text as 'instructions' or 'input'"},
 });
 
-template <typename List>
-bool Holds(const List& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 Checked RefuseRemembered(const Json& body) {
   for (const Remembered& field : kRemembered) {
     const Json* value = body.Find(field.name);
@@ -86,17 +82,17 @@ Checked RefuseRemembered(const Json& body) {
   return {};
 }
 
-Checked CopyShared(const Json& body, Json& chat) {
+Checked CopySharedOfResponses(const Json& body, Json& chat) {
   for (const auto& [name, value] : body.object()) {
-    if (Holds(kOwn, name) || name == "top_logprobs" || value.is_null()) continue;
-    if (Holds(kForeign, name))
+    if (Holds(kOwnOfResponses, name) || name == "top_logprobs" || value.is_null()) continue;
+    if (Holds(kForeignToResponses, name))
       return Bad(name, StrCat("'", name, "' is a field of chat completions, not of Responses"));
     chat.object().emplace_back(name, value);
   }
   return {};
 }
 
-Checked AddLength(const Json& body, Json& chat) {
+Checked AddLengthOfResponses(const Json& body, Json& chat) {
   if (!Given(body, "max_output_tokens")) return {};
   PINION_ASSIGN(const int most, Get<int>(body, "max_output_tokens", 0));
   if (most < 1)
@@ -105,7 +101,7 @@ Checked AddLength(const Json& body, Json& chat) {
   return {};
 }
 
-Checked AddTools(const Json& body, Json& chat) {
+Checked AddToolsOfResponses(const Json& body, Json& chat) {
   const Json* list = body.Find("tools");
   if (!list || list->is_null()) return {};
   if (!list->is_array()) return Bad("tools", "'tools' must be a list");
@@ -155,7 +151,7 @@ Checked AllowTools(const Json& choice, Json& chat) {
   return {};
 }
 
-Checked AddToolChoice(const Json& body, Json& chat) {
+Checked AddToolChoiceOfResponses(const Json& body, Json& chat) {
   const Json* choice = body.Find("tool_choice");
   if (!choice || choice->is_null()) return {};
   if (!choice->is_object()) {
@@ -276,11 +272,11 @@ ApiResult<TranslatedBody> ChatBodyOfResponses(const Json& body) {
     return Bad("", StrCat("the body is ", body.type_name(), ", want an object"));
   Json chat = Json::MakeObject();
   PINION_TRY(RefuseRemembered(body));
-  PINION_TRY(CopyShared(body, chat));
-  PINION_TRY(AddLength(body, chat));
+  PINION_TRY(CopySharedOfResponses(body, chat));
+  PINION_TRY(AddLengthOfResponses(body, chat));
   PINION_TRY(AddInput(body, chat));
-  PINION_TRY(AddTools(body, chat));
-  PINION_TRY(AddToolChoice(body, chat));
+  PINION_TRY(AddToolsOfResponses(body, chat));
+  PINION_TRY(AddToolChoiceOfResponses(body, chat));
   PINION_TRY(AddFormat(body, chat));
   PINION_TRY(AddReasoning(body, chat));
   PINION_TRY(AddIncluded(body, chat));

@@ -10,7 +10,7 @@ namespace pinion {
 namespace {
 
 // By 'layer_types' or, in older configs, the numbers of the layers that attend; else all attend.
-Status ReadMixers(const Json& config, DecoderSpec& spec) {
+Status ReadConvolutions(const Json& config, DecoderSpec& spec) {
   PINION_ASSIGN(spec.conv.width, OptionalIn(config, "conv_L_cache", 2, kMaxConvWidth, 3));
   const Json* types = config.Find("layer_types");
   const Json* attending = config.Find("full_attn_idxs");
@@ -60,7 +60,7 @@ Status ReadLfm(Json config, DecoderSpec& spec) {
   names.up = mlp + "w3";
   names.down = mlp + "w2";
   names.final_norm = "model.embedding_norm";
-  return ReadMixers(config, spec);
+  return ReadConvolutions(config, spec);
 }
 
 // The stated width is that of an MLP without gate; one with a gate has two thirds of it.

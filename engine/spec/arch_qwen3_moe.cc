@@ -11,7 +11,7 @@ namespace {
 
 // A dense MLP stays in the layers that 'mlp_only_layers' lists, and in all but every
 // 'decoder_sparse_step'-th.
-Status ReadLayerKinds(const Json& config, DecoderSpec& spec) {
+Status ReadMlpKinds(const Json& config, DecoderSpec& spec) {
   PINION_ASSIGN(const int step, OptionalIn(config, "decoder_sparse_step", 1, kMaxLayers, 1));
   std::vector<int64_t> dense;
   if (const Json* list = config.Find("mlp_only_layers"); list && !list->is_null()) {
@@ -35,7 +35,7 @@ Status ReadLayerKinds(const Json& config, DecoderSpec& spec) {
 
 Status ReadQwen3Moe(const Json& config, DecoderSpec& spec) {
   PINION_TRY(ReadLlamaShape(config, spec));
-  PINION_TRY(ReadLayerKinds(config, spec));
+  PINION_TRY(ReadMlpKinds(config, spec));
   PINION_ASSIGN(const bool bias, Optional<bool>(config, "attention_bias", false));
   spec.qkv_bias = spec.o_bias = bias;
   spec.qk_norm = QkNorm::kPerHead;

@@ -135,12 +135,12 @@ void Normalise(Vector& x) {
 }
 
 // The largest and the RMS difference, in units of the reference's RMS.
-struct Difference {
+struct EncoderDifference {
   double worst = 0, rms = 0;
 };
-Difference Compare(const Vector& got, const Vector& want) {
+EncoderDifference Compare(const Vector& got, const Vector& want) {
   CHECK(got.size() == want.size()) << got.size();
-  Difference difference;
+  EncoderDifference difference;
   Vector error(want.size());
   for (size_t i = 0; i < want.size(); ++i) error[i] = (got[i] - want[i]) / Rms(want);
   for (const float e : error) difference.worst = std::max(difference.worst, std::abs(double{e}));

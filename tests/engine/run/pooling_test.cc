@@ -43,12 +43,12 @@ std::unique_ptr<Engine> Start(const EngineOptions& options) {
 }
 
 // The texts of a golden, and what the reference makes of them: embeddings or logits.
-struct Golden {
+struct PoolingGolden {
   Json json;
   std::vector<std::vector<float>> wanted;
   double rms = 0;  // of all that is wanted
 
-  explicit Golden(const std::string& name)
+  explicit PoolingGolden(const std::string& name)
       : json(Json::ParseFile(Folder(name) + "/golden.json").value()) {
     const auto source = OpenSafetensorsFile(Folder(name) + "/golden.safetensors").value();
     const size_t count = json.Find("prompts")->array().size();
@@ -75,7 +75,7 @@ struct Golden {
   }
 };
 
-std::vector<std::vector<float>> PoolAll(Engine& engine, const Golden& golden) {
+std::vector<std::vector<float>> PoolAll(Engine& engine, const PoolingGolden& golden) {
   const PoolingFacts facts = FactsOf(engine.model(), engine.info().task);
   for (size_t i = 0; i < golden.wanted.size(); ++i) {
     Request request;
@@ -95,7 +95,7 @@ std::vector<std::vector<float>> PoolAll(Engine& engine, const Golden& golden) {
   return pooled;
 }
 
-double WorstError(const Golden& golden, const std::vector<std::vector<float>>& got) {
+double WorstError(const PoolingGolden& golden, const std::vector<std::vector<float>>& got) {
   double worst = 0;
   for (size_t i = 0; i < got.size(); ++i) {
     CHECK(got[i].size() == golden.wanted[i].size()) << got[i].size();
@@ -114,7 +114,7 @@ std::vector<std::string> Fixtures() {
 class Pooling : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Pooling, MatchesTheReferenceHoweverTextsShareSteps) {
-  const Golden golden(GetParam());
+  const PoolingGolden golden(GetParam());
   const std::pair<const char*, std::function<void(EngineOptions&)>> setups[] = {
       {"all in one step", [](EngineOptions&) {}},
       {"two ranks", [](EngineOptions& o) { o.tensor_parallel = 2; }},
@@ -128,7 +128,7 @@ TEST_P(Pooling, MatchesTheReferenceHoweverTextsShareSteps) {
 }
 
 TEST_P(Pooling, ReadsTextsAsTheReferenceDoes) {
-  const Golden golden(GetParam());
+  const PoolingGolden golden(GetParam());
   ModelFiles files = FindModel(Folder(GetParam())).value();
   const ModelTask task = ApplyTask(OptionsFor(GetParam()).task, files).value();
   const PoolingFacts facts = FactsOf(files, task);
@@ -154,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Pooling, ::testing::ValuesIn(Fixtures()),
                          [](const auto& info) { return tests::TestName(info.param); });
 
 TEST(PoolingOfChunks, TakesEachRowOnceOverSeveralSteps) {
-  const Golden golden("qwen3-embedding");
+  const PoolingGolden golden("qwen3-embedding");
   EngineOptions options = OptionsFor("qwen3-embedding");
   options.max_num_batched_tokens = 7;  // causal: a text may be cut
   EXPECT_LE(WorstError(golden, PoolAll(*Start(options), golden)), kBound);

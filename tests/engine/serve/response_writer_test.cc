@@ -30,7 +30,7 @@ ResponseWriter Writer() {
   return {request, {"resp_7", 1, "m", true}};
 }
 
-std::vector<Json> Read(std::string_view events) {
+std::vector<Json> ReadResponse(std::string_view events) {
   std::vector<Json> read;
   while (!events.empty()) {
     const size_t end = events.find("\n\n"), data = events.find("\ndata: ");
@@ -42,9 +42,9 @@ std::vector<Json> Read(std::string_view events) {
 }
 
 // Type, item and what each event carries.
-std::vector<std::string> Told(std::string_view events) {
+std::vector<std::string> ToldByResponse(std::string_view events) {
   std::vector<std::string> told;
-  for (const Json& event : Read(events)) {
+  for (const Json& event : ReadResponse(events)) {
     std::string line = event.Find("type")->string().substr(9);
     for (const char* key : {"output_index", "item_id", "delta", "text", "arguments"})
       if (const Json* value = event.Find(key)) line += " " + value->Dump();
@@ -58,30 +58,31 @@ using Lines = std::vector<std::string>;
 
 TEST(ResponseWriter, GivesEveryItemItsStartAndEnd) {
   ResponseWriter writer = Writer();
-  EXPECT_EQ(Told(writer.Begin(0, {}, {7, 0, 0})), (Lines{"created", "in_progress"}));
-  EXPECT_EQ(Told(writer.Part(Part("", "hm"), {})),
+  EXPECT_EQ(ToldByResponse(writer.Begin(0, {}, {7, 0, 0})), (Lines{"created", "in_progress"}));
+  EXPECT_EQ(ToldByResponse(writer.Part(Part("", "hm"), {})),
             (Lines{"output_item.added 0 in_progress", R"(content_part.added 0 "rs_7_0")",
                    R"(reasoning_text.delta 0 "rs_7_0" "hm")"}));
   EXPECT_EQ(writer.Part(Part(""), {}), "") << "a token whose text is held back";
-  EXPECT_EQ(Told(writer.Part(Part("Hi"), {})),
+  EXPECT_EQ(ToldByResponse(writer.Part(Part("Hi"), {})),
             (Lines{R"(reasoning_text.done 0 "rs_7_0" "hm")", R"(content_part.done 0 "rs_7_0")",
                    "output_item.done 0 completed", "output_item.added 1 in_progress",
                    R"(content_part.added 1 "msg_7_1")", R"(output_text.delta 1 "msg_7_1" "Hi")"}));
-  EXPECT_EQ(Told(writer.Part(Part("!"), {})), Lines{R"(output_text.delta 1 "msg_7_1" "!")"});
+  EXPECT_EQ(ToldByResponse(writer.Part(Part("!"), {})),
+            Lines{R"(output_text.delta 1 "msg_7_1" "!")"});
   EXPECT_EQ(
-      Told(writer.Part(Ended(Part("", "", {{"f", "{}"}}), "tool_calls"), {})),
+      ToldByResponse(writer.Part(Ended(Part("", "", {{"f", "{}"}}), "tool_calls"), {})),
       (Lines{R"(output_text.done 1 "msg_7_1" "Hi!")", R"(content_part.done 1 "msg_7_1")",
              "output_item.done 1 completed", "output_item.added 2 in_progress",
              R"(function_call_arguments.delta 2 "fc_7_2" "{}")",
              R"(function_call_arguments.done 2 "fc_7_2" "{}")", "output_item.done 2 completed"}));
-  EXPECT_EQ(Told(writer.End({7, 3, 4})), Lines{"completed"});
+  EXPECT_EQ(ToldByResponse(writer.End({7, 3, 4})), Lines{"completed"});
 }
 
 TEST(ResponseWriter, NumbersAllEventsOfAStream) {
   ResponseWriter writer = Writer();
   int64_t next = 0;
   const auto follows = [&](std::string_view events) {
-    for (const Json& event : Read(events))
+    for (const Json& event : ReadResponse(events))
       EXPECT_EQ(event.Find("sequence_number")->integer(), next++);
   };
   follows(writer.Begin(0, {}, {}));
@@ -97,7 +98,7 @@ TEST(ResponseWriter, EndsAStreamWithTheWholeResponse) {
   ResponseWriter writer = Writer();
   writer.Begin(0, {}, {});
   writer.Part(part, {});
-  const Json last = *Read(writer.End({7, 3, 4, 2})).back().Find("response");
+  const Json last = *ReadResponse(writer.End({7, 3, 4, 2})).back().Find("response");
   for (const char* key : {"id", "status", "output", "usage", "instructions", "model"})
     EXPECT_EQ(last.Find(key)->Dump(), whole.Find(key)->Dump()) << key;
   EXPECT_EQ(
@@ -111,9 +112,9 @@ TEST(ResponseWriter, EndsAStreamWithTheWholeResponse) {
 
 TEST(ResponseWriter, SaysThatAnAnswerWasCut) {
   ResponseWriter writer = Writer();
-  EXPECT_EQ(Told(writer.Part(Ended(Part("x"), "length"), {})).back(),
+  EXPECT_EQ(ToldByResponse(writer.Part(Ended(Part("x"), "length"), {})).back(),
             "output_item.done 0 incomplete");
-  const Json event = Read(writer.End({})).back();
+  const Json event = ReadResponse(writer.End({})).back();
   EXPECT_EQ(event.Find("type")->string(), "response.incomplete");
   EXPECT_EQ(event.Find("response")->Find("incomplete_details")->Dump(),
             R"({"reason":"max_output_tokens"})");
@@ -126,7 +127,7 @@ TEST(ResponseWriter, HasAMessageForAnAnswerWithoutWords) {
   const Json whole = *Json::Parse(Writer().Whole({Ended(Part(""), "stop")}, {}));
   ResponseWriter writer = Writer();
   writer.Part(Ended(Part(""), "stop"), {});
-  const Json last = *Read(writer.End({})).back().Find("response");
+  const Json last = *ReadResponse(writer.End({})).back().Find("response");
   EXPECT_EQ(whole.Find("output")->array().size(), 1u);
   EXPECT_EQ(last.Find("output")->Dump(), whole.Find("output")->Dump());
 }
@@ -135,7 +136,7 @@ TEST(ResponseWriter, EndsAStreamThatFailsWithItsReason) {
   ResponseWriter writer = Writer();
   writer.Begin(0, {}, {});
   writer.Part(Part("Hi"), {});
-  const std::vector<Json> events = Read(writer.Fail({503, "why", "", ""}));
+  const std::vector<Json> events = ReadResponse(writer.Fail({503, "why", "", ""}));
   EXPECT_EQ(events.back().Find("type")->string(), "response.failed");
   const Json& response = *events.back().Find("response");
   EXPECT_EQ(response.Find("error")->Dump(), R"({"code":"server_error","message":"why"})");
@@ -151,12 +152,12 @@ TEST(ResponseWriter, SendsEveryLogprobOnce) {
   ResponseWriter writer = Writer();
   writer.Part(rated("", "t", "hm"), {});
   writer.Part(rated("", "a"), {});
-  const auto delta = Read(writer.Part(rated("ab", "b"), {})).back();
+  const auto delta = ReadResponse(writer.Part(rated("ab", "b"), {})).back();
   EXPECT_EQ(delta.Find("logprobs")->Dump(), R"([{"token":"a"},{"token":"b"}])");
-  EXPECT_EQ(Read(writer.Part(rated("c", "c"), {})).back().Find("logprobs")->Dump(),
+  EXPECT_EQ(ReadResponse(writer.Part(rated("c", "c"), {})).back().Find("logprobs")->Dump(),
             R"([{"token":"c"}])");
   writer.Part(Ended(Part(""), "stop"), {});
-  const Json last = *Read(writer.End({})).back().Find("response");
+  const Json last = *ReadResponse(writer.End({})).back().Find("response");
   EXPECT_EQ(last.Find("output")->array()[1].Find("content")->array()[0].Find("logprobs")->Dump(),
             R"([{"token":"a"},{"token":"b"},{"token":"c"}])");
 }

@@ -13,47 +13,48 @@ namespace {
 using testing::HasSubstr;
 
 // The completion's body as text; an error's parameter and sentence.
-std::string Translated(const std::string& body) {
+std::string TranslatedLlama(const std::string& body) {
   const auto read = CompletionBodyOfLlama(*Json::Parse(body));
   return read ? read->body.Dump() : read.error().param + ": " + read.error().message;
 }
 
 TEST(SchemaLlama, GivesItsNamesThoseOfCompletions) {
-  EXPECT_EQ(Translated(R"({"prompt":"hi","n_predict":5,"temperature":0.5,"repeat_penalty":1.1,
+  EXPECT_EQ(TranslatedLlama(R"({"prompt":"hi","n_predict":5,"temperature":0.5,"repeat_penalty":1.1,
                            "n_probs":3,"return_tokens":true,"json_schema":{"type":"object"},
                            "stop":["x"],"stream":true,"seed":7,"top_k":-1,"min_p":null})"),
             R"({"temperature":0.5,"stop":["x"],"stream":true,"top_k":0,"max_tokens":5,)"
             R"("guided_json":{"type":"object"},"repetition_penalty":1.1,"seed":7,"logprobs":3,)"
             R"("return_token_ids":true,"prompt":"hi"})");
-  EXPECT_EQ(Translated(R"({"prompt":[1,2],"grammar":"root ::= \"a\"","seed":-1,"n_probs":0})"),
+  EXPECT_EQ(TranslatedLlama(R"({"prompt":[1,2],"grammar":"root ::= \"a\"","seed":-1,"n_probs":0})"),
             R"({"guided_grammar":"root ::= \"a\"","prompt":[1,2]})");
 }
 
 TEST(SchemaLlama, IgnoresWhatChangesNoAnswerHere) {
-  EXPECT_EQ(Translated(R"({"prompt":"hi","cache_prompt":true,"id_slot":1,"n_keep":4,"grammar":"",
+  EXPECT_EQ(
+      TranslatedLlama(R"({"prompt":"hi","cache_prompt":true,"id_slot":1,"n_keep":4,"grammar":"",
                            "t_max_predict_ms":9,"mirostat":0,"mirostat_tau":5.0,"typical_p":1.0,
                            "dry_multiplier":0.0,"dry_base":1.75,"lora":[],"image_data":[]})"),
-            R"({"prompt":"hi"})");
+      R"({"prompt":"hi"})");
 }
 
 TEST(SchemaLlama, ReadsLengths) {
-  EXPECT_EQ(Translated(R"({"n_predict":-1})"), "{}");
-  EXPECT_EQ(Translated(R"({"max_tokens":7})"), R"({"max_tokens":7})");
-  EXPECT_EQ(Translated(R"({"max_tokens":7,"n_predict":8})"), R"({"max_tokens":8})");
-  EXPECT_THAT(Translated(R"({"n_predict":-3})"), HasSubstr("n_predict: "));
+  EXPECT_EQ(TranslatedLlama(R"({"n_predict":-1})"), "{}");
+  EXPECT_EQ(TranslatedLlama(R"({"max_tokens":7})"), R"({"max_tokens":7})");
+  EXPECT_EQ(TranslatedLlama(R"({"max_tokens":7,"n_predict":8})"), R"({"max_tokens":8})");
+  EXPECT_THAT(TranslatedLlama(R"({"n_predict":-3})"), HasSubstr("n_predict: "));
 }
 
 TEST(SchemaLlama, ReadsBiasesInBothForms) {
-  EXPECT_EQ(Translated(R"({"logit_bias":[[3,1.5],[4,false]]})"),
+  EXPECT_EQ(TranslatedLlama(R"({"logit_bias":[[3,1.5],[4,false]]})"),
             R"({"logit_bias":{"3":1.5,"4":-100}})");
-  EXPECT_EQ(Translated(R"({"logit_bias":{"3":1}})"), R"({"logit_bias":{"3":1}})");
-  EXPECT_THAT(Translated(R"({"logit_bias":[["word",1]]})"), HasSubstr("logit_bias: "));
+  EXPECT_EQ(TranslatedLlama(R"({"logit_bias":{"3":1}})"), R"({"logit_bias":{"3":1}})");
+  EXPECT_THAT(TranslatedLlama(R"({"logit_bias":[["word",1]]})"), HasSubstr("logit_bias: "));
 }
 
 TEST(SchemaLlama, TurnsSamplersOffThatAreNotNamed) {
-  EXPECT_EQ(Translated(R"({"samplers":["penalties","temperature","top_k","top_p","min_p"]})"),
+  EXPECT_EQ(TranslatedLlama(R"({"samplers":["penalties","temperature","top_k","top_p","min_p"]})"),
             "{}");
-  EXPECT_EQ(Translated(R"({"samplers":["top_k"],"temperature":0.3,"top_k":5})"),
+  EXPECT_EQ(TranslatedLlama(R"({"samplers":["top_k"],"temperature":0.3,"top_k":5})"),
             R"({"temperature":1,"top_k":5,"top_p":1,"min_p":0,"repetition_penalty":1,)"
             R"("presence_penalty":0,"frequency_penalty":0})");
 }
@@ -64,7 +65,7 @@ TEST(SchemaLlama, RefusesByName) {
         R"({"post_sampling_probs":true})", R"({"lora":[{"id":0}]})", R"({"logprobs":1})",
         R"({"suffix":"x"})", R"({"input_suffix":"x"})", R"({"n_probs":-1})"}) {
     const std::string name = Json::Parse(body)->object().front().first;
-    EXPECT_THAT(Translated(body), HasSubstr(name + ": '" + name + "' ")) << body;
+    EXPECT_THAT(TranslatedLlama(body), HasSubstr(name + ": '" + name + "' ")) << body;
   }
 }
 
