@@ -8,7 +8,7 @@ import pytest
 MODEL = "preset:tiny"
 # Values for settings whose schema gives none that differs from the default and works on every machine.
 VALUES = {"threads_bind": "nobind", "gemm_kernel": "scalar", "kv_cache_space": 0.125, "isa": "scalar",
-          "reserved_cpus": 0, "tensor_parallel": 1, "max_model_len": 256}
+          "reserved_cpus": 0, "tensor_parallel": 1, "max_model_len": 256, "replicas": 2}
 NOT_WITH_NOBIND = {"smt", "reserved_cpus"}  # they act under auto only
 
 
@@ -48,7 +48,8 @@ def wanted(registry):
 
 
 def options_of(server):
-    return json.loads(server.get("/server_info"))["options"]
+    info = json.loads(server.get("/server_info"))
+    return {**info["options"], "replicas": len(info.get("replicas", "1"))}
 
 
 def test_a_setting_walks_from_its_flag_into_a_profile_and_to_the_launched_server(
