@@ -33,6 +33,7 @@ EngineOptions OptionsFor(const std::string& name) {
   setenv("OMP_NUM_THREADS", "1", 1);
   options.pools = true;
   if (name == "qwen3-reranker") options.task = "score";
+  if (const char* isa = std::getenv("PINION_TEST_ISA")) options.isa = isa;
   return options;
 }
 
