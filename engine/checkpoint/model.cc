@@ -43,7 +43,13 @@ Result<ModelFiles> FindPreset(const std::string& model) {
     name.resize(colon);
   }
   PINION_ASSIGN(files.config, PresetConfig(name));
+  const bool is_mxfp4 = files.scheme && files.scheme->method == QuantMethod::kMxfp4;
+  if (is_mxfp4)  // which says how the experts' tensors are named
+    files.config.Set("quantization_config", Json::Object{{"quant_method", "mxfp4"}});
   PINION_ASSIGN(files.spec, ReadSpec(files.config));
+  if (is_mxfp4 && ExpertLinears(files.spec).empty())
+    return Fail(ErrorCode::kUsage, StrCat("scheme 'mxfp4' rounds the experts of a mixture, and '",
+                                          name, "' has none; use w8a8, awq, gptq or fp8"));
   return files;
 }
 

@@ -11,6 +11,18 @@
 namespace pinion {
 namespace {
 
+std::string FormatName(const RoundingScheme& scheme) {
+  switch (scheme.kind) {
+    case CodeKind::kE4m3:
+      return "FP8";
+    case CodeKind::kE2m1:
+      return "MXFP4";
+    case CodeKind::kInteger:
+      break;
+  }
+  return StrCat("int", scheme.bits);
+}
+
 class RoundedTensor : public QuantisedTensor {
  public:
   RoundedTensor(const TensorSource& source, const TensorInfo& info, const RoundingScheme& scheme)
@@ -19,7 +31,7 @@ class RoundedTensor : public QuantisedTensor {
     columns_ = static_cast<size_t>(info.shape.at(1));
     group_ = scheme.group_of(columns_);
     range_ = scheme.range();
-    format_ = scheme.e4m3 ? "FP8, rounded" : StrCat("int", scheme.bits, ", rounded");
+    format_ = FormatName(scheme) + ", rounded";
     stored_bytes_ = rows_ * columns_ * static_cast<uint64_t>(scheme.bits) / 8;
   }
 
@@ -97,10 +109,17 @@ Result<QuantScheme> PresetScheme(const std::string& name) {
     scheme.block_rows = 1;
     return scheme;
   }
+  if (name == "mxfp4") {
+    QuantScheme scheme;
+    scheme.method = QuantMethod::kMxfp4;
+    scheme.bits = 4;
+    scheme.group = 32;
+    return scheme;
+  }
   auto scheme = MadeUpScheme(name);
   if (scheme) return scheme;
   return Fail(ErrorCode::kUsage,
-              StrCat("scheme '", name, "' is unknown, want w8a8, awq, gptq or fp8"));
+              StrCat("scheme '", name, "' is unknown, want w8a8, awq, gptq, fp8 or mxfp4"));
 }
 
 std::vector<std::string> PlainLinears(const DecoderSpec& spec) {
@@ -133,9 +152,24 @@ std::vector<std::string> RoundedLinears(const DecoderSpec& spec) {
   return names;
 }
 
+std::vector<std::string> ExpertLinears(const DecoderSpec& spec) {
+  std::vector<std::string> names;
+  const TensorNames& of = spec.names;
+  for (int layer = 0; layer < spec.layers; ++layer) {
+    if (spec.layer_specs[static_cast<size_t>(layer)].mlp != MlpKind::kExperts) continue;
+    for (const std::string& pattern : {of.expert_gate, of.expert_up, of.expert_down})
+      for (int expert = 0; !pattern.empty() && expert < spec.moe.router.experts; ++expert)
+        names.push_back(ExpertTensor(pattern, layer, expert) + ".weight");
+  }
+  return names;
+}
+
 RoundingScheme RoundingOf(const QuantScheme& scheme) {
+  const CodeKind kind = scheme.method == QuantMethod::kFp8     ? CodeKind::kE4m3
+                        : scheme.method == QuantMethod::kMxfp4 ? CodeKind::kE2m1
+                                                               : CodeKind::kInteger;
   return {scheme.bits, scheme.group < 0 ? 0 : static_cast<size_t>(scheme.group),
-          scheme.method != QuantMethod::kAwq, scheme.method == QuantMethod::kFp8};
+          scheme.method != QuantMethod::kAwq, kind};
 }
 
 Result<std::unique_ptr<TensorSource>> RoundLinears(std::unique_ptr<TensorSource> plain,
@@ -143,7 +177,8 @@ Result<std::unique_ptr<TensorSource>> RoundLinears(std::unique_ptr<TensorSource>
                                                    const QuantScheme& scheme) {
   const RoundingScheme rounding = RoundingOf(scheme);
   QuantisedTensors rounded;
-  for (const std::string& name : RoundedLinears(spec)) {
+  const bool experts_only = scheme.method == QuantMethod::kMxfp4;
+  for (const std::string& name : experts_only ? ExpertLinears(spec) : RoundedLinears(spec)) {
     PINION_ASSIGN(const TensorInfo info, plain->Find(name));
     rounded.emplace(name, RoundTensor(*plain, info, rounding));
   }

@@ -7,8 +7,26 @@
 
 namespace pinion {
 
+namespace {
+
+// For codes that are twice the values of e2m1, whose largest exponent is 2.
+float PowerOfTwoScale(float largest) {
+  return largest > 0 ? std::ldexp(1.0f, std::ilogb(largest) - 2 - 1) : 1;
+}
+
+// The nearest of 0, 1, 2, 3, 4, 6, 8 and 12 with the value's sign; halves go to the even mantissa.
+int8_t NearestE2m1(float value) {
+  const float size = std::abs(value);
+  const float step = size <= 4 ? 1 : size <= 8 ? 2 : 4;
+  const float code = std::min(step * std::nearbyint(size / step), 12.0f);
+  return static_cast<int8_t>(std::copysign(code, value));
+}
+
+}  // namespace
+
 CodeRange RoundingScheme::range() const {
-  if (e4m3) return {-128, 127, false, false, true};
+  if (kind == CodeKind::kE4m3) return {-128, 127, false, false, true};
+  if (kind == CodeKind::kE2m1) return {-12, 12, false, true};
   const int codes = 1 << bits;
   return symmetric ? CodeRange{-codes / 2, codes / 2 - 1, false} : CodeRange{0, codes - 1, true};
 }
@@ -17,8 +35,9 @@ GroupScale ScaleOf(const RoundingScheme& scheme, const float* values, size_t n) 
   const auto [least, most] = std::minmax_element(values, values + n);
   // The range always includes 0, so that a weight of 0 has an exact code.
   const float low = std::min(*least, 0.0f), high = std::max(*most, 0.0f);
-  const float highest =
-      scheme.e4m3 ? kernels::kLargestE4m3 : static_cast<float>(scheme.range().highest);
+  if (scheme.kind == CodeKind::kE2m1) return {PowerOfTwoScale(std::max(-low, high)), 0};
+  const float highest = scheme.kind == CodeKind::kE4m3 ? kernels::kLargestE4m3
+                                                       : static_cast<float>(scheme.range().highest);
   float scale = scheme.symmetric ? std::max(-low, high) / highest : (high - low) / highest;
   if (scheme.bits == 4) scale = kernels::ToFloat(kernels::ToF16(scale));
   // A group of zeros, or one whose scale vanishes in float16.
@@ -28,6 +47,7 @@ GroupScale ScaleOf(const RoundingScheme& scheme, const float* values, size_t n) 
 
 int8_t RoundWeight(const CodeRange& range, GroupScale group, float value) {
   if (range.e4m3) return static_cast<int8_t>(kernels::ToE4m3(value / group.scale).bits);
+  if (range.e2m1) return NearestE2m1(value / group.scale);
   // Halves go to the even code, as in torch.round, with which other tools quantise.
   const float code = std::nearbyint(value / group.scale) + group.zero;
   return static_cast<int8_t>(

@@ -7,20 +7,25 @@
 
 namespace pinion {
 
-// How Pinion itself rounds a matrix to integers, or to eight-bit floats, each weight to the
-// nearest.
+// What a code stands for: itself, a float of 8 bits (e4m3), or half of itself as one of the 15
+// values of e2m1, with scales that are powers of two (MXFP4).
+enum class CodeKind { kInteger, kE4m3, kE2m1 };
+
+// How Pinion itself rounds a matrix, each weight to the nearest code.
 struct RoundingScheme {
-  int bits = 8;           // 4 or 8
-  size_t group = 0;       // columns that share a scale; 0: whole rows
-  bool symmetric = true;  // scale = absmax / highest code; else from the values' range
-  bool e4m3 = false;      // with 8 bits, symmetric: codes are bytes of e4m3
+  int bits = 8;                        // 4 or 8
+  size_t group = 0;                    // columns that share a scale; 0: whole rows
+  bool symmetric = true;               // scale = absmax / highest code; else from the values' range
+  CodeKind kind = CodeKind::kInteger;  // kE4m3: 8 bits; kE2m1: 4 bits; both symmetric
 
   CodeRange range() const;
   size_t group_of(size_t columns) const { return group == 0 ? columns : group; }
 };
 
 // The weights that the codes of one group stand for: weight = scale * (code - zero). Scales of 4
-// bits are rounded to float16, in which the formats store them; zeros are whole numbers.
+// bits are rounded to float16, in which the formats store them; zeros are whole numbers. A scale of
+// e2m1 is half of 2^(e - 2), e being the exponent of the group's largest weight (OCP Microscaling
+// Formats 1.0, sec. 6.3): weights above 6 of its units become 6.
 struct GroupScale {
   float scale = 1, zero = 0;
   float offset() const { return -scale * zero; }

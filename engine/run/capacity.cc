@@ -36,6 +36,17 @@ size_t LeastBlocks(const std::vector<RankNeeds>& needs, const EngineOptions& opt
   return BlocksFor(std::min(model_length, kLeastTokens), options);
 }
 
+// More blocks than these would never be used at once. Pages that were used before are warm.
+size_t MostUsefulBlocks(const std::vector<RankNeeds>& needs, const EngineOptions& options,
+                        size_t model_length) {
+  const auto sequences = static_cast<size_t>(options.max_num_seqs);
+  const size_t most = BlocksFor(model_length, options) * sequences;
+  if (!needs[0].one_step) return most;
+  // Every sequence of a step may leave its last block in part unused.
+  const auto step = static_cast<size_t>(options.max_num_batched_tokens);
+  return std::min(most, BlocksFor(step, options) + sequences);
+}
+
 uint64_t LargestState(const std::vector<RankNeeds>& needs) {
   uint64_t largest = 0;
   for (const RankNeeds& rank : needs) largest = std::max(largest, rank.state);
@@ -91,7 +102,8 @@ std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions&
                      WorkspaceBytes(spec, decoder, ranks, rank),
                      KvLayout::Of(spec, MakeShard(spec, ranks, rank), decoder.cached(),
                                   decoder.block_tokens, decoder.dtype),
-                     StateCache::BytesPerSequence(spec, MakeShard(spec, ranks, rank))});
+                     StateCache::BytesPerSequence(spec, MakeShard(spec, ranks, rank)),
+                     spec.bidirectional});
   return needs;
 }
 
@@ -159,8 +171,7 @@ Result<size_t> SizeKv(const std::vector<RankNeeds>& needs, const EngineOptions& 
     available_bytes -= std::min(available_bytes, sequences * StatesOfAllRanks(needs));
     uint64_t per_block_all = 0;
     for (const RankNeeds& rank : needs) per_block_all += rank.kv.block_bytes();
-    const size_t useful =
-        BlocksFor(model_length, options) * static_cast<size_t>(options.max_num_seqs);
+    const size_t useful = MostUsefulBlocks(needs, options, model_length);
     per_block_all = std::max<uint64_t>(1, per_block_all);
     // More than half, if one sequence of --max-model-len needs it.
     const size_t asked = options.max_model_len ? BlocksFor(model_length, options) : 1;

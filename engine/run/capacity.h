@@ -18,8 +18,9 @@ namespace pinion {
 // The memory one rank will need, in bytes, computed from shapes alone.
 struct RankNeeds {
   uint64_t weights = 0, workspace = 0;
-  KvLayout kv;         // blocks of 0 bytes if the rank holds no heads
-  uint64_t state = 0;  // of recurrent layers, for each sequence that runs
+  KvLayout kv;            // blocks of 0 bytes if the rank holds no heads
+  uint64_t state = 0;     // of recurrent layers, for each sequence that runs
+  bool one_step = false;  // an encoder's: a sequence needs its KV for one step
 };
 std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions& decoder,
                                   int ranks);
@@ -48,7 +49,8 @@ size_t SizeStates(const std::vector<RankNeeds>& needs, const EngineOptions& opti
 
 // Number of KV blocks: all of --kv-cache-space per rank, else half of `available_bytes` (free after
 // loading the weights), both less the states of SizeStates, but no more than max_num_seqs sequences
-// of full length can use, and more than half if a sequence of --max-model-len needs it.
+// of full length can use (an encoder's: as many tokens as a step has), and more than half if a
+// sequence of --max-model-len needs it.
 Result<size_t> SizeKv(const std::vector<RankNeeds>& needs, const EngineOptions& options,
                       size_t model_length, uint64_t available_bytes);
 

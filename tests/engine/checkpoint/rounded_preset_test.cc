@@ -10,6 +10,7 @@
 
 #include "engine/checkpoint/model.h"
 #include "engine/checkpoint/quantised.h"
+#include "engine/checkpoint/rounding.h"
 #include "kernels/kernels.h"
 
 namespace pinion {
@@ -43,6 +44,50 @@ TEST(RoundedPreset, Fp8IsWithinHalfAStepOfTheWeights) {
       EXPECT_LE(std::abs(got[i] - weights[i]), std::max(std::abs(weights[i]) / 16, least) * 1.001f);
   }
   EXPECT_EQ(rounded->Quantised("lm_head.weight"), nullptr);
+}
+
+// The values of e2m1 times a power of two that puts the group's largest weight at 4 to 8 units, of
+// which 6 is the largest code: nothing is further off than half of the step where it lies, or than
+// what is above 6 units.
+TEST(RoundedPreset, Mxfp4RoundsExpertsAloneEachWeightToItsNearestCode) {
+  const std::string down = "model.layers.1.mlp.experts.5.down_proj.weight";
+  const auto rounded = OpenWeights(FindModel("preset:gpt-oss-20b@2:mxfp4").value()).value();
+  EXPECT_EQ(rounded->Quantised("model.layers.1.self_attn.q_proj.weight"), nullptr);
+  EXPECT_EQ(rounded->Quantised("model.layers.1.mlp.router.weight"), nullptr);
+  const QuantisedTensor* tensor = rounded->Quantised(down);
+  ASSERT_NE(tensor, nullptr);
+  EXPECT_TRUE(tensor->range().e2m1);
+  EXPECT_EQ(tensor->group(), 32u);
+
+  const RoundingScheme scheme{4, 32, true, CodeKind::kE2m1};
+  std::vector<float> weights(64);
+  for (size_t i = 0; i < weights.size(); ++i)
+    weights[i] = (i % 2 ? -0.01f : 0.01f) * static_cast<float>(i);  // groups end at 0.31, 0.63
+  std::vector<int8_t> codes(64);
+  float scales[2], offsets[2];
+  RoundRow(scheme, weights.data(), weights.size(), codes.data(), scales, offsets);
+  for (const size_t group : {0u, 1u}) {
+    const float largest = group ? 0.63f : 0.31f;
+    const float unit = 2 * scales[group];
+    EXPECT_EQ(std::exp2(std::round(std::log2(unit))), unit);
+    EXPECT_GE(largest, 4 * unit);
+    EXPECT_LT(largest, 8 * unit);
+    EXPECT_EQ(offsets[group], 0);
+    for (size_t i = group * 32; i < group * 32 + 32; ++i) {
+      const float value = weights[i] / unit;
+      float nearest = 0;
+      for (const float code : {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f})
+        for (const float sign : {-1.0f, 1.0f})
+          if (std::abs(sign * code - value) < std::abs(nearest - value)) nearest = sign * code;
+      EXPECT_NEAR(std::abs(codes[i] / 2.0f - value), std::abs(nearest - value), 1e-5) << i;
+    }
+  }
+}
+
+TEST(RoundedPreset, Mxfp4IsRefusedForAModelWithoutExperts) {
+  const auto found = FindModel("preset:tiny:mxfp4");
+  ASSERT_FALSE(found);
+  EXPECT_THAT(found.error().message, HasSubstr("'tiny' has none; use w8a8, awq, gptq or fp8"));
 }
 
 TEST(RoundedPreset, UnknownSchemesAreNamedWithThoseThatThereAre) {

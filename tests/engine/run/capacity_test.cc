@@ -224,6 +224,22 @@ TEST(SizeKv, TakesHalfOfFreeMemoryByDefault) {
   }
 }
 
+// A step of 100 tokens in sequences of 1 and of 5 tokens, in blocks of 16: each may end in a block
+// of its own. Four sequences of 16 tokens never need more than a block each.
+TEST(SizeKv, AnEncodersCacheHoldsOneStep) {
+  Scene scene(1);
+  for (RankNeeds& rank : scene.needs) rank.one_step = true;
+  scene.options.block_size = 16;
+  scene.options.max_num_batched_tokens = 100;
+  const auto blocks = [&](int sequences, size_t length) {
+    scene.options.max_num_seqs = sequences;
+    return *SizeKv(scene.needs, scene.options, length, uint64_t{1} << 50);
+  };
+  EXPECT_EQ(blocks(100, 100), 7u + 100);
+  EXPECT_EQ(blocks(5, 100), 7u + 5);
+  EXPECT_EQ(blocks(4, 16), 4u);
+}
+
 TEST(SizeKv, TakesMoreThanHalfForASequenceOfTheLengthAskedFor) {
   Scene scene(1);
   const uint64_t block = scene.needs[0].kv.block_bytes();
