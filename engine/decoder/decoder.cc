@@ -47,7 +47,7 @@ class ShardedDecoder : public Decoder {
     return {};
   }
 
-  Status AllocateKv(size_t blocks, size_t max_model_len, size_t sequences) override {
+  Status AllocateKv(size_t blocks, size_t max_model_len, size_t places) override {
     model_.ropes.clear();
     for (const RopeSpec& rope : model_.spec.ropes)
       model_.ropes.push_back(
@@ -59,7 +59,7 @@ class ShardedDecoder : public Decoder {
                     KvCache::Allocate(model_.spec, weights.shard, model_.options.cached(),
                                       model_.options.block_tokens, blocks, model_.options.dtype));
       model_.caches.push_back(std::move(cache));
-      PINION_ASSIGN(StateCache states, StateCache::Allocate(model_.spec, weights.shard, sequences));
+      PINION_ASSIGN(StateCache states, StateCache::Allocate(model_.spec, weights.shard, places));
       model_.states.push_back(std::move(states));
     }
     blocks_ = blocks;
@@ -132,7 +132,10 @@ class ShardedDecoder : public Decoder {
     CHECK(batch.tokens.size() <= model_.options.max_rows) << batch.tokens.size();
     CHECK(!model_.caches.empty()) << "AllocateKv comes first";
     for (const StepBatch::Slice& slice : batch.slices) {
-      CHECK(model_.states[0].Holds(slice.place)) << slice.place;
+      for (const int32_t place :
+           {slice.place, std::max(0, slice.begins_from), std::max(0, slice.keeps_in)})
+        CHECK(model_.states[0].Holds(place)) << place;
+      CHECK(slice.first_position > 0 || slice.begins_from < 0) << slice.begins_from;
       CHECK(slice.first_position == 0 || !model_.spec.bidirectional) << slice.first_position;
     }
     CHECK(batch.types.empty() || batch.types.size() == batch.tokens.size()) << batch.types.size();

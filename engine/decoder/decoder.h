@@ -60,11 +60,11 @@ class Decoder {
   virtual ~Decoder() = default;
 
   // max_model_len: tokens of the longest sequence that will be served; some ropes depend on it.
-  // sequences: the most that have a state at once, if layers are recurrent.
-  virtual Status AllocateKv(size_t blocks, size_t max_model_len, size_t sequences) = 0;
+  // places: of states, if layers are recurrent: of the sequences that run at once, and of copies.
+  virtual Status AllocateKv(size_t blocks, size_t max_model_len, size_t places) = 0;
   virtual uint64_t weight_bytes() const = 0;  // packed, over all ranks
   virtual uint64_t kv_bytes() const = 0;      // over all ranks
-  virtual uint64_t state_bytes() const = 0;   // of all sequences' states, over all ranks
+  virtual uint64_t state_bytes() const = 0;   // of all places' states, over all ranks
   // Bytes of experts' weights that the steps so far had to read, over all ranks: in each step and
   // layer, every expert that some token chose counts once.
   virtual uint64_t expert_bytes_read() const = 0;

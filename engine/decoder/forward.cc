@@ -1,5 +1,9 @@
 #include "engine/decoder/forward.h"
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "engine/base/trace.h"
 #include "engine/decoder/forward_pass.h"
 
@@ -154,6 +158,24 @@ void RunLayer(const ForwardPass& pass, size_t index) {
   });
 }
 
+// Copies the states of slices from one place to another; those that name none have nothing to copy.
+void CopyStates(const ForwardPass& pass, int32_t StepBatch::Slice::*from,
+                int32_t StepBatch::Slice::*to) {
+  std::vector<std::pair<int32_t, int32_t>> copies;
+  for (const StepBatch::Slice& slice : pass.batch.slices)
+    if (slice.*from >= 0 && slice.*to >= 0) copies.emplace_back(slice.*from, slice.*to);
+  if (copies.empty()) return;
+  const TraceSpan span("copy states", "copies", copies.size());
+  constexpr size_t kPieces = 64;  // of a state, for many threads
+  pass.worker.Share(copies.size() * kPieces, [&](size_t begin, size_t end) {
+    for (size_t item = begin; item < end; ++item) {
+      const auto [source, target] = copies[item / kPieces];
+      const auto [first, last] = SliceOf(pass.states.floats_per_place(), item % kPieces, kPieces);
+      std::copy_n(pass.states.All(source) + first, last - first, pass.states.All(target) + first);
+    }
+  });
+}
+
 size_t Index(int i) { return static_cast<size_t>(i); }
 
 }  // namespace
@@ -190,11 +212,13 @@ void NormRow(const ForwardPass& pass, const NormWeights& norm, void* dst, Dtype 
 void RunForward(LoadedModel& model, const Worker& worker, const StepBatch& batch,
                 const LogitsSink& sink) {
   const ForwardPass pass(model, worker, batch);
+  CopyStates(pass, &StepBatch::Slice::begins_from, &StepBatch::Slice::place);
   worker.Share(pass.rows, [&](size_t begin, size_t end) {
     Embed(pass, begin, end);
     NormForLayer(pass, 0, begin, end);
   });
   for (size_t layer = 0; layer < pass.weights.layers.size(); ++layer) RunLayer(pass, layer);
+  CopyStates(pass, &StepBatch::Slice::place, &StepBatch::Slice::keeps_in);
   ComputeLogits(pass, sink);
 }
 

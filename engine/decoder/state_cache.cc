@@ -29,6 +29,10 @@ uint64_t StateCache::BytesPerSequence(const DecoderSpec& spec, const Shard& shar
   return uint64_t{RecurrentLayers(spec)} * ShapeOf(spec, shard).floats() * sizeof(float);
 }
 
+float* StateCache::All(int32_t place) const {
+  return storage_.as<float>() + static_cast<size_t>(place) * floats_per_place();
+}
+
 float* StateCache::Tail(size_t layer, int32_t place) const {
   const size_t index = static_cast<size_t>(place) * layers_ + order_[layer];
   return storage_.as<float>() + index * shape_.floats();

@@ -14,7 +14,8 @@ namespace pinion {
 
 // The states of recurrent layers for one rank's heads: [place][recurrent layer][StateShape],
 // float32. A sequence has a place (StepBatch::Slice) for as long as it runs; unlike keys and
-// values, its state does not grow. Fresh memory reads as zero, and takes none until it is written.
+// values, its state does not grow. Further places keep copies of states behind prefixes. Fresh
+// memory reads as zero, and takes none until it is written.
 class StateCache {
  public:
   static Result<StateCache> Allocate(const DecoderSpec& spec, const Shard& shard, size_t places);
@@ -27,6 +28,10 @@ class StateCache {
   // [state_dim][head_dim].
   float* Tail(size_t layer, int32_t place) const;
   float* State(size_t layer, int32_t place, size_t value_head) const;
+
+  // All of a sequence's, floats_per_place() of them.
+  float* All(int32_t place) const;
+  size_t floats_per_place() const { return layers_ * shape_.floats(); }
 
   size_t size_bytes() const { return storage_.size_bytes(); }
 

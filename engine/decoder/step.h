@@ -17,6 +17,9 @@ struct StepBatch {
     // Where recurrent layers keep the sequence's state: a number of its own below the count of
     // sequences of Decoder::AllocateKv. A slice that begins at position 0 begins a new state.
     int32_t place = 0;
+    // Other places of states, or -1: the one whose state the slice begins with (first_position is
+    // not 0 then), and the one that gets a copy of the state behind it.
+    int32_t begins_from = -1, keeps_in = -1;
   };
   std::vector<int32_t> tokens;  // [rows]
   std::vector<int32_t> types;   // [rows], below the spec's token_types; empty: all 0

@@ -154,21 +154,24 @@ Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& o
   return {};
 }
 
-size_t SizeStates(const std::vector<RankNeeds>& needs, const EngineOptions& options,
-                  uint64_t available_bytes) {
+StatePlaces SizeStates(const std::vector<RankNeeds>& needs, const EngineOptions& options,
+                       uint64_t available_bytes) {
   const auto most = static_cast<size_t>(options.max_num_seqs);
-  if (LargestState(needs) == 0) return most;
+  if (LargestState(needs) == 0) return {most, 0};
   const uint64_t fitting = options.kv_cache_bytes
                                ? *options.kv_cache_bytes / 2 / LargestState(needs)
                                : available_bytes / 4 / StatesOfAllRanks(needs);
-  return std::clamp<size_t>(fitting, 1, most);
+  const size_t for_prefixes = options.prefix_caching ? fitting / 4 : 0;
+  const size_t running = std::clamp<size_t>(fitting - for_prefixes, 1, most);
+  return {running,
+          options.prefix_caching && fitting > running ? std::min(fitting - running, most) : 0};
 }
 
 Result<size_t> SizeKv(const std::vector<RankNeeds>& needs, const EngineOptions& options,
                       size_t model_length, uint64_t available_bytes) {
-  const size_t sequences = SizeStates(needs, options, available_bytes);
+  const size_t places = SizeStates(needs, options, available_bytes).all();
   if (!options.kv_cache_bytes) {
-    available_bytes -= std::min(available_bytes, sequences * StatesOfAllRanks(needs));
+    available_bytes -= std::min(available_bytes, places * StatesOfAllRanks(needs));
     uint64_t per_block_all = 0;
     for (const RankNeeds& rank : needs) per_block_all += rank.kv.block_bytes();
     const size_t useful = MostUsefulBlocks(needs, options, model_length);
@@ -179,7 +182,7 @@ Result<size_t> SizeKv(const std::vector<RankNeeds>& needs, const EngineOptions& 
     return std::clamp<size_t>(available_bytes / 2 / per_block_all, least, useful);
   }
   const uint64_t largest = LargestBlockBytes(needs);
-  const uint64_t states = sequences * LargestState(needs);
+  const uint64_t states = places * LargestState(needs);
   const size_t blocks =
       (*options.kv_cache_bytes - std::min(*options.kv_cache_bytes, states)) / largest;
   if (blocks == 0)
@@ -187,7 +190,7 @@ Result<size_t> SizeKv(const std::vector<RankNeeds>& needs, const EngineOptions& 
                 StrCat("--kv-cache-space of ", FormatBytes(*options.kv_cache_bytes),
                        " does not hold one block of ", options.block_size, " tokens (",
                        FormatBytes(largest), " per rank)",
-                       states > 0 ? StrCat(" beside the states of ", sequences, " sequences (",
+                       states > 0 ? StrCat(" beside ", places, " states of sequences (",
                                            FormatBytes(states), " per rank)")
                                   : ""));
   return blocks;

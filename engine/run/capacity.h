@@ -41,11 +41,17 @@ Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& o
                      size_t model_length, const Machine& machine, const Budget& budget,
                      const Plan& plan);
 
-// The number of sequences whose states the memory of the cache holds, at most max_num_seqs: they
-// take up to half of --kv-cache-space, else a quarter of `available_bytes`. Without recurrent
-// layers it is max_num_seqs.
-size_t SizeStates(const std::vector<RankNeeds>& needs, const EngineOptions& options,
-                  uint64_t available_bytes);
+// Places for states of recurrent layers.
+struct StatePlaces {
+  size_t running = 0;  // of sequences that run at once
+  size_t kept = 0;     // of prefixes
+  size_t all() const { return running + kept; }
+};
+// As many as the memory of the cache holds: states take up to half of --kv-cache-space, else a
+// quarter of `available_bytes`. A quarter of them is for prefixes, if they are cached, and at most
+// max_num_seqs are of either kind. Without recurrent layers it is max_num_seqs and none.
+StatePlaces SizeStates(const std::vector<RankNeeds>& needs, const EngineOptions& options,
+                       uint64_t available_bytes);
 
 // Number of KV blocks: all of --kv-cache-space per rank, else half of `available_bytes` (free after
 // loading the weights), both less the states of SizeStates, but no more than max_num_seqs sequences

@@ -54,10 +54,12 @@ class EngineLoop : public Engine {
       : model_(std::move(model)),
         table_(kernels::TableFor(model_.isa)),
         pool_(model_.info.blocks, model_.info.block_tokens, model_.options.prefix_caching),
+        states_(static_cast<int32_t>(model_.options.max_num_seqs), model_.info.kept_states),
         scheduler_({static_cast<size_t>(model_.options.max_num_batched_tokens),
                     static_cast<size_t>(model_.options.max_num_seqs), model_.info.max_model_len,
                     BoundOfSteps(model_.options)},
-                   pool_, model_.step_times.get()),
+                   pool_, model_.step_times.get(), kMachineClock,
+                   states_.total() > 0 ? &states_ : nullptr),
         ahead_(AheadOf(model_)),
         work_(model_.files.spec, model_.info),
         constrained_(GrammarVocabularyOf(model_.files), std::move(cpus)) {}
@@ -68,7 +70,10 @@ class EngineLoop : public Engine {
     return scheduler_.idle() && aborted_.empty() && constrained_.held() == 0;
   }
   void SetScoreSink(ScoreSink sink) override { score_sink_ = std::move(sink); }
-  void DropPrefixCache() override { pool_.DropCached(); }
+  void DropPrefixCache() override {
+    pool_.DropCached();
+    states_.Drop();
+  }
 
   EngineStats stats() const override {
     EngineStats stats;
@@ -240,8 +245,8 @@ class EngineLoop : public Engine {
     for (const Slice& slice : slices) {
       Sequence& sequence = *slice.sequence;
       const size_t row = batch_.tokens.size();
-      batch_.slices.push_back(
-          {row, slice.count, slice.first, sequence.block_table.data(), sequence.place});
+      batch_.slices.push_back({row, slice.count, slice.first, sequence.block_table.data(),
+                               sequence.place, slice.begins_from, slice.keeps_in});
       const auto from = sequence.tokens.begin() + static_cast<ptrdiff_t>(slice.first);
       batch_.tokens.insert(batch_.tokens.end(), from, from + static_cast<ptrdiff_t>(slice.count));
       AddTypes(slice);
@@ -387,6 +392,7 @@ class EngineLoop : public Engine {
   StartedModel model_;
   const kernels::Table& table_;
   BlockPool pool_;
+  StatePool states_;
   Scheduler scheduler_;
   KvAhead ahead_;
   int64_t step_ns_ = 0;  // that the last step took
@@ -416,6 +422,7 @@ Json EngineLoop::ServerInfo() const {
   kv.Set("blocks", static_cast<uint64_t>(info.blocks));
   kv.Set("tokens", static_cast<uint64_t>(info.blocks * info.block_tokens));
   kv.Set("state_bytes", info.state_bytes);
+  kv.Set("kept_states", static_cast<uint64_t>(info.kept_states));
   Json out = Json::MakeObject();
   out.Set("options", ToJson(model_.options));
   out.Set("task", Name(info.task));

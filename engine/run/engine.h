@@ -71,6 +71,7 @@ struct EngineInfo {
   uint64_t weight_bytes = 0, kv_bytes = 0;  // over all ranks of all processes
   uint64_t state_bytes = 0;                 // of recurrent layers' states
   size_t states = SIZE_MAX;                 // sequences for which there are any, if limited
+  size_t kept_states = 0;                   // further ones, of prefixes
   double load_s = 0, start_s = 0;           // until weights are packed; until ready
   Plan plan;                                // of this process's ranks
   Json stages;                              // [{"stage","seconds"}]

@@ -15,7 +15,7 @@ struct OrderHead {
 // A slice as it is sent.
 struct SentSlice {
   uint64_t first_row = 0, rows = 0, first_position = 0;
-  int32_t place = 0;
+  int32_t place = 0, begins_from = -1, keeps_in = -1;
   std::vector<int32_t> block_table;
 };
 
@@ -26,7 +26,8 @@ struct SentBatch {
 
 template <typename Archive>
 void Fields(Archive& archive, SentSlice& slice) {
-  archive(slice.first_row, slice.rows, slice.first_position, slice.place, slice.block_table);
+  archive(slice.first_row, slice.rows, slice.first_position, slice.place, slice.begins_from,
+          slice.keeps_in, slice.block_table);
 }
 
 template <typename Archive>
@@ -59,6 +60,8 @@ std::string Encode(const StepBatch& batch, size_t block_tokens) {
                            slice.rows,
                            slice.first_position,
                            slice.place,
+                           slice.begins_from,
+                           slice.keeps_in,
                            {slice.block_table, slice.block_table + blocks}});
   }
   WireWriter writer;
@@ -79,7 +82,8 @@ std::optional<DecodedBatch> Decode(const std::string& payload) {
     // A vector's elements stay where they are when it is moved.
     decoded.block_tables.push_back(std::move(slice.block_table));
     decoded.batch.slices.push_back({slice.first_row, slice.rows, slice.first_position,
-                                    decoded.block_tables.back().data(), slice.place});
+                                    decoded.block_tables.back().data(), slice.place,
+                                    slice.begins_from, slice.keeps_in});
   }
   return decoded;
 }

@@ -98,7 +98,7 @@ Result<uint64_t> KvShareBytes(const EngineOptions& options, int replicas, const 
   PINION_ASSIGN(const size_t length, ResolveModelLength(spec, options));
   const uint64_t left = share - std::min(share, fixed);
   PINION_ASSIGN(const size_t blocks, SizeKv(needs, options, length, left));
-  return blocks * per_block + SizeStates(needs, options, left) * state;
+  return blocks * per_block + SizeStates(needs, options, left).all() * state;
 }
 
 }  // namespace pinion

@@ -192,12 +192,6 @@ Status OpenModel(StartedModel& model, StartState& start) {
   if (!spec.wrapper.empty())
     LogInfo(StrCat("running only the language model of ", spec.wrapper,
                    ": text in, text out; its other parts are not loaded"));
-  if (RecurrentLayers(spec) > 0 && model.options.prefix_caching) {
-    model.options.prefix_caching = false;
-    LogInfo(
-        "prefix caching is off: the model has recurrent layers, whose state after a prefix is "
-        "not kept with its blocks");
-  }
   if (info.task != ModelTask::kGenerate) model.options.prefix_caching = false;  // all is computed
   PINION_ASSIGN(info.max_model_len, ResolveModelLength(spec, model.options));
   if (!model.options.max_model_len)
@@ -302,15 +296,22 @@ Status FitModelLength(StartedModel& model) {
 }
 
 // Places for states: lowers --max-num-seqs to what their memory holds.
-void FitSequences(StartedModel& model, size_t sequences, uint64_t state_bytes) {
+void FitSequences(StartedModel& model, const StatePlaces& places, uint64_t state_bytes) {
+  const size_t sequences = places.running;
   const auto wanted = static_cast<size_t>(model.options.max_num_seqs);
   if (sequences < wanted)
     LogWarning(StrCat("the cache holds the states of ", sequences,
                       " sequences, so no more run at once instead of --max-num-seqs ", wanted,
                       "; raise --kv-cache-space for more"));
   model.options.max_num_seqs = static_cast<int>(sequences);
-  LogInfo(StrCat("recurrent layers keep a state of ", FormatBytes(state_bytes),
-                 " for each sequence, ", FormatBytes(state_bytes * sequences), " for ", sequences));
+  LogInfo(StrCat("recurrent layers have a state of ", FormatBytes(state_bytes),
+                 " for each sequence, ", FormatBytes(state_bytes * sequences), " for ", sequences,
+                 ", and ", places.kept, " more for cached prefixes"));
+  if (places.kept > 0 || !model.options.prefix_caching) return;
+  model.options.prefix_caching = false;
+  LogWarning(
+      "prefix caching is off: the cache has no room for the states of prefixes; raise "
+      "--kv-cache-space");
 }
 
 Status MakeKvCache(StartedModel& model, StartState& start) {
@@ -319,23 +320,26 @@ Status MakeKvCache(StartedModel& model, StartState& start) {
   const auto blocks = SizeKv(start.needs, model.options, info.max_model_len, available);
   PINION_TRY(Together(model.world, blocks ? Status{} : Unexpected(blocks.error())));
   info.blocks = *blocks;
-  size_t states = SizeStates(start.needs, model.options, available);
+  StatePlaces places = SizeStates(start.needs, model.options, available);
   if (model.world) {
     info.blocks = LeastOf(*model.world, info.blocks);
-    states = LeastOf(*model.world, states);
+    places = {LeastOf(*model.world, places.running), LeastOf(*model.world, places.kept)};
   }
   PINION_TRY(FitModelLength(model));
   if (const uint64_t state = StateBytesPerSequence(model.files.spec); state > 0)
-    FitSequences(model, states, state);
-  PINION_TRY(
-      Together(model.world, model.decoder->AllocateKv(info.blocks, info.max_model_len, states)));
+    FitSequences(model, places, state);
+  PINION_TRY(Together(model.world,
+                      model.decoder->AllocateKv(info.blocks, info.max_model_len, places.all())));
   info.kv_bytes = model.decoder->kv_bytes();
   info.state_bytes = model.decoder->state_bytes();
   if (model.world) {
     info.kv_bytes = SumOf(*model.world, info.kv_bytes);
     info.state_bytes = SumOf(*model.world, info.state_bytes);
   }
-  if (info.state_bytes > 0) info.states = states;
+  if (info.state_bytes > 0) {
+    info.states = places.running;
+    info.kept_states = places.kept;
+  }
   const size_t tokens = info.blocks * info.block_tokens;
   const size_t sequences = tokens / info.max_model_len;
   start.stages.Done(

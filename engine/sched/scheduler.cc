@@ -49,8 +49,9 @@ size_t Insert(std::unique_ptr<Sequence> sequence, Queue& queue) {
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, BlockPool& pool, StepTimes* times,
-                     const Clock& clock)
-    : options_(options), pool_(pool), times_(times), clock_(clock) {
+                     const Clock& clock, StatePool* states)
+    : options_(options), pool_(pool), times_(times), clock_(clock), states_(states) {
+  CHECK(!states || pool.prefix_caching());
   CHECK(options.max_num_batched_tokens > 0 && options.max_num_seqs > 0);
   for (size_t place = options.max_num_seqs; place-- > 0;)
     free_places_.push_back(static_cast<int32_t>(place));
@@ -141,6 +142,7 @@ const std::vector<Slice>& Scheduler::Schedule() {
   }
   CHECK(!slices_.empty() || idle())
       << waiting_.size() << " waiting, " << running_.size() << " running, none can continue";
+  if (states_) ReserveStates();
   in_step_ = !slices_.empty();
   if (times_) began_ns_ = clock_.NowNs();
   return slices_;
@@ -163,6 +165,10 @@ size_t Scheduler::Continue(size_t index, size_t most, size_t& budget, size_t alr
   Sequence& sequence = *running_[index];
   const size_t first = sequence.computed + already;
   size_t count = std::min({most, sequence.tokens.size() - first, budget});
+  for (const size_t kept : sequence.keeps_at) {
+    if (already > 0 && kept == first) return 0;  // the step's slice ends here
+    if (kept > first) count = std::min(count, kept - first);
+  }
   if (!MakeRoom(index, first + count, budget)) {
     // Only the last gets here. It uses its own and the free blocks, or pauses for this step:
     // preempting one before it would break the promise that the first progresses.
@@ -247,6 +253,7 @@ bool Scheduler::TakePrefix(Sequence& sequence) {
       if (!block) break;
       sequence.block_table.push_back(*block);
     }
+    if (states_) TakeState(sequence);
   }
   if (BlocksShort(sequence, tokens) + Headroom() > pool_.available()) {
     ReleaseBlocks(sequence);
@@ -260,6 +267,49 @@ bool Scheduler::TakePrefix(Sequence& sequence) {
     pool_.stats().prefix_hit_tokens += sequence.computed;
   }
   return true;
+}
+
+// Of the blocks that the sequence has found, leaves it those before the last kept state, and
+// decides which states it is to keep.
+void Scheduler::TakeState(Sequence& sequence) {
+  const size_t block_tokens = pool_.block_tokens();
+  const size_t found = sequence.block_table.size(), most = sequence.hashes.size();
+  size_t blocks = found;
+  while (blocks > 0 && !states_->Has(sequence.hashes[blocks - 1])) --blocks;
+  if (blocks > 0) sequence.begins_from = *states_->Use(sequence.hashes[blocks - 1]);
+  while (sequence.block_table.size() > blocks) {
+    pool_.Release(sequence.block_table.back());
+    sequence.block_table.pop_back();
+  }
+  sequence.keeps_at.clear();
+  size_t before = blocks;
+  for (const size_t end : {found, most}) {
+    if (end < before + kLeastKeptBlocks) continue;
+    sequence.keeps_at.push_back(end * block_tokens);
+    before = end;
+  }
+}
+
+// Finds places for the states that the step's slices end at.
+void Scheduler::ReserveStates() {
+  for (Slice& slice : slices_) {
+    const std::vector<size_t>& keeps_at = slice.sequence->keeps_at;
+    const size_t end = slice.first + slice.count;
+    if (std::find(keeps_at.begin(), keeps_at.end(), end) == keeps_at.end()) continue;
+    if (states_->Has(slice.sequence->hashes[end / pool_.block_tokens() - 1])) continue;
+    slice.keeps_in = states_->Reserve().value_or(-1);
+  }
+}
+
+// The step has copied the states.
+void Scheduler::SettleStates() {
+  for (const Slice& slice : slices_) {
+    Sequence& sequence = *slice.sequence;
+    if (slice.begins_from >= 0) states_->Release(std::exchange(sequence.begins_from, -1));
+    if (slice.keeps_in < 0) continue;
+    const size_t blocks = (slice.first + slice.count) / pool_.block_tokens();
+    states_->Keep(slice.keeps_in, sequence.hashes[blocks - 1]);
+  }
 }
 
 // Blocks to keep free at admission: those that running prompts still lack, and one for every
@@ -281,7 +331,7 @@ void Scheduler::Push(Sequence& sequence, size_t already, size_t count) {
   Grow(sequence, end);
   prefill_rows_ += count;
   const Slice slice{&sequence, first, already + count,
-                    end == sequence.tokens.size() && !sequence.score};
+                    end == sequence.tokens.size() && !sequence.score, sequence.begins_from};
   if (already == 0)
     slices_.push_back(slice);
   else
@@ -307,6 +357,7 @@ void Scheduler::Grow(Sequence& sequence, size_t tokens) {
 // continuations. And its place, if it has one.
 void Scheduler::ReleaseBlocks(Sequence& sequence) {
   if (sequence.place >= 0) free_places_.push_back(std::exchange(sequence.place, -1));
+  if (sequence.begins_from >= 0) states_->Release(std::exchange(sequence.begins_from, -1));
   while (!sequence.block_table.empty()) {
     pool_.Release(sequence.block_table.back());
     sequence.block_table.pop_back();
@@ -317,6 +368,7 @@ void Scheduler::ReleaseBlocks(Sequence& sequence) {
 
 std::vector<std::unique_ptr<Sequence>> Scheduler::Commit(const std::vector<int32_t>& sampled) {
   size_t next = 0;
+  if (states_) SettleStates();
   for (const Slice& slice : slices_) {
     Advance(slice);
     if (!slice.samples) continue;

@@ -10,6 +10,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/result.h"
 #include "engine/kv/block_pool.h"
+#include "engine/kv/state_pool.h"
 #include "engine/sched/prefill_order.h"
 #include "engine/sched/sequence.h"
 #include "engine/sched/step_times.h"
@@ -30,6 +31,9 @@ struct Slice {
   Sequence* sequence = nullptr;
   size_t first = 0, count = 0;
   bool samples = false;
+  // Places of kept states, or -1: the one to begin with, and the one to copy the state behind the
+  // slice to.
+  int32_t begins_from = -1, keeps_in = -1;
 };
 
 struct SchedulerStats {
@@ -52,13 +56,22 @@ struct SchedulerStats {
 // end. With StepTimes the prefill part of a step is cut so that the step ends within a bound, and
 // PrefillOrder shares it.
 //
+// With a StatePool a prompt can only begin behind a prefix whose state is kept. It keeps the state
+// behind its own last full block, and that of the last block that it found in the cache without a
+// state, at which prompts part: a slice ends there. Neither, if it would save less than
+// kLeastKeptBlocks.
+//
 // The first sequence always progresses: it may take every block, and Add has checked that it fits.
 // Not thread-safe: the engine loop owns it.
 class Scheduler {
  public:
-  // times, clock: outlive the scheduler. A step is timed from the end of Schedule to Commit.
+  // A slice that ends early costs a step, which takes about as long as several tokens.
+  static constexpr size_t kLeastKeptBlocks = 4;
+
+  // times, clock, states: outlive the scheduler. A step is timed from the end of Schedule to
+  // Commit. states: of a model with recurrent layers whose pool has prefix_caching; else null.
   Scheduler(const SchedulerOptions& options, BlockPool& pool, StepTimes* times = nullptr,
-            const Clock& clock = kMachineClock);
+            const Clock& clock = kMachineClock, StatePool* states = nullptr);
 
   // Refuses (kUsage) a sequence that can never run: an empty prompt, prompt + 1 > max_model_len
   // (score: prompt > max_model_len), more blocks than the pool has, parameters out of range. Lowers
@@ -95,6 +108,9 @@ class Scheduler {
   bool Admissible(const Sequence& sequence, size_t budget) const;
   std::optional<size_t> Admit(size_t index);
   bool TakePrefix(Sequence& sequence);
+  void TakeState(Sequence& sequence);
+  void ReserveStates();
+  void SettleStates();
   bool MakeRoom(size_t index, size_t tokens, size_t& budget);
   void Grow(Sequence& sequence, size_t tokens);
   void Push(Sequence& sequence, size_t already, size_t count);
@@ -119,6 +135,7 @@ class Scheduler {
   BlockPool& pool_;
   StepTimes* times_;
   const Clock& clock_;
+  StatePool* states_;
   std::deque<std::unique_ptr<Sequence>> waiting_;   // in order
   std::vector<std::unique_ptr<Sequence>> running_;  // in order
   std::vector<int32_t> free_places_;                // the lowest last, at first

@@ -35,9 +35,13 @@ struct Sequence {
   size_t computed = 0;               // tokens whose KV is in the cache
   std::vector<int32_t> block_table;  // grows with `computed`
   int32_t place = -1;                // below max_num_seqs, its own while it runs; else -1
-  BlockHash before_first;            // the hash that the first block's follows: HashSalt
-  std::vector<BlockHash> hashes;     // of the first full blocks of `tokens`, as many as were needed
-  size_t cached_prompt_tokens = 0;   // of the prompt, taken from the prefix cache at admission
+  // If layers are recurrent: the kept state that it begins with, until the step that does; and the
+  // lengths of the prefixes whose state it is to leave behind, ascending.
+  int32_t begins_from = -1;
+  std::vector<size_t> keeps_at;
+  BlockHash before_first;           // the hash that the first block's follows: HashSalt
+  std::vector<BlockHash> hashes;    // of the first full blocks of `tokens`, as many as were needed
+  size_t cached_prompt_tokens = 0;  // of the prompt, taken from the prefix cache at admission
   // If it rates its prompt: number of positions whose logits have been handed on. After a
   // preemption the computation restarts at 0; positions below `scored` must not be handed on a
   // second time.

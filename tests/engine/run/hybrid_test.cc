@@ -101,8 +101,6 @@ const Outputs& AloneOf(const std::string& model) {
   return found->second;
 }
 
-const Outputs& Alone() { return AloneOf("qwen3.5-text"); }
-
 // Every kind of state.
 class HybridKinds : public ::testing::TestWithParam<const char*> {
  protected:
@@ -136,12 +134,50 @@ TEST_P(HybridKinds, GivesTheSameTokensOnSeveralRanks) {
 TEST_P(HybridKinds, RecomputesTheStateOfAPreemptedSequence) {
   EngineOptions options = this->options();
   options.tensor_parallel = 4;
+  options.prefix_caching = false;  // all of the states are for sequences that run
   options.max_num_batched_tokens = 13;
   const Sizes sizes = SizesOf(options);
   const uint64_t blocks = (kSequences * sizes.state + sizes.block - 1) / sizes.block;
   const auto engine = StartWithBlocks(options, std::max<uint64_t>(blocks, 9));
   EXPECT_EQ(RunAll(*engine, Requests()), alone());
   EXPECT_GT(engine->stats().scheduler.preemptions, 0u);
+}
+
+// Prompts of 64 common tokens and others of their own: the first keeps its state, the second that
+// behind the common ones, and the others begin there. `Alone` computes every one from its
+// beginning.
+TEST_P(HybridKinds, BeginsBehindPrefixesWhoseStateIsKept) {
+  std::vector<Request> requests = Requests();
+  requests.erase(requests.begin(), requests.begin() + 5);
+  const std::vector<int32_t> common(requests.back().prompt_ids.begin(),
+                                    requests.back().prompt_ids.begin() + 64);
+  for (Request& request : requests) {
+    request.prompt_ids.insert(request.prompt_ids.begin(), common.begin(), common.end());
+    request.prompt_ids.resize(std::min<size_t>(request.prompt_ids.size(), 85));
+  }
+  Outputs apart;
+  EngineOptions options = this->options();
+  options.prefix_caching = false;
+  const auto cold = StartWithBlocks(options, 200);
+  for (const Request& request : requests) apart.merge(RunAll(*cold, {request}));
+  EXPECT_EQ(cold->stats().kv.prefix_hit_tokens, 0u);
+  options.prefix_caching = true;
+  for (const int ranks : {1, 2}) {
+    options.tensor_parallel = ranks;
+    const auto engine = StartWithBlocks(options, 200);
+    for (const int round : {1, 2}) {
+      Outputs got;
+      for (const Request& request : requests) got.merge(RunAll(*engine, {request}));
+      EXPECT_EQ(got, apart) << ranks << " ranks, round " << round;
+      const uint64_t prefixes = round == 1 ? 3 : 3 + 5;
+      EXPECT_GE(engine->stats().kv.prefix_hit_tokens, prefixes * 64);
+    }
+    EXPECT_EQ(RunAll(*engine, requests), apart) << "all at once";
+    engine->DropPrefixCache();
+    const uint64_t before = engine->stats().kv.prefix_hit_tokens;
+    EXPECT_EQ(RunAll(*engine, {requests[0]}).at(requests[0].id), apart.at(requests[0].id));
+    EXPECT_EQ(engine->stats().kv.prefix_hit_tokens, before);
+  }
 }
 
 // Layers of one part alone come after each other in the last two.
@@ -153,16 +189,6 @@ INSTANTIATE_TEST_SUITE_P(Models, HybridKinds,
 // The same rules where no layer has a state, but layers hide tokens or choose them.
 INSTANTIATE_TEST_SUITE_P(HiddenTokens, HybridKinds, ::testing::Values("llama4", "deepseekv3.2"),
                          [](const auto& info) { return tests::TestName(info.param); });
-
-// A block of keys and values is of no use without the state behind it.
-TEST(Hybrid, TakesNothingFromThePrefixCache) {
-  EngineOptions options = Hybrid();
-  options.prefix_caching = true;
-  const auto engine = StartWithBlocks(options, 200);
-  EXPECT_EQ(RunAll(*engine, {Requests().back()}).size(), 1u);
-  EXPECT_EQ(RunAll(*engine, {Requests().back()}).at(9), Alone().at(9));
-  EXPECT_EQ(engine->stats().kv.prefix_hit_tokens, 0u);
-}
 
 TEST(Hybrid, RunsNoMoreSequencesThanItHasStatesFor) {
   EngineOptions options = Hybrid();
@@ -236,10 +262,11 @@ TEST(SizeStates, TakeHalfOfTheirSpaceAtMost) {
   options.max_num_seqs = 10;
   std::vector<RankNeeds> needs(2);
   needs[0].state = 100, needs[1].state = 60;
+  options.prefix_caching = false;
   const auto fitting = [&](std::optional<uint64_t> space, uint64_t available) {
     options.kv_cache_bytes.reset();
     if (space) options.kv_cache_bytes = *space;
-    return SizeStates(needs, options, available);
+    return SizeStates(needs, options, available).running;
   };
   EXPECT_EQ(fitting(1000, 0), 5u);
   EXPECT_EQ(fitting(999, 0), 4u);
@@ -249,6 +276,24 @@ TEST(SizeStates, TakeHalfOfTheirSpaceAtMost) {
   EXPECT_EQ(fitting({}, 4 * 160 * 7 - 1), 6u);
   needs[0].state = needs[1].state = 0;
   EXPECT_EQ(fitting(1, 1), 10u) << "nothing recurrent";
+}
+
+TEST(SizeStates, LeaveAQuarterToPrefixes) {
+  EngineOptions options;
+  options.max_num_seqs = 10;
+  options.prefix_caching = true;
+  std::vector<RankNeeds> needs(1);
+  needs[0].state = 100;
+  const auto places = [&](uint64_t states) {
+    options.kv_cache_bytes = 2 * 100 * states;
+    const StatePlaces sized = SizeStates(needs, options, 0);
+    return std::pair(sized.running, sized.kept);
+  };
+  EXPECT_EQ(places(8), std::pair(6ul, 2ul));
+  EXPECT_EQ(places(3), std::pair(3ul, 0ul));
+  EXPECT_EQ(places(0), std::pair(1ul, 0ul));
+  EXPECT_EQ(places(15), std::pair(10ul, 5ul)) << "more than run at once";
+  EXPECT_EQ(places(1000), std::pair(10ul, 10ul)) << "no more than run at once of either";
 }
 
 }  // namespace

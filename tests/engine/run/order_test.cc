@@ -13,7 +13,7 @@ TEST(Order, ABatchBringsItsBlockTables) {
   batch.tokens = {11, 12, 13, 14};
   batch.logit_rows = {2, 3};
   batch.types = {0, 1, 1, 0};
-  batch.slices = {{0, 3, 30, first.data(), 2}, {3, 1, 0, second.data(), 5}};
+  batch.slices = {{0, 3, 30, first.data(), 2}, {3, 1, 0, second.data(), 5, 8, 9}};
   // Tokens 0 to 32 take three blocks of 16, so the fourth entry may not be read.
   const auto decoded = Decode(Encode(batch, 16));
   ASSERT_TRUE(decoded);
@@ -29,6 +29,8 @@ TEST(Order, ABatchBringsItsBlockTables) {
     EXPECT_EQ(got.rows, want.rows);
     EXPECT_EQ(got.first_position, want.first_position);
     EXPECT_EQ(got.place, want.place);
+    EXPECT_EQ(got.begins_from, want.begins_from);
+    EXPECT_EQ(got.keeps_in, want.keeps_in);
     EXPECT_EQ(got.block_table, decoded->block_tables[i].data());
   }
 }

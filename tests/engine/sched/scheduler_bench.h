@@ -38,13 +38,16 @@ inline void PrintTo(const Share& share, std::ostream* out) {
 struct Setup {
   size_t blocks = 100, block_tokens = 16, budget = 64, seqs = 8, length = 1000;
   bool caching = true;
+  size_t states = 0;  // kept ones; 0: the model has none
 };
 
 class Bench {
  public:
   explicit Bench(const Setup& setup)
       : pool(setup.blocks, setup.block_tokens, setup.caching),
-        scheduler({setup.budget, setup.seqs, setup.length, {}}, pool) {}
+        states(static_cast<int32_t>(setup.seqs), setup.states),
+        scheduler({setup.budget, setup.seqs, setup.length, {}}, pool, nullptr, kMachineClock,
+                  setup.states > 0 ? &states : nullptr) {}
 
   static std::unique_ptr<Sequence> Make(uint64_t id, std::vector<int32_t> prompt, int max_tokens) {
     auto sequence = std::make_unique<Sequence>();
@@ -94,6 +97,7 @@ class Bench {
   }
 
   BlockPool pool;
+  StatePool states;
   Scheduler scheduler;
   std::vector<std::unique_ptr<Sequence>> finished;
 };

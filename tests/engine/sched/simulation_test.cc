@@ -21,9 +21,11 @@ struct Shape {
   bool caching;
   bool timed = false;  // steps of 50 ms with decodes, of up to 200 alone
   int priorities = 1;
+  size_t states = 0;  // kept ones of a recurrent model, which reads nothing from the cache
 
-  // Prompts are computed in order of arrival.
-  bool in_order() const { return !timed && priorities == 1; }
+  // Prompts are computed in order of arrival. One that ends a slice early to keep a state leaves
+  // the rest of the step to the next.
+  bool in_order() const { return !timed && priorities == 1 && states == 0; }
 };
 void PrintTo(const Shape& shape, std::ostream* out) { *out << shape.name; }
 
@@ -61,9 +63,11 @@ class Simulation {
       : shape_(shape),
         rng_(seed),
         pool_(shape.blocks, shape.block_tokens, shape.caching),
+        kept_(static_cast<int32_t>(shape.seqs), shape.states),
         scheduler_({shape.budget, shape.seqs, shape.length, {0.05, 0.05, 0}}, pool_,
-                   shape.timed ? &times_ : nullptr, clock_),
-        slots_(shape.blocks * shape.block_tokens) {}
+                   shape.timed ? &times_ : nullptr, clock_, shape.states > 0 ? &kept_ : nullptr),
+        slots_(shape.blocks * shape.block_tokens),
+        states_(shape.seqs + shape.states) {}
 
   // Requests arrive at random while others run; each must end as the model says on its own.
   void Run(size_t requests) {
@@ -79,6 +83,7 @@ class Simulation {
     EXPECT_EQ(pool_.used(), 0u) << "blocks leaked";
     EXPECT_TRUE(live_.empty());
     EXPECT_EQ(pool_.available(), shape_.blocks);
+    for (size_t i = 0; i < shape_.states; ++i) EXPECT_TRUE(kept_.Reserve()) << "one is held";
   }
 
   size_t finished() const { return finished_; }
@@ -136,6 +141,8 @@ class Simulation {
     size_t tokens = 0;
     uint64_t last_id = 0;
     std::set<const Sequence*> computed;
+    for (const Slice& slice : slices)
+      if (slice.begins_from >= 0) StateIn(slice.sequence->place) = StateIn(slice.begins_from);
     for (const Slice& slice : slices) {
       tokens += slice.count;
       ASSERT_TRUE(computed.insert(slice.sequence).second) << "two slices of one sequence";
@@ -146,6 +153,13 @@ class Simulation {
       Compute(slice);
       if (::testing::Test::HasFatalFailure()) return;
       if (slice.samples) sampled.push_back(NextToken(StateAt(*slice.sequence, slice)));
+    }
+    std::set<int32_t> written;
+    for (const Slice& slice : slices) {
+      if (slice.keeps_in < 0) continue;
+      ASSERT_TRUE(written.insert(slice.keeps_in).second) << "two states in one place";
+      ASSERT_GE(slice.keeps_in, static_cast<int32_t>(shape_.seqs)) << "a running sequence's";
+      StateIn(slice.keeps_in) = StateIn(slice.sequence->place);
     }
     ASSERT_LE(tokens, shape_.budget);
     ASSERT_LE(slices.size(), shape_.seqs);
@@ -173,6 +187,7 @@ class Simulation {
     return slots_.at(static_cast<size_t>(block) * shape_.block_tokens +
                      position % shape_.block_tokens);
   }
+  uint64_t& StateIn(int32_t place) { return states_.at(static_cast<size_t>(place)); }
   uint64_t StateAt(const Sequence& sequence, const Slice& slice) {
     return Slot(sequence, slice.first + slice.count - 1);
   }
@@ -187,11 +202,14 @@ class Simulation {
               (slice.first + slice.count + shape_.block_tokens - 1) / shape_.block_tokens);
     ASSERT_EQ(slice.samples,
               !sequence.score && slice.first + slice.count == sequence.tokens.size());
-    uint64_t state = slice.first == 0 ? 0 : Slot(sequence, slice.first - 1);
+    uint64_t state = 0;
+    if (slice.first > 0)
+      state = shape_.states > 0 ? StateIn(sequence.place) : Slot(sequence, slice.first - 1);
     for (size_t p = slice.first; p < slice.first + slice.count; ++p) {
       state = NextState(state, sequence.tokens[p]);
       Slot(sequence, p) = state;
     }
+    StateIn(sequence.place) = state;
   }
 
   // Every used block is held by at least one live sequence, and every holder counts.
@@ -231,8 +249,10 @@ class Simulation {
   LinearTimes times_{0.002};
   HandClock clock_;
   BlockPool pool_;
+  StatePool kept_;
   Scheduler scheduler_;
   std::vector<uint64_t> slots_;
+  std::vector<uint64_t> states_;  // by place
   std::map<uint64_t, Sequence*> live_;
   uint64_t last_id_ = 0;
   size_t finished_ = 0, refused_ = 0, steps_ = 0;
@@ -257,20 +277,24 @@ TEST_P(Schedules, GiveEveryRequestTheTokensItGetsAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, Schedules,
-                         ::testing::Values(Shape{"Roomy", 400, 16, 64, 16, 120, true},
-                                           Shape{"RoomyWithoutCache", 400, 16, 64, 16, 120, false},
-                                           Shape{"Tight", 12, 16, 64, 16, 120, true},
-                                           Shape{"TightWithoutCache", 12, 16, 64, 16, 120, false},
-                                           Shape{"TightChunksOfSeven", 24, 4, 7, 8, 60, true},
-                                           Shape{"OneTokenAStep", 24, 4, 1, 8, 40, true},
-                                           Shape{"OneSequence", 8, 16, 64, 1, 120, true},
-                                           Shape{"Timed", 400, 16, 64, 16, 120, true, true},
-                                           Shape{"TightAndTimed", 12, 16, 64, 16, 120, true, true},
-                                           Shape{"Priorities", 400, 16, 64, 16, 120, true, true, 3},
-                                           Shape{"TightPriorities", 12, 16, 64, 16, 120, false,
-                                                 false, 3}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, Schedules,
+    ::testing::Values(Shape{"Roomy", 400, 16, 64, 16, 120, true},
+                      Shape{"RoomyWithoutCache", 400, 16, 64, 16, 120, false},
+                      Shape{"Tight", 12, 16, 64, 16, 120, true},
+                      Shape{"TightWithoutCache", 12, 16, 64, 16, 120, false},
+                      Shape{"TightChunksOfSeven", 24, 4, 7, 8, 60, true},
+                      Shape{"OneTokenAStep", 24, 4, 1, 8, 40, true},
+                      Shape{"OneSequence", 8, 16, 64, 1, 120, true},
+                      Shape{"Timed", 400, 16, 64, 16, 120, true, true},
+                      Shape{"TightAndTimed", 12, 16, 64, 16, 120, true, true},
+                      Shape{"Priorities", 400, 16, 64, 16, 120, true, true, 3},
+                      Shape{"TightPriorities", 12, 16, 64, 16, 120, false, false, 3},
+                      Shape{"Recurrent", 400, 4, 64, 16, 120, true, false, 1, 9},
+                      Shape{"RecurrentOneKept", 400, 4, 64, 16, 120, true, false, 1, 1},
+                      Shape{"RecurrentAndTimed", 400, 4, 64, 16, 120, true, true, 3, 9},
+                      Shape{"TightAndRecurrent", 48, 4, 64, 16, 120, true, false, 1, 5}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Simulation, RefusesSequencesThatThePoolCannotHold) {
   Simulation simulation({"RefusesSome", 5, 16, 32, 8, 120, true}, 3);
