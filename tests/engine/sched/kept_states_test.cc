@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/sched/scheduler.h"
-#include "scheduler_bench.h"
+#include "timed_bench.h"
 
 namespace pinion {
 namespace {
@@ -59,6 +59,35 @@ TEST(KeptStates, TheSecondOfThreePromptsKeepsTheStateAtWhichTheyPart) {
   Sequence* third = bench.Add(3, with(4000), 1);
   EXPECT_THAT(bench.Step(), ElementsAre(Share{3, 128, 80}));
   EXPECT_EQ(third->cached_prompt_tokens, 128u);
+}
+
+// The time left in the step, and the rest of the prompt, wait for the next.
+TEST(KeptStates, AStepWithABoundEndsThereToo) {
+  LinearTimes times;
+  HandClock clock;
+  BlockPool pool(100, 16, true);
+  StatePool states(8, 2);
+  Scheduler scheduler({200, 8, 1000, {0.1, 2, 8}}, pool, &times, clock, &states);
+  ASSERT_TRUE(scheduler.Add(Bench::Make(1, Prompt(100), 1)));
+  for (const size_t rows : {96u, 4u}) {
+    const std::vector<Slice>& slices = scheduler.Schedule();
+    ASSERT_EQ(slices.size(), 1u);
+    EXPECT_EQ(slices[0].count, rows);
+    scheduler.Commit(std::vector<int32_t>(slices[0].samples ? 1 : 0, 7));
+  }
+  EXPECT_EQ(states.kept(), 1u);
+}
+
+// Blocks of a longer prefix may be there without a state behind them, and one behind a shorter.
+TEST(KeptStates, TheLongestPrefixThatHasOneIsTaken) {
+  Bench bench({.budget = 200, .states = 2});
+  for (const auto& prompt : {Prompt(100), Prompt(180), Prompt(100), Prompt(100, 5000)}) {
+    bench.Add(1, prompt, 1);  // the last one takes the place of the state behind 176 tokens
+    bench.Drain();
+  }
+  bench.Add(2, Prompt(180), 1);
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{2, 96, 80}));
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{2, 176, 4}));
 }
 
 // 64 tokens are four blocks: the least that is worth a step of its own.
