@@ -69,6 +69,7 @@ TEST(KeptStates, AStepWithABoundEndsThereToo) {
   StatePool states(8, 2);
   Scheduler scheduler({200, 8, 1000, {0.1, 2, 8}}, pool, &times, clock, &states);
   ASSERT_TRUE(scheduler.Add(Bench::Make(1, Prompt(100), 1)));
+  clock.now_ns += 1'000'000'000;  // it is overdue, so it gets the rest of a step's time, too
   for (const size_t rows : {96u, 4u}) {
     const std::vector<Slice>& slices = scheduler.Schedule();
     ASSERT_EQ(slices.size(), 1u);
