@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,9 +14,9 @@ namespace pinion {
 // several. Process 0 leads: it schedules, samples and answers; the others follow.
 //
 // Every function is collective: all processes call the same ones in the same order, with sizes that
-// agree. Thread rule: one thread at a time. There is no error to return: if a process or the link
-// to it is gone, nothing can be computed any more, and the implementation ends this process with a
-// sentence on standard error.
+// agree, unless it says something else. Thread rule: one thread at a time. There is no error to
+// return: if a process or the link to it is gone, nothing can be computed any more, and the
+// implementation ends this process with a sentence on standard error.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -28,6 +29,15 @@ class Communicator {
   virtual void GatherAtLeader(const void* mine, const std::vector<size_t>& bytes, void* all) = 0;
   // Writes process 0's data to all others. These may wait for hours, and sleep meanwhile.
   virtual void Broadcast(void* data, size_t bytes) = 0;
+
+  // From one process to another, which must receive as much: not collective, and for any number of
+  // threads at a time if each has a channel (0 to 1,000) of its own. Receive may wait for long, and
+  // then sleeps.
+  virtual void Send(size_t process, int channel, const void* data, size_t bytes) = 0;
+  virtual void Receive(size_t process, int channel, void* data, size_t bytes) = 0;
+
+  // The processes that name the same part, in their order, as a world of their own.
+  virtual std::unique_ptr<Communicator> Part(int part) = 0;
 };
 
 // The texts of all processes, in their order.

@@ -69,18 +69,25 @@ void EndForLackOf(size_t process) {
   EndAll();
 }
 
+// All processes, or a part of them.
 class MpiWorld final : public Communicator {
  public:
-  MpiWorld() {
+  // A part's is freed with it.
+  explicit MpiWorld(MPI_Comm group) : group_(group) {
     MPI_Errhandler handler;
     MPI_Comm_create_errhandler(EndProcess, &handler);
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+    MPI_Comm_set_errhandler(group_, handler);
     int number = 0;
-    MPI_Comm_rank(MPI_COMM_WORLD, &number);
+    MPI_Comm_rank(group_, &number);
     process_ = static_cast<size_t>(number);
-    MPI_Comm_size(MPI_COMM_WORLD, &number);
+    MPI_Comm_size(group_, &number);
     processes_ = static_cast<size_t>(number);
   }
+  ~MpiWorld() override {
+    if (group_ != MPI_COMM_WORLD) MPI_Comm_free(&group_);
+  }
+  MpiWorld(const MpiWorld&) = delete;
+  MpiWorld& operator=(const MpiWorld&) = delete;
 
   // From now on each process notices if it loses another. Collective.
   void Watch() { heartbeat_ = std::make_unique<Heartbeat>(MakeMpiLifeSigns(), EndForLackOf); }
@@ -89,7 +96,7 @@ class MpiWorld final : public Communicator {
   size_t processes() const override { return processes_; }
 
   void Gather(const void* mine, size_t bytes, void* all) override {
-    MPI_Allgather(mine, Count(bytes), MPI_BYTE, all, Count(bytes), MPI_BYTE, MPI_COMM_WORLD);
+    MPI_Allgather(mine, Count(bytes), MPI_BYTE, all, Count(bytes), MPI_BYTE, group_);
   }
 
   void GatherAtLeader(const void* mine, const std::vector<size_t>& bytes, void* all) override {
@@ -101,25 +108,55 @@ class MpiWorld final : public Communicator {
       offset += each;
     }
     MPI_Gatherv(mine, counts[process_], MPI_BYTE, all, counts.data(), offsets.data(), MPI_BYTE, 0,
-                MPI_COMM_WORLD);
+                group_);
   }
 
   // MPI's own waiting takes a whole core, which an idle server's followers must leave alone.
   void Broadcast(void* data, size_t bytes) override {
     MPI_Request request;
-    MPI_Ibcast(data, Count(bytes), MPI_BYTE, 0, MPI_COMM_WORLD, &request);
-    const int64_t began_ns = NowNs();
-    for (int done = 0;;) {
-      MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-      if (done) return;
-      if (NowNs() - began_ns > kSpinNs) std::this_thread::sleep_for(kNap);
-    }
+    MPI_Ibcast(data, Count(bytes), MPI_BYTE, 0, group_, &request);
+    Await(request, kSpinNs);
+  }
+
+  void Send(size_t process, int channel, const void* data, size_t bytes) override {
+    MPI_Send(data, Count(bytes), MPI_BYTE, static_cast<int>(process), kFirstTag + channel, group_);
+  }
+
+  // The stage before computes meanwhile, maybe on the CPU of this thread.
+  void Receive(size_t process, int channel, void* data, size_t bytes) override {
+    MPI_Request request;
+    MPI_Irecv(data, Count(bytes), MPI_BYTE, static_cast<int>(process), kFirstTag + channel, group_,
+              &request);
+    Await(request, kShortSpinNs);
+  }
+
+  std::unique_ptr<Communicator> Part(int part) override {
+    MPI_Comm group;
+    MPI_Comm_split(group_, part, static_cast<int>(process_), &group);
+    return std::make_unique<MpiWorld>(group);
   }
 
  private:
   // Longer than sampling and scheduling take between two steps.
   static constexpr int64_t kSpinNs = 20'000'000;
-  static constexpr std::chrono::microseconds kNap{500};
+  static constexpr int64_t kShortSpinNs = 50'000;
+  static constexpr std::chrono::microseconds kNap{500}, kShortNap{20};
+  static constexpr int kFirstTag = 1000;  // signs of life have lower ones
+
+  void Await(MPI_Request& request, int64_t spin_ns) {
+    const int64_t began_ns = NowNs();
+    for (int done = 0;;) {
+      MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+      if (done) return;
+      const int64_t waited_ns = NowNs() - began_ns;
+      if (waited_ns > kSpinNs)
+        std::this_thread::sleep_for(kNap);
+      else if (waited_ns > spin_ns)
+        std::this_thread::sleep_for(kShortNap);
+    }
+  }
+
+  MPI_Comm group_;
 
   size_t process_ = 0, processes_ = 1;
   std::unique_ptr<Heartbeat> heartbeat_;
@@ -158,7 +195,7 @@ Result<Communicator*> JoinMpiWorld() {
     return Fail(ErrorCode::kUnsupported,
                 "this MPI library allows calls from one thread only; use one built with "
                 "MPI_THREAD_MULTIPLE, such as Debian's");
-  World() = std::make_unique<MpiWorld>();
+  World() = std::make_unique<MpiWorld>(MPI_COMM_WORLD);
   // A matter of the library, which is the same in all processes.
   if (offered >= MPI_THREAD_MULTIPLE)
     World()->Watch();

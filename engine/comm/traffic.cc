@@ -47,9 +47,24 @@ template <typename Call>
 void CountingCommunicator::Count(uint64_t bytes, const Call& call) {
   const int64_t start_ns = NowNs();
   call();
-  traffic_.seconds += Seconds(NowNs() - start_ns);
+  const double seconds = Seconds(NowNs() - start_ns);
+  const std::lock_guard lock(mutex_);
+  traffic_.seconds += seconds;
   traffic_.bytes += bytes;
   ++traffic_.calls;
+}
+
+Traffic CountingCommunicator::traffic() const {
+  const std::lock_guard lock(mutex_);
+  return traffic_;
+}
+
+void CountingCommunicator::Send(size_t process, int channel, const void* data, size_t bytes) {
+  Count(bytes, [&] { world_.Send(process, channel, data, bytes); });
+}
+
+void CountingCommunicator::Receive(size_t process, int channel, void* data, size_t bytes) {
+  Count(bytes, [&] { world_.Receive(process, channel, data, bytes); });
 }
 
 void CountingCommunicator::Gather(const void* mine, size_t bytes, void* all) {

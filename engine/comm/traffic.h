@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -12,7 +14,7 @@ namespace pinion {
 
 // What a process has exchanged with the others, and what the link between them makes of it.
 struct Traffic {
-  uint64_t calls = 0;  // collective ones
+  uint64_t calls = 0;
   uint64_t bytes = 0;  // that came in, or went out to all others, by one call after the other
   double seconds = 0;  // spent in the calls, waiting for the slowest process included
 
@@ -49,8 +51,11 @@ class CountingCommunicator final : public Communicator {
   void Gather(const void* mine, size_t bytes, void* all) override;
   void GatherAtLeader(const void* mine, const std::vector<size_t>& bytes, void* all) override;
   void Broadcast(void* data, size_t bytes) override;
+  void Send(size_t process, int channel, const void* data, size_t bytes) override;
+  void Receive(size_t process, int channel, void* data, size_t bytes) override;
+  std::unique_ptr<Communicator> Part(int part) override { return world_.Part(part); }
 
-  const Traffic& traffic() const { return traffic_; }
+  Traffic traffic() const;
 
  private:
   template <typename Call>
@@ -58,6 +63,7 @@ class CountingCommunicator final : public Communicator {
   uint64_t others() const { return world_.processes() - 1; }
 
   Communicator& world_;
+  mutable std::mutex mutex_;  // guards traffic_
   Traffic traffic_;
 };
 

@@ -129,6 +129,13 @@ class ShardedDecoder : public Decoder {
   void Observe(ActivationObserver* observer) override { model_.observer = observer; }
 
   void Forward(const StepBatch& batch, const LogitsSink& sink) override {
+    ForwardStage(batch, {}, sink);
+  }
+
+  void ForwardStage(const StepBatch& batch, const Handover& handover,
+                    const LogitsSink& sink) override {
+    const StageSpec& stage = model_.spec.stage;
+    CHECK(stage.embeds == !handover.taken && stage.ends == !handover.given) << stage.begin;
     CHECK(batch.tokens.size() <= model_.options.max_rows) << batch.tokens.size();
     CHECK(!model_.caches.empty()) << "AllocateKv comes first";
     for (const StepBatch::Slice& slice : batch.slices) {
@@ -144,7 +151,7 @@ class ShardedDecoder : public Decoder {
     Plan(batch);
     ranks_.Run([&](const Worker& worker) {
       const TraceSpan span("forward", "rows", batch.tokens.size());
-      RunForward(model_, worker, batch, sink);
+      RunForward(model_, worker, batch, handover, sink);
     });
   }
 

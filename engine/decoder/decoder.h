@@ -46,6 +46,13 @@ struct DecoderOptions {
 using LogitsSink = std::function<void(const Worker& worker, size_t first, size_t count,
                                       float* logits, size_t stride)>;
 
+// Hidden states that a stage of a pipeline takes from the one before and gives to the next, float32
+// [rows of the step][hidden]. Null: it has the embeddings; it has the head.
+struct Handover {
+  const float* taken = nullptr;
+  float* given = nullptr;
+};
+
 // A transformer (a decoder, or an encoder if the spec says bidirectional), sharded over the teams
 // of `ranks`, and over those of other processes if there is a communicator: packed weights, KV
 // cache and the forward pass. Every process then makes the same calls in the same order, and
@@ -93,6 +100,9 @@ class Decoder {
   // One step: writes the KV of every row, computes the wanted logits and hands them to `sink` in
   // chunks. Token ids must be within the vocabulary.
   virtual void Forward(const StepBatch& batch, const LogitsSink& sink) = 0;
+  // The same of a stage. Without the head the sink is not called.
+  virtual void ForwardStage(const StepBatch& batch, const Handover& handover,
+                            const LogitsSink& sink) = 0;
 
   // From now on `observer` sees the inputs of the layers' matrices (null: none does). It must
   // outlive the last step that it sees.

@@ -6,6 +6,7 @@
 
 #include "engine/base/trace.h"
 #include "engine/decoder/forward_pass.h"
+#include "engine/spec/stage.h"
 
 namespace pinion {
 namespace {
@@ -117,7 +118,7 @@ void NormForMlp(const ForwardPass& pass, const LayerWeights& layer, size_t begin
 // Leaves what the layer's first part reads.
 void NormForLayer(const ForwardPass& pass, size_t index, size_t begin, size_t end) {
   const auto& layers = pass.weights.layers;
-  if (index == layers.size()) return;
+  if (index == EndOfLayers(pass.spec)) return;
   if (pass.spec.layer_specs[index].mixer == MixerKind::kNone)
     NormForMlp(pass, layers[index], begin, end);
   else
@@ -176,6 +177,13 @@ void CopyStates(const ForwardPass& pass, int32_t StepBatch::Slice::*from,
   });
 }
 
+// Every rank has all of the residual stream: one hands it over.
+void GiveRows(const ForwardPass& pass, float* dst) {
+  pass.worker.Share(pass.worker.rank == 0 ? pass.rows : 0, [&](size_t begin, size_t end) {
+    std::copy_n(pass.residual(begin), (end - begin) * pass.hidden, dst + begin * pass.hidden);
+  });
+}
+
 size_t Index(int i) { return static_cast<size_t>(i); }
 
 }  // namespace
@@ -210,16 +218,17 @@ void NormRow(const ForwardPass& pass, const NormWeights& norm, void* dst, Dtype 
 }
 
 void RunForward(LoadedModel& model, const Worker& worker, const StepBatch& batch,
-                const LogitsSink& sink) {
+                const Handover& handover, const LogitsSink& sink) {
   const ForwardPass pass(model, worker, batch);
+  const size_t first = FirstLayer(pass.spec), end = EndOfLayers(pass.spec);
   CopyStates(pass, &StepBatch::Slice::begins_from, &StepBatch::Slice::place);
   worker.Share(pass.rows, [&](size_t begin, size_t end) {
-    Embed(pass, begin, end);
-    NormForLayer(pass, 0, begin, end);
+    Embed(pass, handover.taken, begin, end);
+    NormForLayer(pass, first, begin, end);
   });
-  for (size_t layer = 0; layer < pass.weights.layers.size(); ++layer) RunLayer(pass, layer);
+  for (size_t layer = first; layer < end; ++layer) RunLayer(pass, layer);
   CopyStates(pass, &StepBatch::Slice::place, &StepBatch::Slice::keeps_in);
-  ComputeLogits(pass, sink);
+  handover.given ? GiveRows(pass, handover.given) : ComputeLogits(pass, sink);
 }
 
 }  // namespace pinion

@@ -46,6 +46,6 @@ struct LoadedModel {
 // One thread's part of a step; called by every thread of every rank at once. Runs phase after phase
 // (Phases): each reads what earlier ones wrote, on any thread.
 void RunForward(LoadedModel& model, const Worker& worker, const StepBatch& batch,
-                const LogitsSink& sink);
+                const Handover& handover, const LogitsSink& sink);
 
 }  // namespace pinion

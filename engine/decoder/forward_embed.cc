@@ -1,5 +1,6 @@
 // The beginning of a forward pass: embeddings and rotary angles.
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/base/trace.h"
@@ -49,15 +50,20 @@ void FillAngles(const ForwardPass& pass, size_t row, size_t position) {
 
 }  // namespace
 
-void Embed(const ForwardPass& pass, size_t begin, size_t end) {
+void Embed(const ForwardPass& pass, const float* taken, size_t begin, size_t end) {
   const TraceSpan span("embed");
   size_t slice = 0;
   for (size_t row = begin; row < end; ++row) {
     while (row >= pass.batch.slices[slice].first_row + pass.batch.slices[slice].rows) ++slice;
     const auto& of = pass.batch.slices[slice];
     const size_t position = of.first_position + row - of.first_row;
-    EmbedToken(pass, row, position);
-    NormRow(pass, pass.weights.embedding_norm, pass.residual(row), Dtype::kF32, pass.residual(row));
+    if (taken) {
+      std::copy_n(taken + row * pass.hidden, pass.hidden, pass.residual(row));
+    } else {
+      EmbedToken(pass, row, position);
+      NormRow(pass, pass.weights.embedding_norm, pass.residual(row), Dtype::kF32,
+              pass.residual(row));
+    }
     FillAngles(pass, row, position);
   }
 }

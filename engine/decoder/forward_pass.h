@@ -121,8 +121,9 @@ void Fetch(const ForwardPass& pass, const Body& fetch) {
   pass.worker.Share(pass.worker.rank == 0 ? 1 : 0, 1, run, PhaseScope::kRanks);
 }
 
-// Writes residual (embeddings of the tokens, and their norm) and the rotary tables of the rows.
-void Embed(const ForwardPass& pass, size_t begin, size_t end);
+// Writes residual (embeddings of the tokens, and their norm; or `taken`, hidden states of an
+// earlier stage, [rows][hidden]) and the rotary tables of the rows.
+void Embed(const ForwardPass& pass, const float* taken, size_t begin, size_t end);
 
 // Reads normed, writes attention_partial: this rank's term of attention. All ranks synchronise
 // after it, and also inside if queries and keys are normalised over the whole projection.

@@ -95,15 +95,19 @@ uint64_t LeftByFrontEnd(const EngineOptions& options, uint64_t available_bytes) 
 }
 
 std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions& decoder,
-                                  int ranks) {
+                                  const Partition& partition) {
+  const std::vector<DecoderSpec> stages = StageSpecs(spec, decoder.dtype, partition.stages);
   std::vector<RankNeeds> needs;
-  for (int rank = 0; rank < ranks; ++rank)
-    needs.push_back({ShardWeightBytes(spec, decoder.dtype, decoder.moe_prepack, ranks, rank),
-                     WorkspaceBytes(spec, decoder, ranks, rank),
-                     KvLayout::Of(spec, MakeShard(spec, ranks, rank), decoder.cached(),
-                                  decoder.block_tokens, decoder.dtype),
-                     StateCache::BytesPerSequence(spec, MakeShard(spec, ranks, rank)),
-                     spec.bidirectional});
+  for (int rank = 0; rank < partition.ranks(); ++rank) {
+    const DecoderSpec& stage = stages[static_cast<size_t>(partition.StageOfRank(rank))];
+    const int ranks = partition.tensor, within = rank % ranks;
+    const Shard shard = MakeShard(stage, ranks, within);
+    needs.push_back(
+        {ShardWeightBytes(stage, decoder.dtype, decoder.moe_prepack, ranks, within),
+         WorkspaceBytes(stage, decoder, ranks, within),
+         KvLayout::Of(stage, shard, decoder.cached(), decoder.block_tokens, decoder.dtype),
+         StateCache::BytesPerSequence(stage, shard), spec.bidirectional});
+  }
   return needs;
 }
 

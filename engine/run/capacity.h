@@ -12,6 +12,7 @@
 #include "engine/host/machine.h"
 #include "engine/run/options.h"
 #include "engine/spec/spec.h"
+#include "engine/weights/stages.h"
 
 namespace pinion {
 
@@ -22,8 +23,9 @@ struct RankNeeds {
   uint64_t state = 0;     // of recurrent layers, for each sequence that runs
   bool one_step = false;  // an encoder's: a sequence needs its KV for one step
 };
+// By rank, as Partition numbers them. decoder.communicator: that of a stage.
 std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions& decoder,
-                                  int ranks);
+                                  const Partition& partition);
 
 // The longest sequence served: --max-model-len, else the model's own limit. An error if the flag
 // exceeds the model's limit.

@@ -41,7 +41,7 @@ constexpr int64_t kStepTouchPart = 32;
 // None without a front end: a batch would pay for memory that it may never use.
 KvAhead AheadOf(const StartedModel& model) {
   const EngineInfo& info = model.info;
-  const uint64_t rank_bytes = info.kv_bytes / static_cast<uint64_t>(model.options.tensor_parallel);
+  const uint64_t rank_bytes = info.kv_bytes / static_cast<uint64_t>(model.options.ranks());
   const size_t reserve =
       ReserveBlocks(info.blocks, rank_bytes, static_cast<size_t>(model.options.max_num_seqs));
   return {model.decoder->kv_pieces(), model.options.has_frontend ? reserve : 0};

@@ -28,6 +28,9 @@ class LeadingDecoder final : public Decoder {
     Send(world_, {OrderKind::kForward, Encode(batch, block_tokens_)});
     own_->Forward(batch, sink);
   }
+  void ForwardStage(const StepBatch&, const Handover&, const LogitsSink&) override {
+    CHECK(false) << "a leader computes whole models";
+  }
   void TouchKv(size_t first, size_t last) override {
     WireWriter writer;
     writer(static_cast<uint64_t>(first), static_cast<uint64_t>(last));

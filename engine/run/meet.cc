@@ -6,6 +6,7 @@
 
 #include "engine/base/strings.h"
 #include "engine/comm/mpi_world.h"
+#include "engine/decoder/pipeline.h"
 #include "engine/kv/siphash.h"
 #include "engine/run/order.h"
 
@@ -14,18 +15,14 @@ namespace pinion {
 Result<Communicator*> MeetProcesses(const EngineOptions& options) {
   PINION_ASSIGN(Communicator* const world, JoinMpiWorld());
   if (!world || world->process() != 0) return world;
-  const auto processes = static_cast<int>(world->processes());
-  if (options.tensor_parallel % processes != 0)
-    return Fail(ErrorCode::kUsage,
-                StrCat("-tp ", options.tensor_parallel, " cannot be divided by the ", processes,
-                       " processes that were started together; use -tp ", processes,
-                       " or a multiple of it, or start one process alone"));
+  PINION_TRY(StagePlaces::Of(options.partition(), world->processes()));
   Send(*world, {OrderKind::kStart, ToJson(options).Dump()});
   return world;
 }
 
 EngineOptions OptionsOfPart(EngineOptions options, size_t processes) {
-  options.tensor_parallel = std::max(1, options.tensor_parallel / static_cast<int>(processes));
+  options.tensor_parallel = std::max(1, options.ranks() / static_cast<int>(processes));
+  options.pipeline_parallel = 1;
   return options;
 }
 

@@ -14,7 +14,7 @@ namespace pinion {
 // an equal part of the ranks. On the leader: has the others start the model with these options.
 Result<Communicator*> MeetProcesses(const EngineOptions& options);
 
-// The options of a process's own ranks, if `processes` share those of `options` evenly.
+// What to plan the ranks of one process by, if `processes` share those of `options` evenly.
 EngineOptions OptionsOfPart(EngineOptions options, size_t processes);
 
 // Something that must be the same in all processes.

@@ -8,6 +8,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
+#include "engine/weights/stages.h"
 #include "kernels/types.h"
 
 namespace pinion {
@@ -29,6 +30,7 @@ struct EngineOptions {
   std::optional<int> reserved_cpus;
   std::string smt = "off";  // off | on: auto uses all hardware threads of a core
   int tensor_parallel = 1;
+  int pipeline_parallel = 1;               // stages of layers, each on tensor_parallel ranks
   std::optional<uint64_t> kv_cache_bytes;  // per rank; unset: sized from free memory after loading
   int block_size = 64;                     // tokens per KV block: a multiple of 16
   int max_num_batched_tokens = 2048;       // >= 1
@@ -43,6 +45,9 @@ struct EngineOptions {
   bool has_frontend = false;     // set by serve and launch, not by a flag
   bool pools = false;            // set by embed and rank: the model may do something but generate
   uint64_t front_end_bytes = 0;  // memory that the front end may take: set likewise
+
+  Partition partition() const { return {tensor_parallel, pipeline_parallel}; }
+  int ranks() const { return partition().ranks(); }
 };
 
 // Range checks that need no model; ErrorCode::kUsage.

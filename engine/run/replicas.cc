@@ -13,10 +13,10 @@ Status CheckCount(const EngineOptions& options, int replicas, const Budget& budg
   if (replicas < 1 || replicas > kMaxReplicas)
     return Fail(ErrorCode::kUsage,
                 StrCat("replicas is ", replicas, "; it must be from 1 to ", kMaxReplicas));
-  const int ranks = replicas * options.tensor_parallel;
+  const int ranks = replicas * options.ranks();
   if (replicas == 1 || ranks <= budget.max_threads || options.threads_bind == "nobind") return {};
-  return Fail(ErrorCode::kUsage, StrCat(replicas, " replicas of ", options.tensor_parallel,
-                                        options.tensor_parallel == 1 ? " rank" : " ranks",
+  return Fail(ErrorCode::kUsage, StrCat(replicas, " replicas of ", options.ranks(),
+                                        options.ranks() == 1 ? " rank" : " ranks",
                                         " cannot have a CPU for each rank: ", budget.max_threads,
                                         budget.max_threads == 1 ? " thread" : " threads",
                                         " may run at once here; take fewer replicas or ranks"));
@@ -37,9 +37,8 @@ Result<Plan> PlanReplicas(const EngineOptions& options, int replicas, const Mach
   all.tensor_parallel *= replicas;
   auto plan = PlanFor(all, machine, budget);
   if (!plan && replicas > 1)
-    return Unexpected(
-        std::move(plan).error().In(StrCat(replicas, " replicas x ", options.tensor_parallel, " = ",
-                                          all.tensor_parallel, " ranks in all")));
+    return Unexpected(std::move(plan).error().In(
+        StrCat(replicas, " replicas x ", options.ranks(), " = ", all.ranks(), " ranks in all")));
   return plan;
 }
 

@@ -136,6 +136,18 @@ std::vector<SettingRow> PlacementRows() {
        .most = kMaxRanks,
        .is_placement = true,
        .vllm = {"-tp"}},
+      {.key = "pipeline_parallel",
+       .flag = "--pipeline-parallel-size",
+       .help =
+           "stages of consecutive layers, each on ranks of its own: for a model that no host or "
+           "node holds alone; also -pp N",
+       .usual = "1",
+       .kind = kInteger,
+       .access = Field(&EngineOptions::pipeline_parallel),
+       .least = 1,
+       .most = kMaxRanks,
+       .is_placement = true,
+       .vllm = {"-pp"}},
       {.key = "replicas",
        .flag = "--data-parallel-size",
        .help = "engines behind one front end, each with CPUs, weights and a KV cache of its own; a "

@@ -10,6 +10,7 @@
 #include "engine/base/trace.h"
 #include "engine/base/version.h"
 #include "engine/checkpoint/rounded_tensor.h"
+#include "engine/decoder/pipeline.h"
 #include "engine/host/runtime.h"
 #include "engine/run/isa_choice.h"
 #include "engine/run/kernel_choice.h"
@@ -122,6 +123,20 @@ bool Leads(const StartedModel& model) { return !model.world || model.world->proc
 
 size_t Processes(const StartedModel& model) { return model.world ? model.world->processes() : 1; }
 
+// The processes that share a stage.
+Status FormTeam(StartedModel& model) {
+  if (!model.world) return {};
+  PINION_ASSIGN(const StagePlaces places,
+                StagePlaces::Of(model.options.partition(), model.world->processes()));
+  if (model.options.pipeline_parallel == 1) {
+    model.team = model.world;
+    return {};
+  }
+  model.part = model.world->Part(places.StagesIn(model.world->process()).front());
+  if (places.per_stage() > 1) model.team = model.part.get();
+  return {};
+}
+
 // State passed from stage to stage of a start, besides the model.
 struct StartState {
   Machine machine;
@@ -175,6 +190,14 @@ Status FitWholeTexts(StartedModel& model) {
   return {};
 }
 
+// A stage has at least a layer.
+Status CheckStages(const EngineOptions& options, const DecoderSpec& spec) {
+  if (options.pipeline_parallel <= spec.layers) return {};
+  return Fail(ErrorCode::kUsage,
+              StrCat("-pp ", options.pipeline_parallel, " asks for more stages than the model's ",
+                     spec.layers, " layers; use -pp ", spec.layers, " or less"));
+}
+
 // Finds the model and decides the types that it is computed in.
 Status OpenModel(StartedModel& model, StartState& start) {
   EngineInfo& info = model.info;
@@ -189,6 +212,7 @@ Status OpenModel(StartedModel& model, StartState& start) {
         StrCat("'", model.options.model, "' (", spec.architecture, ") is to ", Name(info.task),
                " texts, and this command wants a model that generates; use "
                "'pinion embed', 'pinion rank' or 'pinion serve'"));
+  PINION_TRY(CheckStages(model.options, spec));
   if (!spec.wrapper.empty())
     LogInfo(StrCat("running only the language model of ", spec.wrapper,
                    ": text in, text out; its other parts are not loaded"));
@@ -203,7 +227,7 @@ Status OpenModel(StartedModel& model, StartState& start) {
       !kept.empty())
     LogInfo(kept);
   decoder.isa = model.isa;
-  decoder.communicator = model.world;
+  decoder.communicator = model.team;
   info.dtype = kernels::Name(decoder.dtype);
   info.kv_dtype = decoder.cached();
   info.block_tokens = decoder.block_tokens;
@@ -247,7 +271,7 @@ Status ChooseKernels(StartedModel& model, StartState& start) {
 }
 
 Status CheckMemory(StartedModel& model, StartState& start) {
-  start.needs = CountNeeds(model.files.spec, start.decoder, model.options.tensor_parallel);
+  start.needs = CountNeeds(model.files.spec, start.decoder, model.options.partition());
   if (model.world) {  // this process's alone
     const auto ranks = static_cast<ptrdiff_t>(start.needs.size() / Processes(model));
     const auto first = start.needs.begin() + static_cast<ptrdiff_t>(model.world->process()) * ranks;
@@ -263,12 +287,20 @@ Status CheckMemory(StartedModel& model, StartState& start) {
 Status LoadAndPack(StartedModel& model, StartState& start) {
   EngineInfo& info = model.info;
   const int64_t load_start = NowNs();
-  PINION_ASSIGN(model.ranks, Ranks::Start(info.plan));
   if (Leads(model)) {
     PINION_ASSIGN(model.pooler, Pooler::Load(model.files, info.task, *start.weights));
   }
-  PINION_ASSIGN(model.decoder, Decoder::Load(model.files.spec, std::move(start.weights),
-                                             *model.ranks, start.decoder));
+  if (model.options.pipeline_parallel > 1) {
+    PINION_ASSIGN(Pipeline pipeline,
+                  StartPipeline(model.files.spec, std::move(start.weights), info.plan,
+                                start.decoder, model.options.partition(), model.world));
+    model.ranks = std::move(pipeline.ranks);
+    model.decoder = std::move(pipeline.decoder);
+  } else {
+    PINION_ASSIGN(model.ranks, Ranks::Start(info.plan));
+    PINION_ASSIGN(model.decoder, Decoder::Load(model.files.spec, std::move(start.weights),
+                                               *model.ranks, start.decoder));
+  }
   info.load_s = SecondsSince(load_start);
   info.weight_bytes = model.decoder->weight_bytes();
   if (model.world) info.weight_bytes = SumOf(*model.world, info.weight_bytes);
@@ -401,13 +433,14 @@ Result<DecoderOptions> DecoderOptionsFor(const EngineOptions& options, const Dec
 
 Result<std::vector<RankNeeds>> NeedsFor(const EngineOptions& options, const DecoderSpec& spec) {
   PINION_ASSIGN(const DecoderOptions decoder, DecoderOptionsFor(options, spec));
-  return CountNeeds(spec, decoder, options.tensor_parallel);
+  PINION_TRY(CheckStages(options, spec));
+  return CountNeeds(spec, decoder, options.partition());
 }
 
 Result<Plan> PlanFor(const EngineOptions& options, const Machine& machine, const Budget& budget) {
   BindingRequest request;
   request.threads_bind = options.threads_bind;
-  request.ranks = options.tensor_parallel;
+  request.ranks = options.ranks();
   request.reserved_cpus = options.reserved_cpus;
   request.has_frontend = options.has_frontend;
   request.smt = options.smt == "on";
@@ -425,6 +458,7 @@ Result<StartedModel> StartModel(const EngineOptions& options) {
   PINION_ASSIGN(Communicator* const met, MeetProcesses(options));
   if (met) model.counted = std::make_unique<CountingCommunicator>(*met);
   model.world = model.counted.get();
+  PINION_TRY(FormTeam(model));
   for (const auto stage : {MakePlanHere, OpenModel, AgreeOnModel, ChooseKernels, CheckMemory,
                            LoadAndPack, MakeKvCache})
     PINION_TRY(Together(model.world, stage(model, start)));

@@ -26,9 +26,11 @@ struct StartedModel {
   kernels::Isa isa = kernels::Isa::kScalar;
   std::unique_ptr<Ranks> ranks;
   std::unique_ptr<CountingCommunicator> counted;  // null: this process has all ranks
+  std::unique_ptr<Communicator> part;             // of those that share a stage of a pipeline
   std::unique_ptr<Decoder> decoder;
-  std::unique_ptr<Pooler> pooler;                 // null: the model generates
-  Communicator* world = nullptr;                  // `counted`
+  std::unique_ptr<Pooler> pooler;  // null: the model generates
+  Communicator* world = nullptr;   // `counted`
+  Communicator* team = nullptr;    // the processes with the same layers; null: this one alone
   std::unique_ptr<MeasuredStepTimes> step_times;  // null if steps have no bound
   EngineInfo info;
 };

@@ -231,7 +231,7 @@ class Serving {
     if (!bytes || bytes->integer() == 0) return;  // a stand-in has no cache
     EngineOptions engine = options_.engine;
     engine.kv_cache_bytes = static_cast<uint64_t>(bytes->integer()) /
-                            static_cast<uint64_t>(std::max(1, engine.tensor_parallel));
+                            static_cast<uint64_t>(std::max(1, engine.ranks()));
     engine_->SetCommand(Command(engine));
   }
 

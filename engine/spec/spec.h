@@ -203,6 +203,14 @@ struct ClassifierSpec {
   bool dense_bias = true;
 };
 
+// A part of a model, for a pipeline (StageOf): layers outside of [begin, end) are there, but have
+// no parts. Without `embeds` its input are the hidden states of the stage before, without `ends`
+// its output are those for the next.
+struct StageSpec {
+  int begin = 0, end = -1;  // end -1: all layers
+  bool embeds = true, ends = true;
+};
+
 // A decoder as plain data. An architecture file maps config.json to it; the decoder's loop reads it
 // and has no branch by architecture name.
 //
@@ -266,10 +274,11 @@ struct DecoderSpec {
   std::vector<int32_t> eos_ids;  // config.json's, then also generation_config.json's
   std::optional<int32_t> bos_id;
   TensorNames names;
+  StageSpec stage;
   FormatPlan formats;  // matrices that stay in integers; set by PlanFormats, not from config
 
   // Without one, a step gives the last hidden states instead of logits.
-  bool has_head() const { return tied_head || !names.head.empty(); }
+  bool has_head() const { return stage.ends && (tied_head || !names.head.empty()); }
   // Elements of a row of what a step gives.
   int output_width() const { return has_head() ? vocabulary : hidden; }
 };

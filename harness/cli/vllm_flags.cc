@@ -88,8 +88,8 @@ constexpr FlagGroup kGroups[] = {
      "diffusion-config"},
     {Fate::kRefused,
      "divides a model or its requests in a way that Pinion does not have; use "
-     "--tensor-parallel-size or --data-parallel-size",
-     "pipeline-parallel-size data-parallel-rank data-parallel-start-rank "
+     "--tensor-parallel-size, --pipeline-parallel-size or --data-parallel-size",
+     "data-parallel-rank data-parallel-start-rank "
      "data-parallel-size-local data-parallel-address data-parallel-rpc-port data-parallel-backend "
      "data-parallel-hybrid-lb data-parallel-external-lb data-parallel-multi-port-external-lb "
      "data-parallel-supervisor-port dp-supervisor-probe-interval-s dp-supervisor-probe-timeout-s "

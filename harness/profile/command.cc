@@ -43,7 +43,7 @@ std::optional<std::string> VllmValue(const SettingRow& row, const Configuration&
     return binding.empty() ? value.string() : binding;
   }
   if (row.key == "reserved_cpus" && !value.is_null()) {
-    const int ranks = std::max(1, all.options.tensor_parallel * all.replicas);
+    const int ranks = std::max(1, all.options.ranks() * all.replicas);
     return StrCat((value.integer() + ranks - 1) / ranks);
   }
   return CounterpartValue(row.vllm, value);

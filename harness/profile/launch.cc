@@ -70,7 +70,7 @@ void PlanAgain(const Configuration& profile, const LaunchEnvironment& here, Engi
                std::vector<std::string>& warnings) {
   if (options.threads_bind != profile.options.threads_bind) return;
   const auto lists =
-      ListsHere(options, options.tensor_parallel * profile.replicas, here.machine, here.budget);
+      ListsHere(options, options.ranks() * profile.replicas, here.machine, here.budget);
   if (!lists) return;
   warnings.push_back(StrCat("threads_bind is ", *lists, " in place of the profile's ",
                             options.threads_bind, ", of which not all CPUs can be used here"));

@@ -65,6 +65,40 @@ def test_two_processes_score_as_two_ranks(mpirun, pinion, data, prompts, tmp_pat
     assert (tmp_path / "two.safetensors").read_bytes() == (tmp_path / "one.safetensors").read_bytes()
 
 
+# Whole stages in a process, parts of one, or several: no sum changes, so that nothing does. Prompts of 600
+# tokens are cut into parts that the stages compute at the same time.
+@pytest.mark.parametrize("processes, split", [
+    (1, ["-pp", 2]), (2, ["-pp", 2]), (2, ["-pp", 4]), (3, ["-pp", 3]), (2, ["-pp", 2, "-tp", 2]),
+    (4, ["-pp", 2, "-tp", 2])])
+@pytest.mark.parametrize("model", ["gemma3", "granite4-dense"])
+def test_a_pipeline_scores_as_one_rank(mpirun, pinion, data, tmp_path, model, processes, split):
+    prompts = tmp_path / "prompts.jsonl"
+    ids = [*IDS, {"input_ids": [(11 * i) % 90 + 3 for i in range(400)]}]
+    prompts.write_text("".join(json.dumps(line) + "\n" for line in ids))
+    command = ["score", data / "models" / model, "--input", prompts, *EXACT]
+    tensor = split[split.index("-tp"):] if "-tp" in split else []
+    one = pinion(*command, *tensor, "--logits", tmp_path / "one.safetensors", env=environment())
+    assert one.returncode == 0, one.stderr
+    run = pinion if processes == 1 else lambda *arguments, env: mpirun(processes, *arguments)
+    cut = run(*command, *split, "--logits", tmp_path / "cut.safetensors", env=environment())
+    assert cut.returncode == 0, cut.stderr
+    assert cut.stdout == one.stdout
+    assert (tmp_path / "cut.safetensors").read_bytes() == (tmp_path / "one.safetensors").read_bytes()
+
+
+def test_stages_that_do_not_fit_are_refused(mpirun, pinion, data, prompts):
+    command = ["run", data / "models/llama", "--input", prompts]
+    done = pinion(*command, "-pp", 9, "--threads-bind", "nobind")
+    assert done.returncode == 2
+    assert sentence(done).startswith("pinion: -pp 9 asks for more stages than the model's ")
+    done = mpirun(2, *command, "-pp", 3)
+    assert done.returncode == 2
+    assert sentence(done) == (
+        "pinion: -tp 1 -pp 3 cannot be divided by the 2 processes that were started together; use -tp 2 or "
+        "-pp 2 or a multiple of it, or start one process alone")
+    assert pinion(*command, "-pp", 0).returncode == 2
+
+
 def test_several_ranks_in_each_of_several_processes(mpirun, pinion, data, prompts):
     command = ["run", data / "models/mixtral", "--input", prompts, "--max-tokens", 20, "--ignore-eos",
                *EXACT]

@@ -8,7 +8,7 @@ import pytest
 MODEL = "preset:tiny"
 # Values for settings whose schema gives none that differs from the default and works on every machine.
 VALUES = {"threads_bind": "nobind", "gemm_kernel": "scalar", "kv_cache_space": 0.125, "isa": "scalar",
-          "reserved_cpus": 0, "tensor_parallel": 1, "max_model_len": 256, "replicas": 2}
+          "reserved_cpus": 0, "tensor_parallel": 1, "pipeline_parallel": 1, "max_model_len": 256, "replicas": 2}
 NOT_WITH_NOBIND = {"smt", "reserved_cpus"}  # they act under auto only
 
 
@@ -62,7 +62,8 @@ def test_a_setting_walks_from_its_flag_into_a_profile_and_to_the_launched_server
     for key, value in wanted.items():
         assert after[key] == value, key
     changed = {key for key in wanted if before[key] != after[key]}
-    assert changed >= set(wanted) - {"tensor_parallel"}  # a machine of two cores has one value
+    # A machine of two cores has one value of these.
+    assert changed >= set(wanted) - {"tensor_parallel", "pipeline_parallel"}
     profile = tmp_path / "profile.json"
     profile.write_text(json.dumps({
         "format": 2, "objective": "throughput", "model": MODEL, "machine": {}, "cpus": [],

@@ -47,7 +47,7 @@ def test_vllms_way_to_name_a_model_and_its_short_flags(pinion):
     done = pinion("run", "--model", "preset:tiny", "-p", "x", "--max-tokens", 1)
     assert done.returncode == 0, done.stderr
     assert pinion("run", "preset:tiny", "--model", "preset:tiny", "-p", "x").returncode == 2
-    assert "--pipeline-parallel-size" in pinion("serve", "preset:tiny", "-pp=2").stderr
+    assert "-pp 9 asks for more stages" in pinion("run", "preset:tiny", "-p", "x", "-pp=9", "--threads-bind", "nobind").stderr
     assert "--api-server-count" in pinion("serve", "preset:tiny", "-asc", "2").stderr
 
 

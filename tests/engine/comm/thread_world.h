@@ -1,13 +1,19 @@
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
+#include <deque>
 #include <functional>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "engine/base/check.h"
 #include "engine/comm/communicator.h"
 
 namespace pinion::testing {
@@ -50,6 +56,32 @@ class ThreadWorld {
       const auto mail = world_.Exchange(process_, {data, bytes});
       std::memcpy(data, mail[0].data(), bytes);
     }
+    void Send(size_t process, int channel, const void* data, size_t bytes) override {
+      const std::lock_guard lock(world_.mutex_);
+      const char* from = static_cast<const char*>(data);
+      world_.letters_[{process_, process, channel}].emplace_back(from, from + bytes);
+      world_.ready_.notify_all();
+    }
+    void Receive(size_t process, int channel, void* data, size_t bytes) override {
+      std::unique_lock lock(world_.mutex_);
+      auto& letters = world_.letters_[{process, process_, channel}];
+      world_.ready_.wait(lock, [&] { return !letters.empty(); });
+      CHECK(letters.front().size() == bytes) << letters.front().size();
+      std::memcpy(data, letters.front().data(), bytes);
+      letters.pop_front();
+    }
+    // The members of a part meet in a world that the first of them makes.
+    std::unique_ptr<Communicator> Part(int part) override {
+      std::vector<int> parts(processes());
+      Gather(&part, sizeof part, parts.data());
+      const auto count = static_cast<size_t>(std::count(parts.begin(), parts.end(), part));
+      const auto before = static_cast<size_t>(
+          std::count(parts.begin(), parts.begin() + static_cast<ptrdiff_t>(process_), part));
+      const std::lock_guard lock(world_.mutex_);
+      auto& made = world_.parts_[part];
+      if (!made) made = std::make_unique<ThreadWorld>(count);
+      return std::make_unique<Member>(*made, before);
+    }
 
    private:
     ThreadWorld& world_;
@@ -80,6 +112,8 @@ class ThreadWorld {
   std::condition_variable ready_;
   std::vector<std::vector<char>> mail_;
   size_t came_ = 0, left_ = 0;
+  std::map<std::tuple<size_t, size_t, int>, std::deque<std::vector<char>>> letters_;
+  std::map<int, std::unique_ptr<ThreadWorld>> parts_;
   std::vector<Member> members_;
 };
 

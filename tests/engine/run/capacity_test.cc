@@ -30,7 +30,7 @@ struct Scene {
   explicit Scene(int ranks) {
     options.model = "preset:llama-3.2-1b";
     options.tensor_parallel = ranks;
-    needs = CountNeeds(spec, decoder, ranks);
+    needs = CountNeeds(spec, decoder, {ranks});
     machine.nodes[0].memory_bytes = 0;  // unknown: only the budget counts
   }
   Status Check(size_t length = 2048) const {
@@ -67,7 +67,7 @@ TEST(CheckCapacity, CountsTheSmallestCacheAtItsAllocatedSize) {
   Scene scene(1);
   scene.decoder.block_tokens = 48;  // 2048 tokens are 43 blocks
   scene.options.block_size = 48;
-  scene.needs = CountNeeds(scene.spec, scene.decoder, 1);
+  scene.needs = CountNeeds(scene.spec, scene.decoder, {1});
   scene.budget.memory_available_bytes = scene.Allocated(43);
   EXPECT_TRUE(scene.Check());
   --scene.budget.memory_available_bytes;
@@ -179,13 +179,13 @@ TEST(NeedsFor, IsWhatTheEngineHoldsAfterLoading) {
 // offset in 16 bits each.
 TEST(NeedsFor, PackedMatricesCountAsPacked) {
   DecoderSpec spec = *ReadSpec(*PresetConfig("llama-3.1-8b"));
-  const double plain = static_cast<double>(CountNeeds(spec, {}, 1)[0].weights);
+  const double plain = static_cast<double>(CountNeeds(spec, {}, {1})[0].weights);
   for (int layer = 0; layer < spec.layers; ++layer)
     for (const auto role :
          {MatrixRole::kQkv, MatrixRole::kO, MatrixRole::kMlpIn, MatrixRole::kDown})
       spec.formats.Set(layer, role,
                        {4, 128, 0, true, false, IntegerProduct::kInt8, {}, true, nullptr});
-  const double packed = static_cast<double>(CountNeeds(spec, {}, 1)[0].weights);
+  const double packed = static_cast<double>(CountNeeds(spec, {}, {1})[0].weights);
   const double layers = 32 * (4096.0 * 6144 + 4096.0 * 4096 + 3 * 4096.0 * 14336);
   EXPECT_NEAR(plain - packed, layers * (2 - 0.5 - 4.0 / 128), 0.02 * layers);
 }
@@ -197,7 +197,7 @@ TEST(SizeKv, KeepsTheLargestRankWithinItsKvSpace) {
   config.Set("num_attention_heads", 6);
   config.Set("num_key_value_heads", 3);
   Scene scene(4);
-  scene.needs = CountNeeds(*ReadSpec(config), scene.decoder, 4);
+  scene.needs = CountNeeds(*ReadSpec(config), scene.decoder, {4});
   ASSERT_GT(scene.needs[1].kv.block_bytes(), scene.needs[3].kv.block_bytes());
   const uint64_t space = scene.needs[1].kv.block_bytes() * 10;
   scene.options.kv_cache_bytes = space + 1;

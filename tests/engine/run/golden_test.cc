@@ -47,6 +47,12 @@ const Setup kSetups[] = {
     {"Default", [](EngineOptions&) {}},
     {"TwoRanks", [](EngineOptions& o) { o.tensor_parallel = 2, o.threads_bind = "nobind"; }},
     {"FourRanks", [](EngineOptions& o) { o.tensor_parallel = 4, o.threads_bind = "nobind"; }},
+    {"TwoStages", [](EngineOptions& o) { o.pipeline_parallel = 2, o.threads_bind = "nobind"; }},
+    {"TwoStagesOfTwoRanksInChunks",
+     [](EngineOptions& o) {
+       o.pipeline_parallel = 2, o.tensor_parallel = 2, o.threads_bind = "nobind";
+       o.max_num_batched_tokens = 7;
+     }},
     {"ChunksOfSeven", [](EngineOptions& o) { o.max_num_batched_tokens = 7; }},
     {"NoPrefixCache", [](EngineOptions& o) { o.prefix_caching = false; }},
     {"OneSequenceAtATime", [](EngineOptions& o) { o.max_num_seqs = 1; }},
@@ -347,9 +353,11 @@ INSTANTIATE_TEST_SUITE_P(FirstModels, GoldenFloat32,
                          ::testing::Combine(::testing::ValuesIn(kFirstModels),
                                             ::testing::ValuesIn(Setups())),
                          CaseName);
+const std::set<std::string> kExactSetups = {"Default", "TwoRanks", "TwoStages", "ChunksOfSeven",
+                                            "NoPrefixCache"};
 INSTANTIATE_TEST_SUITE_P(Models, GoldenFloat32,
                          ::testing::Combine(::testing::ValuesIn(OtherModels()),
-                                            ::testing::ValuesIn(Setups(kOwnSetups))),
+                                            ::testing::ValuesIn(Setups(kExactSetups))),
                          CaseName);
 const std::set<std::string> kKvSetups = {"Default", "TwoRanksInChunksUnderPressure"};
 INSTANTIATE_TEST_SUITE_P(FirstModels, GoldenKv,

@@ -1,0 +1,46 @@
+#include "engine/decoder/stage_thread.h"
+
+#include <utility>
+
+namespace pinion {
+
+StageThread::StageThread() : thread_([this] { Loop(); }) {}
+
+StageThread::~StageThread() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void StageThread::Post(std::function<void()> job) {
+  {
+    const std::lock_guard lock(mutex_);
+    job_ = std::move(job);
+    busy_ = true;
+  }
+  changed_.notify_all();
+}
+
+void StageThread::Wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !busy_; });
+}
+
+void StageThread::Loop() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return busy_ || ends_; });
+    if (!busy_) return;
+    const std::function<void()> job = std::exchange(job_, nullptr);
+    lock.unlock();
+    job();
+    lock.lock();
+    busy_ = false;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace pinion

@@ -1,0 +1,67 @@
+#include "engine/weights/stages.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "engine/base/check.h"
+#include "engine/spec/stage.h"
+#include "engine/weights/weights.h"
+
+namespace pinion {
+namespace {
+
+uint64_t BytesOf(const DecoderSpec& stage, kernels::Dtype dtype) {
+  return ShardWeightBytes(stage, dtype, /*moe_prepack=*/true, 1, 0);
+}
+
+// Of every layer, with what comes before the first and after the last.
+std::vector<uint64_t> LayerBytes(const DecoderSpec& spec, kernels::Dtype dtype) {
+  std::vector<uint64_t> bytes;
+  for (int layer = 0; layer < spec.layers; ++layer)
+    bytes.push_back(BytesOf(StageOf(spec, layer, layer + 1), dtype));
+  return bytes;
+}
+
+// The stages that result if each takes layers while it has at most `limit` bytes and leaves enough
+// for the others; empty if they do not suffice.
+std::vector<Range> Filled(const std::vector<uint64_t>& bytes, size_t stages, uint64_t limit) {
+  std::vector<Range> found;
+  size_t next = 0;
+  for (size_t stage = 0; stage < stages; ++stage) {
+    const size_t first = next, most = bytes.size() - (stages - 1 - stage);
+    uint64_t taken = 0;
+    while (next < most && (next == first || taken + bytes[next] <= limit)) taken += bytes[next++];
+    if (taken > limit) return {};
+    found.push_back({first, next});
+  }
+  if (next < bytes.size()) return {};
+  return found;
+}
+
+}  // namespace
+
+std::vector<Range> StageLayers(const DecoderSpec& spec, kernels::Dtype dtype, int stages) {
+  CHECK(stages >= 1 && stages <= spec.layers) << stages << " stages of " << spec.layers;
+  const std::vector<uint64_t> bytes = LayerBytes(spec, dtype);
+  const auto count = static_cast<size_t>(stages);
+  uint64_t low = *std::max_element(bytes.begin(), bytes.end());
+  uint64_t high = std::accumulate(bytes.begin(), bytes.end(), uint64_t{0});
+  while (low < high) {
+    const uint64_t middle = low + (high - low) / 2;
+    if (Filled(bytes, count, middle).empty())
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return Filled(bytes, count, high);
+}
+
+std::vector<DecoderSpec> StageSpecs(const DecoderSpec& spec, kernels::Dtype dtype, int stages) {
+  if (stages == 1) return {spec};
+  std::vector<DecoderSpec> specs;
+  for (const Range& layers : StageLayers(spec, dtype, stages))
+    specs.push_back(StageOf(spec, static_cast<int>(layers.begin), static_cast<int>(layers.end)));
+  return specs;
+}
+
+}  // namespace pinion

@@ -1,0 +1,105 @@
+#include "engine/decoder/micro_batches.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace pinion {
+namespace {
+
+// Slices of these lengths; sequence i begins at position 10 * i.
+StepBatch StepOf(const std::vector<size_t>& lengths) {
+  static const int32_t table[100] = {};
+  StepBatch batch;
+  for (size_t i = 0; i < lengths.size(); ++i)
+    batch.slices.push_back(
+        {batch.slices.empty() ? 0 : batch.slices.back().first_row + batch.slices.back().rows,
+         lengths[i], 10 * i, table + i, static_cast<int32_t>(i)});
+  const size_t rows = batch.slices.back().first_row + batch.slices.back().rows;
+  batch.tokens.resize(rows);
+  std::iota(batch.tokens.begin(), batch.tokens.end(), 0);
+  return batch;
+}
+
+// Put together again, the parts are the step: every row once, in order, at its own position.
+void ExpectWhole(const StepBatch& batch, const std::vector<MicroBatch>& parts) {
+  std::vector<int32_t> tokens, logit_rows;
+  std::vector<size_t> positions;
+  for (const MicroBatch& part : parts) {
+    EXPECT_EQ(part.first_row, tokens.size());
+    EXPECT_EQ(part.first_logit, logit_rows.size());
+    size_t row = 0;
+    for (const StepBatch::Slice& slice : part.batch.slices) {
+      EXPECT_EQ(slice.first_row, row);
+      EXPECT_GT(slice.rows, 0u);
+      for (size_t i = 0; i < slice.rows; ++i)
+        positions.push_back(1000 * static_cast<size_t>(slice.place) + slice.first_position + i);
+      row += slice.rows;
+    }
+    EXPECT_EQ(row, part.batch.tokens.size());
+    tokens.insert(tokens.end(), part.batch.tokens.begin(), part.batch.tokens.end());
+    for (const int32_t wanted : part.batch.logit_rows)
+      logit_rows.push_back(wanted + static_cast<int32_t>(part.first_row));
+  }
+  std::vector<size_t> wanted;
+  for (const StepBatch::Slice& slice : batch.slices)
+    for (size_t i = 0; i < slice.rows; ++i)
+      wanted.push_back(1000 * static_cast<size_t>(slice.place) + slice.first_position + i);
+  EXPECT_EQ(tokens, batch.tokens);
+  EXPECT_EQ(positions, wanted);
+  EXPECT_EQ(logit_rows, batch.logit_rows);
+}
+
+TEST(CutStep, PartsAreTheStep) {
+  for (const auto& lengths : std::vector<std::vector<size_t>>{
+           {1}, {127}, {300}, {1000}, {1, 1, 1, 500}, {200, 1, 200}, {2048}})
+    for (const size_t stages : {1u, 2u, 3u}) {
+      StepBatch batch = StepOf(lengths);
+      batch.logit_rows = {0, static_cast<int32_t>(batch.tokens.size() / 2),
+                          static_cast<int32_t>(batch.tokens.size()) - 1};
+      if (batch.tokens.size() == 1) batch.logit_rows = {0};
+      ExpectWhole(batch, CutStep(batch, stages, false));
+      ExpectWhole(batch, CutStep(batch, stages, true));
+    }
+}
+
+TEST(CutStep, AStepOfFewRowsStaysWhole) {
+  EXPECT_EQ(CutStep(StepOf({255}), 4, false).size(), 1u);
+  EXPECT_EQ(CutStep(StepOf({256}), 4, false).size(), 2u);
+  EXPECT_EQ(CutStep(StepOf({2048}), 2, false).size(), 8u) << "four for each stage";
+  EXPECT_EQ(CutStep(StepOf({2048}), 8, false).size(), 16u) << "of 128 rows at least";
+}
+
+TEST(CutStep, TextsThatMustBeComputedWholeAre) {
+  const StepBatch batch = StepOf({300, 10, 300, 300});
+  const auto parts = CutStep(batch, 2, true);
+  EXPECT_GT(parts.size(), 1u);
+  for (const MicroBatch& part : parts)
+    for (const StepBatch::Slice& slice : part.batch.slices)
+      EXPECT_EQ(slice.rows, batch.slices[static_cast<size_t>(slice.place)].rows);
+}
+
+TEST(CutStep, StatesAreTakenByTheFirstPartAndLeftByTheLast) {
+  StepBatch batch = StepOf({512});
+  batch.slices[0].begins_from = 8;
+  batch.slices[0].keeps_in = 9;
+  const auto parts = CutStep(batch, 2, false);
+  ASSERT_EQ(parts.size(), 4u);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    EXPECT_EQ(parts[i].batch.slices[0].begins_from, i == 0 ? 8 : -1);
+    EXPECT_EQ(parts[i].batch.slices[0].keeps_in, i == 3 ? 9 : -1);
+  }
+}
+
+TEST(CutStep, TypesGoWithTheirTokens) {
+  StepBatch batch = StepOf({512});
+  for (size_t i = 0; i < 512; ++i) batch.types.push_back(static_cast<int32_t>(i % 2));
+  for (const MicroBatch& part : CutStep(batch, 2, false)) {
+    ASSERT_EQ(part.batch.types.size(), part.batch.tokens.size());
+    for (size_t i = 0; i < part.batch.types.size(); ++i)
+      EXPECT_EQ(part.batch.types[i], part.batch.tokens[i] % 2);
+  }
+}
+
+}  // namespace
+}  // namespace pinion
