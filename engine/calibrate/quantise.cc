@@ -52,6 +52,10 @@ Result<ModelFiles> FindPlainModel(const std::string& model) {
     return refuse(StrCat("is a ", files.spec.wrapper,
                          ", of which only the language model could be quantised; give a checkpoint "
                          "of a language model only"));
+  if (files.spec.moe.apart)
+    return refuse(
+        "has experts with norms of their own, which cannot be scaled yet; take a "
+        "checkpoint that was published quantised");
   return files;
 }
 

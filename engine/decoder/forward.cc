@@ -29,13 +29,34 @@ constexpr Term kAttentionTerm = {TermKind::kAttention, &LayerWeights::attention_
                                  &LayerWeights::o_bias};
 constexpr Term kMlpTerm = {TermKind::kMlp, &LayerWeights::mlp_post_norm, &LayerWeights::down_bias};
 
-// dst += every rank's partial term of one row, and the bias. The order of ranks is always the same:
-// float addition is not associative, and all ranks' residuals must stay equal to the bit.
-void SumPartials(const ForwardPass& pass, size_t layer, const Term& term, size_t row, float* dst) {
+// dst += every rank's share of one row. The order of ranks is always the same: float addition is
+// not associative, and all ranks' residuals must stay equal to the bit.
+void AddShares(const ForwardPass& pass, size_t layer, TermKind kind, size_t row, float* dst) {
   const RankExchange& exchange = pass.model.exchange;
   for (size_t rank = 0; rank < exchange.ranks(); ++rank)
-    if (const float* share = exchange.Term(term.kind, layer, rank))
+    if (const float* share = exchange.Term(kind, layer, rank))
       pass.table.add(dst, share + row * pass.w.hidden_stride, pass.hidden);
+}
+
+// dst += both MLPs' results for one row, each through its norm, if experts stand apart.
+void SumApart(const ForwardPass& pass, size_t layer, size_t row, float* dst) {
+  const ExpertWeights& experts = pass.weights.layers[layer].experts;
+  float* sum = pass.scratch.apart_row;
+  for (const auto& [kind, norm] : {std::pair(TermKind::kMlp, &experts.shared_post_norm),
+                                   std::pair(TermKind::kExperts, &experts.post_norm)}) {
+    std::fill_n(sum, pass.hidden, 0.0f);
+    AddShares(pass, layer, kind, row, sum);
+    NormRow(pass, *norm, sum, Dtype::kF32, sum);
+    pass.table.add(dst, sum, pass.hidden);
+  }
+}
+
+// dst += a term of one row, and the bias.
+void SumPartials(const ForwardPass& pass, size_t layer, const Term& term, size_t row, float* dst) {
+  const LayerWeights& weights = pass.weights.layers[layer];
+  if (term.kind == TermKind::kMlp && weights.experts.router_norm)
+    return SumApart(pass, layer, row, dst);
+  AddShares(pass, layer, term.kind, row, dst);
   if (const float* bias = pass.weights.layers[layer].*term.bias)
     pass.table.add(dst, bias, pass.hidden);
 }
@@ -79,7 +100,11 @@ void AddTerm(const ForwardPass& pass, size_t layer, const Term& term, size_t beg
 
 // Fetches the shares of ranks of other processes; those of this one have just been written.
 void FetchTerm(const ForwardPass& pass, const Term& term) {
-  Fetch(pass, [&](RankExchange& exchange) { exchange.FetchTerm(term.kind, pass.rows); });
+  Fetch(pass, [&](RankExchange& exchange) {
+    exchange.FetchTerm(term.kind, pass.rows);
+    if (term.kind == TermKind::kMlp && pass.spec.moe.apart)
+      exchange.FetchTerm(TermKind::kExperts, pass.rows);
+  });
 }
 
 void RunAttending(const ForwardPass& pass, size_t layer) {

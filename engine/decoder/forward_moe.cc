@@ -35,6 +35,8 @@ struct Moe {
   ExpertWork& work;
   const size_t count, top_k;  // of experts; of those that a token chooses
 
+  // What the experts take.
+  const std::byte* normed() const { return buffers.normed ? buffers.normed : pass.w.normed; }
   size_t element() const { return kernels::SizeOf(pass.activation); }
   float* out(size_t assignment) const { return buffers.out + assignment * pass.w.hidden_stride; }
   std::byte* mlp(size_t assignment) const {
@@ -71,6 +73,9 @@ void Choose(const Moe& moe, size_t begin, size_t end) {
     moe.pass.scratch.router->Route(logits, moe.experts.correction,
                                    moe.buffers.chosen + row * moe.top_k,
                                    moe.buffers.weights + row * moe.top_k);
+    if (!moe.experts.weight_scale) continue;
+    for (size_t i = row * moe.top_k; i < (row + 1) * moe.top_k; ++i)
+      moe.buffers.weights[i] *= moe.experts.weight_scale[moe.buffers.chosen[i]];
   }
 }
 
@@ -101,7 +106,7 @@ void RoundRows(const ForwardPass& pass, const PackedMatrix& matrix, const std::b
 
 void RoundTokens(const Moe& moe, size_t begin, size_t end) {
   if (moe.experts.in.rounds())
-    RoundRows(moe.pass, moe.experts.in, moe.pass.w.normed, moe.buffers.rounded, begin, end);
+    RoundRows(moe.pass, moe.experts.in, moe.normed(), moe.buffers.rounded, begin, end);
 }
 
 // A phase of its own, or nothing if the second matrices take activations unrounded.
@@ -135,7 +140,7 @@ const std::byte* Blocks(const Moe& moe, const PackedMatrix& matrix, PackFn pack,
 const std::byte* GatherRows(const Moe& moe, size_t first, size_t count) {
   const PackedMatrix& in = moe.experts.in;
   const size_t bytes = in.prepared_row_bytes(moe.pass.activation);
-  const std::byte* rows = in.rounds() ? moe.buffers.rounded : moe.pass.w.normed;
+  const std::byte* rows = in.rounds() ? moe.buffers.rounded : moe.normed();
   std::byte* tile = moe.pass.scratch.expert_tile;
   for (size_t i = 0; i < count; ++i)
     std::memcpy(tile + i * bytes, rows + moe.work.plan.row(first + i) * bytes, bytes);
@@ -213,15 +218,16 @@ float SharedWeight(const Moe& moe, size_t row) {
   return 1 / (1 + std::exp(-moe.buffers.logits[row * moe.buffers.logits_stride + moe.count]));
 }
 
-// Adds the experts' terms to the shared MLP's, which mlp_partial already holds. Each token's terms
-// are added in the order of its choices, never in the order of computation: the sum must not depend
-// on the rest of the batch.
+// Adds the experts' terms to the shared MLP's, which mlp_partial already holds, or puts them apart.
+// Each token's terms are added in the order of its choices, never in the order of computation: the
+// sum must not depend on the rest of the batch.
 void Combine(const Moe& moe, size_t begin, size_t end) {
   const TraceSpan span("combine");
   const ForwardPass& pass = moe.pass;
   for (size_t row = begin; row < end; ++row) {
-    float* sum = pass.w.mlp_partial + row * pass.w.hidden_stride;
-    if (moe.layer.down.outputs == 0)
+    const bool apart = moe.buffers.partial != nullptr;
+    float* sum = (apart ? moe.buffers.partial : pass.w.mlp_partial) + row * pass.w.hidden_stride;
+    if (apart || moe.layer.down.outputs == 0)
       std::fill_n(sum, pass.hidden, 0.0f);
     else if (pass.spec.moe.shared_router)
       pass.table.scale(sum, SharedWeight(moe, row), pass.hidden);
@@ -240,11 +246,18 @@ void Combine(const Moe& moe, size_t begin, size_t end) {
 }  // namespace
 
 void NormForRouter(const ForwardPass& pass, const LayerWeights& layer, size_t begin, size_t end) {
-  float* router_in = pass.w.experts.router_in;
-  if (!router_in) return;
-  for (size_t row = begin; row < end; ++row)
-    NormRow(pass, layer.mlp_norm, router_in + row * pass.w.normed_stride, Dtype::kF32,
-            pass.residual(row));
+  const ExpertBuffers& buffers = pass.w.experts;
+  if (!buffers.router_in) return;
+  const ExpertWeights& experts = layer.experts;
+  const size_t stride = pass.w.normed_stride, element = kernels::SizeOf(pass.activation);
+  const NormWeights of_router{experts.router_norm, nullptr};
+  for (size_t row = begin; row < end; ++row) {
+    NormRow(pass, experts.router_norm ? of_router : layer.mlp_norm,
+            buffers.router_in + row * stride, Dtype::kF32, pass.residual(row));
+    if (buffers.normed)
+      NormRow(pass, experts.norm, buffers.normed + row * stride * element, pass.activation,
+              pass.residual(row));
+  }
 }
 
 void RunExperts(const ForwardPass& pass, size_t layer) {
@@ -255,7 +268,7 @@ void RunExperts(const ForwardPass& pass, size_t layer) {
     RoundTokens(moe, begin, end);
   });
   pass.worker.Once([&] { PlanWork(moe); });
-  Observe(pass, moe.experts.in, pass.w.normed, pass.rows, &moe.work.plan);
+  Observe(pass, moe.experts.in, moe.normed(), pass.rows, &moe.work.plan);
   RunMlpIn(pass, moe.layer, moe.buffers.shared);
   TakeItems("experts_in", moe, moe.work.in_items, moe.work.in_count, RunInItem);
   Observe(pass, moe.experts.down, moe.buffers.mlp, pass.rows * moe.top_k, &moe.work.plan);

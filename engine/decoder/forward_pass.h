@@ -161,8 +161,8 @@ void RunMlpIn(const ForwardPass& pass, const LayerWeights& layer, std::byte* mlp
 // RunMlp for a layer of experts. Also reads what NormForRouter wrote.
 void RunExperts(const ForwardPass& pass, size_t layer);
 
-// Writes the router's input, always in float32: rounding must not change the choice of experts.
-// Does nothing if normed is float32 already.
+// Writes the router's input, always in float32: rounding must not change the choice of experts; and
+// the experts', if it is not normed. Does nothing if normed is float32 already, and for both.
 void NormForRouter(const ForwardPass& pass, const LayerWeights& layer, size_t begin, size_t end);
 
 // Reads residual, hands logits of the wanted rows (hidden states, without a head) to `sink` in

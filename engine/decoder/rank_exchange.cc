@@ -8,11 +8,35 @@ namespace pinion {
 namespace {
 
 bool Writes(TermKind kind, const LayerWeights& layer) {
-  if (kind == TermKind::kAttention) return layer.o.outputs > 0 || layer.mamba.out.outputs > 0;
-  return layer.down.outputs > 0 || layer.has_experts();
+  switch (kind) {
+    case TermKind::kAttention:
+      return layer.o.outputs > 0 || layer.mamba.out.outputs > 0;
+    case TermKind::kMlp:
+      return layer.down.outputs > 0 || layer.has_experts();
+    case TermKind::kExperts:
+      return layer.has_experts() && layer.experts.router_norm;
+  }
+  return false;
 }
 
-constexpr TermKind kKinds[] = {TermKind::kAttention, TermKind::kMlp};
+constexpr TermKind kKinds[] = {TermKind::kAttention, TermKind::kMlp, TermKind::kExperts};
+
+// The last one only if there is anything to exchange.
+size_t FetchedKinds(const DecoderSpec& spec) {
+  return std::size(kKinds) - (spec.moe.apart ? 0 : 1);
+}
+
+float* BufferOf(TermKind kind, const Workspace& w) {
+  switch (kind) {
+    case TermKind::kAttention:
+      return w.attention_partial;
+    case TermKind::kMlp:
+      return w.mlp_partial;
+    case TermKind::kExperts:
+      return w.experts.partial;
+  }
+  return nullptr;
+}
 
 }  // namespace
 
@@ -21,7 +45,7 @@ uint64_t RankExchange::Bytes(const DecoderSpec& spec, const Communicator* commun
   if (!communicator) return 0;
   const uint64_t term = max_rows * HiddenStride(spec) * sizeof(float);
   const uint64_t squares = max_rows * HeadSquares(spec).stride * sizeof(float);
-  return communicator->processes() * (std::size(kKinds) * local_ranks * term + squares);
+  return communicator->processes() * (FetchedKinds(spec) * local_ranks * term + squares);
 }
 
 Result<RankExchange> RankExchange::Create(const DecoderSpec& spec, Communicator* communicator,
@@ -40,8 +64,7 @@ Result<RankExchange> RankExchange::Create(const DecoderSpec& spec, Communicator*
     exchange.shards_.push_back(MakeShard(spec, static_cast<int>(ranks), static_cast<int>(rank)));
   for (const TermKind kind : kKinds) {
     Terms& terms = exchange.terms_[static_cast<size_t>(kind)];
-    for (const Workspace& w : workspaces)
-      terms.mine.push_back(kind == TermKind::kAttention ? w.attention_partial : w.mlp_partial);
+    for (const Workspace& w : workspaces) terms.mine.push_back(BufferOf(kind, w));
     terms.of_rank.assign(ranks, nullptr);
     std::copy(terms.mine.begin(), terms.mine.end(),
               terms.of_rank.begin() + static_cast<ptrdiff_t>(exchange.first_rank_));
@@ -51,9 +74,9 @@ Result<RankExchange> RankExchange::Create(const DecoderSpec& spec, Communicator*
   PINION_ASSIGN(exchange.storage_,
                 Pages::Allocate(Bytes(spec, communicator, weights.size(), max_rows)));
   float* next = exchange.storage_.as<float>();
-  for (Terms& terms : exchange.terms_)
+  for (size_t kind = 0; kind < FetchedKinds(spec); ++kind)
     for (size_t i = 0; i < weights.size(); ++i, next += processes * max_rows * HiddenStride(spec))
-      terms.fetched.push_back(next);
+      exchange.terms_[kind].fetched.push_back(next);
   exchange.fetched_squares_ = next;
   return exchange;
 }

@@ -14,8 +14,9 @@
 
 namespace pinion {
 
-// The two terms that a layer adds to the residual stream, each a sum over all ranks.
-enum class TermKind { kAttention, kMlp };
+// What a layer adds to the residual stream, each a sum over all ranks: a term for each part, and
+// one of experts that stand apart from their layer's other MLP.
+enum class TermKind { kAttention, kMlp, kExperts };
 
 // What a process's ranks read of each other, and of those in other processes. Ranks of one process
 // read each other's buffers where they are; the others' are fetched first, by one thread, in a
@@ -68,7 +69,7 @@ class RankExchange {
   Communicator* communicator_ = nullptr;
   size_t local_ranks_ = 1, first_rank_ = 0, hidden_stride_ = 0, squares_ = 0;
   std::vector<Shard> shards_;  // of all ranks
-  std::array<Terms, 2> terms_;
+  std::array<Terms, 3> terms_;
   Pages storage_;  // what is fetched, but logits
   float *head_squares_ = nullptr, *fetched_squares_ = nullptr;
   std::vector<float> packed_logits_;

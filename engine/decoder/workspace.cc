@@ -63,7 +63,11 @@ void LayOutExperts(const DecoderSpec& spec, const Shard& shard, Dtype dtype, siz
   const size_t assignments = max_rows * top_k;
   const int routed = spec.moe.router.experts + (spec.moe.shared_router ? 1 : 0);
   buffers.logits_stride = RoundUp(static_cast<size_t>(routed), kernels::kBlockN);
-  if (element < sizeof(float)) take(buffers.router_in, max_rows * w.normed_stride * sizeof(float));
+  const bool apart = spec.moe.apart;
+  if (apart || element < sizeof(float))
+    take(buffers.router_in, max_rows * w.normed_stride * sizeof(float));
+  take(buffers.normed, apart ? max_rows * w.normed_stride * element : 0);
+  take(buffers.partial, apart ? max_rows * w.hidden_stride * sizeof(float) : 0);
   take(buffers.logits, max_rows * buffers.logits_stride * sizeof(float));
   take(buffers.chosen, assignments * sizeof(int32_t));
   take(buffers.weights, assignments * sizeof(float));
@@ -200,7 +204,9 @@ Result<ThreadScratch> MakeScratch(const DecoderSpec& spec, const Shard& shard, D
   const size_t part = PartFloats(WidestCachedShape(spec));
   const auto hidden_row = static_cast<size_t>(std::max(spec.hidden, WidestHead(spec)));
   const size_t products = static_cast<size_t>(spec.index.heads) * kernels::kBlockN;
-  const size_t floats = RoundUp(tile + part + products + hidden_row, 64 / sizeof(float));
+  const size_t apart_row = spec.moe.apart ? static_cast<size_t>(spec.hidden) : 0;
+  const size_t floats =
+      RoundUp(tile + part + products + hidden_row + apart_row, 64 / sizeof(float));
   PINION_ASSIGN(
       scratch.storage,
       Pages::Allocate(floats * sizeof(float) + LatentTileBytes(spec, dtype) +
@@ -208,6 +214,7 @@ Result<ThreadScratch> MakeScratch(const DecoderSpec& spec, const Shard& shard, D
   scratch.mlp_tile = scratch.storage.as<float>();
   scratch.part = scratch.mlp_tile + tile;
   scratch.hidden_row = scratch.part + part + products;
+  scratch.apart_row = scratch.hidden_row + hidden_row;
   // In front of it, where it is aligned: PartFloats is a multiple of a cache line.
   scratch.index_products = scratch.part + part;
   scratch.latent_tile = scratch.storage.data() + floats * sizeof(float);

@@ -27,6 +27,7 @@ struct ThreadScratch {
   float* mlp_tile = nullptr;    // [kMlpTileRows][128]: a gate and an up block
   float* part = nullptr;        // one attention item: [PartFloats]
   float* hidden_row = nullptr;  // [max(hidden, widest head)]
+  float* apart_row = nullptr;   // [hidden], if experts stand apart
   std::vector<std::byte> row;   // one embedding row, if it is made up
   // Experts: a tile's tokens, [kExpertTileRows][hidden padded], activation type.
   std::byte* expert_tile = nullptr;
@@ -68,7 +69,12 @@ struct LatentBuffers {
 // A rank's buffers for mixtures of experts. An assignment is one row at one of its experts, in the
 // order of ExpertPlan.
 struct ExpertBuffers {
-  float* router_in = nullptr;   // [rows][hidden padded]; null if activations are float32
+  // [rows][hidden padded]; null if activations are float32, and so the router's input already
+  float* router_in = nullptr;
+  // If experts stand apart: what they take, [rows][hidden padded], activation type, and this rank's
+  // sum of what they give, [rows][hidden_stride].
+  std::byte* normed = nullptr;
+  float* partial = nullptr;
   float* logits = nullptr;      // [rows][logits_stride]
   int32_t* chosen = nullptr;    // [rows][top_k]
   float* weights = nullptr;     // [rows][top_k]

@@ -1,6 +1,7 @@
 // Gemma 4: norms before and after each part, a norm of each query, key and value head, scores that
 // are not scaled. Its layers without window have wider heads, fewer keys and values, keys as values
-// and a rope that turns only a part of the pairs. Each layer ends with a multiplication.
+// and a rope that turns only a part of the pairs. Each layer ends with a multiplication. Mixtures
+// have experts beside the MLP.
 
 #include <cmath>
 
@@ -47,6 +48,35 @@ Status ReadGlobalHeads(const Json& config, DecoderSpec& spec) {
   return {};
 }
 
+// The mixture: experts beside an MLP that every token takes, each with norms of its own.
+Status ReadGemmaMixture(const Json& config, DecoderSpec& spec) {
+  PINION_ASSIGN(const bool enabled, Optional<bool>(config, "enable_moe_block", false));
+  if (!enabled) return {};
+  MoeSpec& moe = spec.moe;
+  for (LayerSpec& layer : spec.layer_specs) layer.mlp = MlpKind::kExperts;
+  PINION_ASSIGN(moe.router.experts, RequireIn(config, "num_experts", 1, kMaxExperts));
+  PINION_ASSIGN(moe.router.top_k, RequireIn(config, "top_k_experts", 1, kMaxExperts));
+  PINION_ASSIGN(moe.intermediate, RequireIn(config, "moe_intermediate_size", 1, kMaxIntermediate));
+  moe.router.normalise = true;
+  moe.shared_intermediate = spec.intermediate;
+  moe.apart = true;
+  moe.tensors = ExpertTensors::kConsecutive;
+  TensorNames& names = spec.names;
+  const std::string layer = "model.layers.{}.";
+  names.shared_gate = names.gate;
+  names.shared_up = names.up;
+  names.shared_down = names.down;
+  names.shared_post_norm = layer + "post_feedforward_layernorm_1";
+  names.expert_norm = layer + "pre_feedforward_layernorm_2";
+  names.expert_post_norm = layer + "post_feedforward_layernorm_2";
+  names.experts_gate_up = layer + "experts.gate_up_proj";
+  names.experts_down = layer + "experts.down_proj";
+  names.router = layer + "router.proj";
+  names.router_norm = layer + "router.scale";
+  names.router_expert_scale = layer + "router.per_expert_scale";
+  return CheckRouter(moe.router);
+}
+
 Status ReadGemma4(const Json& config, DecoderSpec& spec) {
   PINION_TRY(ReadLlamaShape(WithFullRope(config), spec));
   PINION_ASSIGN(spec.activation, ReadActivation(config, "hidden_activation"));
@@ -60,24 +90,25 @@ Status ReadGemma4(const Json& config, DecoderSpec& spec) {
   const int last = spec.layers - 1;
   PINION_TRY(ReadWindows(config, spec, [last](int i) { return i % 6 != 5 && i != last; }));
   PINION_TRY(ReadGlobalHeads(config, spec));
+  PINION_TRY(ReadGemmaMixture(config, spec));
   return AddWindowRope(config, Json::Object{{"rope_theta", 10000.0}}, spec);
 }
 
 constexpr NeutralField kNeutral[] = {{"attention_bias", "false"},
-                                     {"enable_moe_block", "false"},
                                      {"hidden_size_per_layer_input", "0"},
                                      {"num_kv_shared_layers", "0"},
                                      {"use_bidirectional_attention", "false|vision"},
                                      {"use_double_wide_mlp", "false"}};
-constexpr std::string_view kReads[] = {"layer_types", "final_logit_softcapping",
-                                       "use_bidirectional_attention"};
+constexpr std::string_view kReads[] = {
+    "layer_types",   "final_logit_softcapping", "enable_moe_block",           "num_experts",
+    "top_k_experts", "moe_intermediate_size",   "use_bidirectional_attention"};
 
 }  // namespace
 
 extern const Architecture kGemma4;
 const Architecture kGemma4 = {"Gemma4ForCausalLM",
                               "gemma4_text",
-                              "Gemma 4 31B",
+                              "Gemma 4 31B, 26B-A4B",
                               kNeutral,
                               ReadGemma4,
                               kReads,

@@ -65,6 +65,11 @@ struct TensorNames {
   std::string shared_gate, shared_up, shared_down;  // for every token, beside them
   std::string shared_gate_up;  // instead of shared_gate, shared_up: their rows in this order
   std::string shared_router;   // linear with one output: the shared one is times its sigmoid
+  // Of a MoeSpec that stands apart: norms of what the experts take, and of what they and the shared
+  // MLP give; whole names, [hidden] and [experts]: what multiplies the router's normed input, and
+  // the chosen weights.
+  std::string expert_norm, expert_post_norm, shared_post_norm;
+  std::string router_norm, router_expert_scale;
   // Latent attention. Queries through q_a, its norm and q_b, or through q alone.
   std::string q_a, q_a_norm, q_b, kv_a, kv_a_norm, kv_b;
   // Its indexer: linears from the compressed queries, from the hidden state to a key, and to the
@@ -186,6 +191,10 @@ struct MoeSpec {
   bool shared_router = false;   // it is times the sigmoid of a linear of its own
   ExpertTensors tensors = ExpertTensors::kEach;
   bool bias = false;  // of the experts' linears
+  // Gemma 4: the layer's MLP is
+  //   shared_post_norm(shared(mlp_norm(x))) + expert_post_norm(experts(expert_norm(x)))
+  // and the router takes router_norm / sqrt(hidden) times x over its root mean square.
+  bool apart = false;
   // Llama 4: a token's weight for an expert multiplies what the expert takes, not what it gives.
   bool weighs_input = false;
   // GPT-OSS: the kernels' clamped_swiglu instead of the activation; 0: not used

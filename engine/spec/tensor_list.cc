@@ -46,6 +46,11 @@ class Collector {
     Linear(LayerTensor(names.router, layer), experts, hidden, moe.router.bias);
     Linear(LayerTensor(names.shared_router, layer), 1, hidden, false);
     Whole(LayerTensor(names.router_correction, layer), {experts}, TensorRole::kBias);
+    Whole(LayerTensor(names.router_norm, layer), {hidden}, TensorRole::kNorm);
+    Whole(LayerTensor(names.router_expert_scale, layer), {experts}, TensorRole::kNorm);
+    for (const std::string* norm :
+         {&names.expert_norm, &names.expert_post_norm, &names.shared_post_norm})
+      Norm(LayerTensor(*norm, layer));
     if (!names.experts_gate_up.empty()) {
       const std::string in = LayerTensor(names.experts_gate_up, layer);
       const std::string down = LayerTensor(names.experts_down, layer);

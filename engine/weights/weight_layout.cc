@@ -194,6 +194,11 @@ ExpertWeights LayOutExperts(const DecoderSpec& spec, const Shard& shard, Dtype d
   weights.router = arena.Matrix(Plain(Dtype::kF32, routed, hidden));
   weights.router_bias = arena.VectorIf(router.bias, experts);
   weights.correction = arena.VectorIf(router.correction, experts);
+  weights.router_norm = arena.VectorIf(spec.moe.apart, hidden);
+  weights.weight_scale = arena.VectorIf(spec.moe.apart, experts);
+  weights.norm = LayOutNorm(spec, spec.names.expert_norm, arena);
+  weights.post_norm = LayOutNorm(spec, spec.names.expert_post_norm, arena);
+  weights.shared_post_norm = LayOutNorm(spec, spec.names.shared_post_norm, arena);
   weights.unit = spec.gated ? 2 : 1;
   weights.in_blocks =
       weights.unit * (kernels::RoundUp(share.size(), kernels::kBlockN) / kernels::kBlockN);

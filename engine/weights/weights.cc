@@ -1,6 +1,7 @@
 #include "engine/weights/weights.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "engine/spec/attention_spec.h"
@@ -244,6 +245,7 @@ class Loader {
     packer_.PackMatrix(experts.router, routers, 0);
     packer_.FillVector(experts.router_bias, router + ".bias", all);
     packer_.FillVector(experts.correction, LayerTensor(names_.router_correction, index), all);
+    if (spec_.moe.apart) LoadApart(experts, index);
     const Range share = shard_.expert_intermediate;
     const PlainExperts plain(spec_, index, source_);
     if (experts.prepacked()) PackExperts(plain, share, worker_, experts);
@@ -255,6 +257,18 @@ class Loader {
       LoadUngated(layer, LayerTensor(names_.shared_up, index), shard_.shared_intermediate);
     LoadOutput(layer.down, nullptr, LayerTensor(names_.shared_down, index),
                shard_.shared_intermediate.begin);
+  }
+
+  void LoadApart(const ExpertWeights& experts, int index) {
+    const Range all{0, static_cast<size_t>(spec_.moe.router.experts)};
+    packer_.FillVector(experts.router_norm, LayerTensor(names_.router_norm, index), hidden_);
+    packer_.FillVector(experts.weight_scale, LayerTensor(names_.router_expert_scale, index), all);
+    const float scale = 1 / std::sqrt(static_cast<float>(spec_.hidden));
+    for (size_t i = 0; worker_.thread == 0 && i < hidden_.size(); ++i)
+      experts.router_norm[i] *= scale;
+    LoadNorm(experts.norm, LayerTensor(names_.expert_norm, index));
+    LoadNorm(experts.post_norm, LayerTensor(names_.expert_post_norm, index));
+    LoadNorm(experts.shared_post_norm, LayerTensor(names_.shared_post_norm, index));
   }
 
   const DecoderSpec& spec_;

@@ -146,6 +146,10 @@ struct ExpertWeights {
   PackedMatrix router;
   float* router_bias = nullptr;  // [experts]
   float* correction = nullptr;   // [experts]
+  // If they stand apart from the shared MLP (MoeSpec::apart): times the router's normed input, with
+  // the model's constant, [hidden]; times the chosen weights, [experts]; norms.
+  float *router_norm = nullptr, *weight_scale = nullptr;
+  NormWeights norm, post_norm, shared_post_norm;
   // All experts' matrices one after the other, `in_blocks` and `down_blocks` each. Unless they are
   // prepacked there is no memory behind them; PlainExperts gives their blocks.
   PackedMatrix in;    // gate and up alternate as in mlp_in, [in_blocks * 64][hidden]

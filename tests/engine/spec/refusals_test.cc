@@ -52,7 +52,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"gemma2", "query_pre_attn_scalar", "0", "'query_pre_attn_scalar'"},
         Refusal{"gemma2", "attn_logit_softcapping", "-1", "'attn_logit_softcapping'"},
         Refusal{"gemma4-dense", "num_kv_shared_layers", "1", "'num_kv_shared_layers'"},
-        Refusal{"gemma4-dense", "enable_moe_block", "true", "'enable_moe_block'"},
+        Refusal{"gemma4-dense", "enable_moe_block", "true", "'num_experts'"},
         Refusal{"gemma4-dense", "hidden_size_per_layer_input", "16",
                 "'hidden_size_per_layer_input'"},
         Refusal{"gemma4-dense", "num_global_key_value_heads", "3", "key-value heads"},

@@ -297,6 +297,18 @@ TEST(Spec, GivesGlobalLayersOfGemma4HeadsAndARopeOfTheirOwn) {
   EXPECT_EQ(LayerHeads(split, 2), (HeadShape{4, 2, 32}));
 }
 
+TEST(Spec, PutsExpertsOfGemma4BesideTheMlp) {
+  const DecoderSpec spec = SpecOf("gemma4-moe");
+  EXPECT_TRUE(spec.moe.apart);
+  EXPECT_EQ(spec.moe.router.experts, 8);
+  EXPECT_EQ(spec.moe.router.top_k, 2);
+  EXPECT_TRUE(spec.moe.router.normalise);
+  EXPECT_EQ(spec.moe.intermediate, 24);
+  EXPECT_EQ(spec.moe.shared_intermediate, 80);
+  for (const LayerSpec& layer : spec.layer_specs) EXPECT_EQ(layer.mlp, MlpKind::kExperts);
+  EXPECT_FALSE(SpecOf("gemma4-dense").moe.apart);
+}
+
 // gemma-3-4b-it's config.json, but for what its vision tower reads.
 TEST(Spec, ReadsTheLanguageModelInsideAWrapper) {
   const Json config = Json::Parse(R"({
