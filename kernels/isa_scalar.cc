@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/impl/attention_scalar.inl.h"
+#include "kernels/impl/delta_chunk_scalar.inl.h"
 #include "kernels/impl/half.inl.h"
 #include "kernels/impl/kv.inl.h"
 #include "kernels/impl/probes.h"
@@ -221,7 +222,7 @@ size_t ArgMax(const float* x, size_t n) {
 // ---- Probes -----------------------------------------------------------------------------------
 
 // The compiler's vector for plain loops on the oldest x86-64: four lanes, no fused multiply-add.
-typedef float Four __attribute__((vector_size(16)));
+using Four = float __attribute__((vector_size(16)));
 
 void Opaque(Four& v) { asm volatile("" : "+x"(v)); }
 
@@ -299,6 +300,7 @@ const Table kScalarTable = {
     .max = MaxOver,
     .argmax = ArgMax,
     .delta_rule = DeltaRule,
+    .delta_chunk = DeltaChunk,
     .state_space = StateSpace,
     .short_conv = ShortConv,
     .kv_write = KvWrite,

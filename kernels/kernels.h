@@ -212,6 +212,34 @@ struct DeltaRuleArgs {
   const float* decays = nullptr;  // [key_dim], instead of decay; 0 to 1
 };
 
+// Some consecutive tokens of one head, as DeltaRule computes them one by one, up to rounding; by
+// matrix products, in which the state is read and written once for all tokens. With d_t the decays,
+// D(t, s) = d_(s+1) ... d_t, and u_t = beta_t (v_t - d_t S_(t-1)'k_t) what token t adds for its
+// key, the recurrence gives
+//   S_t = D(t, 0) S_0 + sum over s <= t of D(t, s) k_s u_s'
+// and, with this in u_t, a triangular system for all u (arXiv:2412.06464, sec. 3.3):
+//   u_t + sum over s < t of beta_t D(t, s) (k_t'k_s) u_s = beta_t (v_t - D(t, 0) S_0'k_t)
+// which is solved by substitution, without the inverse. Then
+//   out_t = D(t, 0) S_0'q_t + sum over s <= t of D(t, s) (q_t'k_s) u_s
+// D is multiplied up from the decays, from 1 on: nothing overflows, nothing is divided, a decay may
+// be 0, and the error of D(t, s) is at most t - s roundings.
+struct DeltaChunkArgs {
+  float* state;        // [key_dim][value_dim], updated in place
+  const float *q, *k;  // [tokens][key_dim], normalised and scaled
+  const float* v;      // [tokens][value_dim], rows v_stride floats apart
+  size_t v_stride;
+  size_t tokens, key_dim, value_dim;  // tokens: 1 to kDeltaChunk
+  const float *decay, *beta;          // [tokens], 0 to 1
+  float* out;                         // [tokens][value_dim], contiguous; overlaps nothing else
+  float* scratch;  // [DeltaChunkFloats(key_dim)], 64-byte aligned; contents neither kept nor read
+};
+inline constexpr size_t kDeltaChunk = 64;
+// The columns of a state that are computed at a time.
+inline constexpr size_t kDeltaPanel = 64;
+constexpr size_t DeltaChunkFloats(size_t key_dim) {
+  return key_dim * (kDeltaChunk + kDeltaPanel) + 2 * kDeltaChunk * (kDeltaChunk + kDeltaPanel);
+}
+
 // Consecutive tokens of one head of a state space model (Mamba-2, arXiv:2405.21060, sec. 6); for
 // each of them, with S the state:
 //   S = decay S + b (dt x)';  out = S'c + skip x
@@ -293,6 +321,7 @@ struct Table {
   size_t (*argmax)(const float* x, size_t n);
 
   void (*delta_rule)(const DeltaRuleArgs&);
+  void (*delta_chunk)(const DeltaChunkArgs&);
   void (*state_space)(const StateSpaceArgs&);
   void (*short_conv)(const ShortConvArgs&);
   void (*kv_write)(const KvWriteArgs&);

@@ -1,5 +1,5 @@
-// Gated DeltaNet: projection, causal convolution, the delta rule token by token, gated norm,
-// output.
+// Gated DeltaNet: projection, causal convolution, the delta rule token by token or in chunks, gated
+// norm, output.
 
 #include <algorithm>
 #include <array>
@@ -92,16 +92,37 @@ float Decays(const Delta& delta, const float* a, size_t value_head, float* decay
   return 1;
 }
 
+size_t KeyHeadOf(const Delta& delta, size_t value_head) {
+  return value_head / static_cast<size_t>(delta.pass.spec.delta.heads_per_key());
+}
+
+// A row's query and key, [key_dim] each.
+void NormaliseRow(const Delta& delta, const float* x, size_t value_head, float* q, float* k) {
+  const size_t first = KeyHeadOf(delta, value_head) * delta.key_dim;
+  Normalise(delta, x + first, 1 / std::sqrt(static_cast<float>(delta.key_dim)), q);
+  Normalise(delta, x + delta.columns.k + first, 1, k);
+}
+
+float Beta(const Delta& delta, const float* x, size_t value_head) {
+  return 1 / (1 + std::exp(-x[delta.columns.b + value_head]));
+}
+
+// The gated norm of what the rule gives for a row, out, which is overwritten.
+void Finish(const Delta& delta, size_t row, size_t value_head, float* out) {
+  const ForwardPass& pass = delta.pass;
+  pass.table.rms_norm(out, kernels::Dtype::kF32, out, delta.weights.delta.norm, delta.value_dim,
+                      pass.spec.norm_eps);
+  pass.table.activate_gated(
+      delta.output(row, value_head), pass.activation, pass.spec.delta.z_activation,
+      delta.projected(row) + delta.columns.z + value_head * delta.value_dim, out, delta.value_dim);
+}
+
 void RunRow(const Delta& delta, size_t row, size_t value_head, float* state) {
   const ForwardPass& pass = delta.pass;
   const DeltaColumns& columns = delta.columns;
-  const DeltaWeights& weights = delta.weights.delta;
   const float* x = delta.projected(row);
-  const size_t key_head = value_head / static_cast<size_t>(pass.spec.delta.heads_per_key());
   std::array<float, kMaxStateDim> q, k, decays, out;
-  const float scale = 1 / std::sqrt(static_cast<float>(delta.key_dim));
-  Normalise(delta, x + key_head * delta.key_dim, scale, q.data());
-  Normalise(delta, x + columns.k + key_head * delta.key_dim, 1, k.data());
+  NormaliseRow(delta, x, value_head, q.data(), k.data());
   const float decay = Decays(delta, x + columns.a, value_head, decays.data());
   pass.table.delta_rule({.state = state,
                          .q = q.data(),
@@ -110,14 +131,57 @@ void RunRow(const Delta& delta, size_t row, size_t value_head, float* state) {
                          .key_dim = delta.key_dim,
                          .value_dim = delta.value_dim,
                          .decay = decay,
-                         .beta = 1 / (1 + std::exp(-x[columns.b + value_head])),
+                         .beta = Beta(delta, x, value_head),
                          .out = out.data(),
                          .decays = pass.spec.delta.decay_per_channel ? decays.data() : nullptr});
-  pass.table.rms_norm(out.data(), kernels::Dtype::kF32, out.data(), weights.norm, delta.value_dim,
-                      pass.spec.norm_eps);
-  pass.table.activate_gated(
-      delta.output(row, value_head), pass.activation, pass.spec.delta.z_activation,
-      x + columns.z + value_head * delta.value_dim, out.data(), delta.value_dim);
+  Finish(delta, row, value_head, out.data());
+}
+
+// Rows [begin, begin + rows) of one sequence, at most kDeltaChunk.
+void RunChunk(const Delta& delta, size_t begin, size_t rows, size_t value_head, float* state) {
+  const ForwardPass& pass = delta.pass;
+  const size_t key_dim = delta.key_dim, value_dim = delta.value_dim;
+  float* q = pass.scratch.delta;  // as DeltaScratchFloats counts it
+  float *k = q + kernels::kDeltaChunk * key_dim, *out = k + kernels::kDeltaChunk * key_dim;
+  std::array<float, kernels::kDeltaChunk> decay, beta;
+  for (size_t i = 0; i < rows; ++i) {
+    const float* x = delta.projected(begin + i);
+    NormaliseRow(delta, x, value_head, q + i * key_dim, k + i * key_dim);
+    decay[i] = Decays(delta, x + delta.columns.a, value_head, nullptr);
+    beta[i] = Beta(delta, x, value_head);
+  }
+  pass.table.delta_chunk({.state = state,
+                          .q = q,
+                          .k = k,
+                          .v = delta.projected(begin) + delta.columns.v + value_head * value_dim,
+                          .v_stride = pass.w.qkv_stride,
+                          .tokens = rows,
+                          .key_dim = key_dim,
+                          .value_dim = value_dim,
+                          .decay = decay.data(),
+                          .beta = beta.data(),
+                          .out = out,
+                          .scratch = out + kernels::kDeltaChunk * value_dim});
+  for (size_t i = 0; i < rows; ++i) Finish(delta, begin + i, value_head, out + i * value_dim);
+}
+
+// From so many rows on a chunk is faster: 4 tokens take 0.6 to 0.7 of the time of one by one, 8
+// half of it, 16 and more a third to 0.45 (build/pinion-bench
+// --benchmark_filter='delta/.*/prompt').
+constexpr size_t kLeastChunk = 4;
+
+// Rows [row, end) of one sequence. A decay for each channel is not of the chunk's form.
+void RunSlice(const Delta& delta, size_t row, size_t end, size_t value_head, float* state) {
+  const bool chunked = !delta.pass.spec.delta.decay_per_channel;
+  while (row < end) {
+    const size_t rows = std::min(end - row, kernels::kDeltaChunk);
+    if (chunked && rows >= kLeastChunk) {
+      RunChunk(delta, row, rows, value_head, state);
+      row += rows;
+    } else {
+      RunRow(delta, row++, value_head, state);
+    }
+  }
 }
 
 // Heads of sequences are independent of each other, the tokens of a sequence are not.
@@ -129,8 +193,7 @@ void Recur(const Delta& delta) {
     const StepBatch::Slice& slice = slices[i / heads];
     float* state = delta.pass.states.State(delta.index, slice.place, i % heads);
     if (slice.first_position == 0) std::fill_n(state, delta.key_dim * delta.value_dim, 0.0f);
-    for (size_t row = slice.first_row; row < slice.first_row + slice.rows; ++row)
-      RunRow(delta, row, i % heads, state);
+    RunSlice(delta, slice.first_row, slice.first_row + slice.rows, i % heads, state);
   });
 }
 

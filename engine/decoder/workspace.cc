@@ -201,18 +201,20 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
 Result<ThreadScratch> MakeScratch(const DecoderSpec& spec, const Shard& shard, Dtype dtype) {
   ThreadScratch scratch;
   const size_t tile = kMlpTileRows * 2 * kernels::kBlockN;
+  const size_t delta = DeltaScratchFloats(spec.delta);
   const size_t part = PartFloats(WidestCachedShape(spec));
   const auto hidden_row = static_cast<size_t>(std::max(spec.hidden, WidestHead(spec)));
   const size_t products = static_cast<size_t>(spec.index.heads) * kernels::kBlockN;
   const size_t apart_row = spec.moe.apart ? static_cast<size_t>(spec.hidden) : 0;
   const size_t floats =
-      RoundUp(tile + part + products + hidden_row + apart_row, 64 / sizeof(float));
+      RoundUp(tile + delta + part + products + hidden_row + apart_row, 64 / sizeof(float));
   PINION_ASSIGN(
       scratch.storage,
       Pages::Allocate(floats * sizeof(float) + LatentTileBytes(spec, dtype) +
                       ExpertTileBytes(spec, shard, dtype) + PanelBytes(spec, shard, dtype)));
   scratch.mlp_tile = scratch.storage.as<float>();
-  scratch.part = scratch.mlp_tile + tile;
+  scratch.delta = scratch.mlp_tile + tile;
+  scratch.part = scratch.delta + delta;
   scratch.hidden_row = scratch.part + part + products;
   scratch.apart_row = scratch.hidden_row + hidden_row;
   // In front of it, where it is aligned: PartFloats is a multiple of a cache line.
@@ -241,7 +243,8 @@ Result<Workspace> Workspace::Allocate(const DecoderSpec& spec, const Shard& shar
 }
 
 HeadSquares::HeadSquares(const DecoderSpec& spec) {
-  if (spec.qk_norm == QkNorm::kWhole) stride = static_cast<size_t>(spec.heads + spec.kv_heads);
+  if (spec.qk_norm == QkNorm::kWhole)
+    stride = static_cast<size_t>(spec.heads) + static_cast<size_t>(spec.kv_heads);
   mamba = stride;
   if (spec.mamba.norm_runs > 0) stride += static_cast<size_t>(spec.mamba.heads);
 }

@@ -25,6 +25,7 @@ namespace pinion {
 struct ThreadScratch {
   Pages storage;
   float* mlp_tile = nullptr;    // [kMlpTileRows][128]: a gate and an up block
+  float* delta = nullptr;       // a head's chunk of the delta rule: [DeltaScratchFloats]
   float* part = nullptr;        // one attention item: [PartFloats]
   float* hidden_row = nullptr;  // [max(hidden, widest head)]
   float* apart_row = nullptr;   // [hidden], if experts stand apart
@@ -46,6 +47,15 @@ inline constexpr size_t kMlpTileRows =
     256;  // 256 x 128 floats = 128 KiB: stays in L2 with a W panel
 // 128 x 2048 bf16 = 512 KiB: half an L2, since every block of an expert reads the tile again.
 inline constexpr size_t kExpertTileRows = 128;
+
+// Of a chunk of one head: queries, keys, outputs, [kDeltaChunk] rows each, and the kernel's own.
+constexpr size_t DeltaScratchFloats(const DeltaSpec& delta) {
+  const auto key_dim = static_cast<size_t>(delta.key_dim);
+  return delta.key_heads == 0
+             ? 0
+             : kernels::kDeltaChunk * (2 * key_dim + static_cast<size_t>(delta.value_dim)) +
+                   kernels::DeltaChunkFloats(key_dim);
+}
 
 // The choices of a step's tokens in one layer and the work that follows; written by one thread.
 struct ExpertWork {

@@ -6,6 +6,7 @@
 #include "kernels/impl/attention.inl.h"
 #include "kernels/impl/attention_merge.inl.h"
 #include "kernels/impl/convert.inl.h"
+#include "kernels/impl/delta_chunk.inl.h"
 #include "kernels/impl/gemm.inl.h"
 #include "kernels/impl/kv.inl.h"
 #include "kernels/impl/recurrent.inl.h"
@@ -45,6 +46,7 @@ constexpr Table MakeTable(Isa isa) {
       .max = MaxOver,
       .argmax = ArgMax,
       .delta_rule = DeltaRule,
+      .delta_chunk = DeltaChunk,
       .state_space = StateSpace,
       .short_conv = ShortConv,
       .kv_write = KvWrite,
