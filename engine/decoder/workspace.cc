@@ -66,8 +66,10 @@ void LayOutExperts(const DecoderSpec& spec, const Shard& shard, Dtype dtype, siz
   const bool apart = spec.moe.apart;
   if (apart || element < sizeof(float))
     take(buffers.router_in, max_rows * w.normed_stride * sizeof(float));
-  take(buffers.normed, apart ? max_rows * w.normed_stride * element : 0);
-  take(buffers.partial, apart ? max_rows * w.hidden_stride * sizeof(float) : 0);
+  if (apart) {
+    take(buffers.normed, max_rows * w.normed_stride * element);
+    take(buffers.partial, max_rows * w.hidden_stride * sizeof(float));
+  }
   take(buffers.logits, max_rows * buffers.logits_stride * sizeof(float));
   take(buffers.chosen, assignments * sizeof(int32_t));
   take(buffers.weights, assignments * sizeof(float));
