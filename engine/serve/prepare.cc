@@ -295,6 +295,11 @@ ApiResult<void> Preparer::CheckChoices(const Prepared& prepared, size_t kv_token
     tokens += prompt.size();
     longest = std::max(longest, prompt.size());
   }
+  if (tokens > limits_.max_choice_tokens)
+    return Unexpected(
+        BadField("", StrCat("the request has ", tokens, " tokens of text, want at most ",
+                            limits_.max_choice_tokens, " (--max-choice-tokens)",
+                            prepared.prompts.size() > 1 ? "; send several" : "")));
   if (tokens * n > limits_.max_choice_tokens)
     return Unexpected(BadField(
         "n",
