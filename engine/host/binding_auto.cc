@@ -168,10 +168,11 @@ Result<Plan> PlanAuto(const BindingInput& input) {
   const std::vector<Core> cores = CoresWithMemory(input, warnings);
   const auto ranks = static_cast<size_t>(input.request.ranks);
   if (ranks > cores.size())
-    return Fail(ErrorCode::kUsage,
-                StrCat(Count(ranks, "rank"), " cannot each have a core: auto has ",
-                       Count(cores.size(), "core"), "; use -tp ", cores.size(),
-                       " or less, --threads-bind all to use SMT siblings, or nobind"));
+    return Fail(
+        ErrorCode::kUsage,
+        StrCat(Count(ranks, "rank"), " cannot each have a core: auto has ",
+               Count(cores.size(), "core"), "; use ", Count(cores.size(), "rank"),
+               " or fewer (-tp times -pp), --threads-bind all to use SMT siblings, or nobind"));
   reasons.push_back(StrCat("auto: one thread per physical core, ", Count(cores.size(), "core"),
                            " of ", Count(input.budget.cpus.size(), "allowed CPU")));
   const auto parts = DivideCores(cores, ranks);

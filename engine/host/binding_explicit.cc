@@ -128,7 +128,8 @@ Result<std::vector<std::vector<int>>> ParseLists(const BindingInput& input) {
     return Fail(ErrorCode::kUsage,
                 StrCat("threads-bind '", text, "' has ", Count(lists.size(), "list"), " for ",
                        Count(static_cast<size_t>(input.request.ranks), "rank"),
-                       "; write one list per rank, joined by '|', or use -tp ", lists.size()));
+                       "; write one list per rank, joined by '|', or use ",
+                       Count(lists.size(), "rank"), " (-tp times -pp)"));
   std::vector<std::vector<int>> cpus_of_rank;
   ListChecker checker(input);
   for (const std::string& list : lists) {
