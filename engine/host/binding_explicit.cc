@@ -13,7 +13,7 @@ namespace {
 
 // Only auto reserves cores; under all and nobind the front end shares the ranks' CPUs.
 void ExplainFrontend(const BindingInput& input, Plan& plan) {
-  if (input.request.has_frontend) plan.reasons.push_back("the front end shares the ranks' CPUs");
+  if (input.request.has_frontend) plan.reasons.emplace_back("the front end shares the ranks' CPUs");
   if (input.request.reserved_cpus.value_or(0) == 0) return;
   plan.warnings.push_back(StrCat("reserved-cpus ", *input.request.reserved_cpus,
                                  " has no effect under ", Trim(input.request.threads_bind),

@@ -41,7 +41,7 @@ std::vector<std::string_view> FieldsOf(Api api) {
   if (api == Api::kRerank) Append(fields, kOfRanking);
   if (GivesVectors(api) || api == Api::kClassify) Append(fields, kOfInputs);
   if (GivesVectors(api)) Append(fields, kOfVectors);
-  if (api == Api::kPooling) fields.push_back("task");
+  if (api == Api::kPooling) fields.emplace_back("task");
   if (api != Api::kEmbeddings) Append(fields, kOfActivation);
   return fields;
 }
