@@ -36,7 +36,8 @@ Status CheckRanksFit(const BindingInput& input) {
                      by_quota ? DescribeQuota(budget)
                               : StrCat(Count(budget.cpus.size(), "CPU"), " may be used (",
                                        FormatCpuList(budget.cpus), ")"),
-                     "; use -tp ", budget.max_threads, " or less, or --threads-bind nobind"));
+                     "; use ", Count(static_cast<size_t>(budget.max_threads), "rank"),
+                     " or fewer (-tp times -pp), or --threads-bind nobind"));
 }
 
 Result<Plan> Dispatch(const BindingInput& input) {

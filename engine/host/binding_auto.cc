@@ -21,7 +21,7 @@ std::vector<Core> CoresWithMemory(const BindingInput& input, std::vector<std::st
   std::set<int> without_memory;
   for (const NumaNode& node : input.machine.nodes)
     if (!node.memory_allowed) without_memory.insert(node.id);
-  const std::vector<Core> all = AllowedCores(input.machine, input.budget);
+  std::vector<Core> all = AllowedCores(input.machine, input.budget);
   std::vector<Core> near, far;
   std::set<int> far_nodes;
   for (const Core& core : all) {
@@ -129,7 +129,7 @@ Status UseSmt(const BindingInput& input, const std::vector<Core>& cores,
   cpus_of_rank = WithSiblings(cpus_of_rank, cores);
   const size_t most = static_cast<size_t>(input.budget.max_threads) - frontend_cpus.size();
   TrimRanks(cpus_of_rank, std::max(most, cpus_of_rank.size()));
-  reasons.push_back("--smt on: every hardware thread of these cores");
+  reasons.emplace_back("--smt on: every hardware thread of these cores");
   return {};
 }
 
@@ -168,10 +168,11 @@ Result<Plan> PlanAuto(const BindingInput& input) {
   const std::vector<Core> cores = CoresWithMemory(input, warnings);
   const auto ranks = static_cast<size_t>(input.request.ranks);
   if (ranks > cores.size())
-    return Fail(ErrorCode::kUsage,
-                StrCat(Count(ranks, "rank"), " cannot each have a core: auto has ",
-                       Count(cores.size(), "core"), "; use -tp ", cores.size(),
-                       " or less, --threads-bind all to use SMT siblings, or nobind"));
+    return Fail(
+        ErrorCode::kUsage,
+        StrCat(Count(ranks, "rank"), " cannot each have a core: auto has ",
+               Count(cores.size(), "core"), "; use ", Count(cores.size(), "rank"),
+               " or fewer (-tp times -pp), --threads-bind all to use SMT siblings, or nobind"));
   reasons.push_back(StrCat("auto: one thread per physical core, ", Count(cores.size(), "core"),
                            " of ", Count(input.budget.cpus.size(), "allowed CPU")));
   const auto parts = DivideCores(cores, ranks);

@@ -13,7 +13,7 @@ namespace {
 
 // Only auto reserves cores; under all and nobind the front end shares the ranks' CPUs.
 void ExplainFrontend(const BindingInput& input, Plan& plan) {
-  if (input.request.has_frontend) plan.reasons.push_back("the front end shares the ranks' CPUs");
+  if (input.request.has_frontend) plan.reasons.emplace_back("the front end shares the ranks' CPUs");
   if (input.request.reserved_cpus.value_or(0) == 0) return;
   plan.warnings.push_back(StrCat("reserved-cpus ", *input.request.reserved_cpus,
                                  " has no effect under ", Trim(input.request.threads_bind),
@@ -128,7 +128,8 @@ Result<std::vector<std::vector<int>>> ParseLists(const BindingInput& input) {
     return Fail(ErrorCode::kUsage,
                 StrCat("threads-bind '", text, "' has ", Count(lists.size(), "list"), " for ",
                        Count(static_cast<size_t>(input.request.ranks), "rank"),
-                       "; write one list per rank, joined by '|', or use -tp ", lists.size()));
+                       "; write one list per rank, joined by '|', or use ",
+                       Count(lists.size(), "rank"), " (-tp times -pp)"));
   std::vector<std::vector<int>> cpus_of_rank;
   ListChecker checker(input);
   for (const std::string& list : lists) {

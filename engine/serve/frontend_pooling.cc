@@ -11,10 +11,13 @@
 namespace pinion {
 namespace {
 
-// What clients can ask a model for instead.
-const char* Instead(const PoolingFacts& facts) {
+// What clients can ask a model for instead. labels: they asked for those.
+const char* Instead(const PoolingFacts& facts, bool labels) {
   switch (facts.task) {
     case ModelTask::kGenerate:
+      if (labels)
+        return "it generates text: use /v1/completions or /v1/chat/completions, or serve a "
+               "classifier";
       return "it generates text: use /v1/completions or /v1/chat/completions, or start the server "
              "with --task embed or --task score";
     case ModelTask::kEmbed:
@@ -39,7 +42,10 @@ std::optional<ApiError> Frontend::Unfit(std::string_view path, Needs needs) cons
   if (needs == Needs::kScores) fits = embeds || facts.scores_pairs();
   if (needs == Needs::kLabels) fits = !facts.labels.empty();
   if (fits) return {};
-  return ApiError{400, StrCat("the model does not answer ", path, "; ", Instead(facts)), "", ""};
+  return ApiError{
+      400,
+      StrCat("the model does not answer ", path, "; ", Instead(facts, needs == Needs::kLabels)), "",
+      ""};
 }
 
 void Frontend::Embeddings(HttpRequest request, Reply reply) {

@@ -35,7 +35,7 @@ const char* StopType(const ChoicePart& part) {
 
 Json GenerationSettings(const GenerationRequest& request) {
   const SamplingParams& params = request.params;
-  Json settings(Json::Object{{"n_predict", params.max_tokens},
+  Json settings(Json::Object{{"n_predict", request.prompt_only ? 0 : params.max_tokens},
                              {"temperature", params.temperature},
                              {"top_k", params.top_k},
                              {"top_p", params.top_p},

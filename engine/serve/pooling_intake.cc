@@ -19,15 +19,38 @@ const char* FieldOf(Api api) {
   return api == Api::kScore || api == Api::kRerank ? "documents" : "input";
 }
 
-ApiResult<void> FitLength(const Encoding& encoding, size_t max_model_len, const char* field) {
+// What the client takes the model for, and how it wants vectors, fit what the model is run for.
+ApiResult<void> CheckWishes(const PoolingWishes& wishes, const PoolingFacts& facts) {
+  const bool embeds = facts.task == ModelTask::kEmbed;
+  const bool fits =
+      embeds ? wishes.task == "embed" : wishes.task == "classify" || wishes.task == "score";
+  if (!wishes.task.empty() && !fits)
+    return Unexpected(
+        ApiError{400,
+                 StrCat("'task' is '", wishes.task.substr(0, 40), "', want ",
+                        embeds ? "embed" : "classify or score", ", which this model does"),
+                 "task", ""});
+  if (embeds) return {};
+  const char* name = wishes.dimensions > 0 ? "dimensions"
+                     : wishes.normalises   ? "normalize"
+                                           : nullptr;
+  if (!name) return {};
+  return Unexpected(ApiError{
+      400, StrCat("'", name, "' is for embeddings, but the model scores texts; leave it out"), name,
+      ""});
+}
+
+ApiResult<void> FitLength(const Encoding& encoding, size_t max_model_len, const char* field,
+                          bool may_cut) {
   if (encoding.ids.empty())
     return Unexpected(ApiError{400, StrCat("'", field, "' has a text without tokens"), field, ""});
   if (encoding.ids.size() <= max_model_len) return {};
-  return Unexpected(ApiError{400,
-                             StrCat("'", field, "' has a text of ", encoding.ids.size(),
-                                    " tokens, want at most the model's ", max_model_len,
-                                    "; shorten it, or send 'truncate_prompt_tokens'"),
-                             field, "context_length_exceeded"});
+  return Unexpected(
+      ApiError{400,
+               StrCat("'", field, "' has a text of ", encoding.ids.size(),
+                      " tokens, want at most the model's ", max_model_len, "; shorten it",
+                      may_cut ? ", or send 'truncate_prompt_tokens'" : ""),
+               field, "context_length_exceeded"});
 }
 
 }  // namespace
@@ -37,6 +60,7 @@ ApiResult<void> PoolingIntake::CheckModel(const GenerationRequest& request,
   if (!request.model.empty() && !model_.IsCalled(request.model))
     return Unexpected(UnknownModel(request.model, model_));
   const PoolingFacts& facts = model_.pooling;
+  PINION_TRY(CheckWishes(request.pooling, facts));
   if (request.pooling.dimensions > facts.width)
     return Unexpected(ApiError{400,
                                StrCat("'dimensions' is ", request.pooling.dimensions,
@@ -82,10 +106,13 @@ ApiResult<Encoding> PoolingIntake::EncodeInput(const GenerationRequest& request,
                                                MemoryShare& memory) const {
   if (const auto* text = std::get_if<std::string>(&input)) {
     if (request.add_special_tokens) return EncodeOne(*text, most, "input", memory);
-    PINION_TRY(Reserve(memory, kBytesPerTextByte * text->size(), "the tokens of a text"));
+    const size_t before = memory.bytes();
+    PINION_TRY(Reserve(memory, kBytesPerTextByte * text->size(),
+                       StrCat("the tokens of a text of ", text->size(), " bytes")));
     auto ids = tokenizer_.Encode(*text, false);
     if (!ids) return Unexpected(ApiError{400, ids.error().message, "input", ""});
     if (ids->size() > most) ids->resize(most);
+    memory.ShrinkTo(before + 2 * ids->size() * sizeof(int32_t));
     return Encoding{std::move(*ids), {}};
   }
   Encoding encoding{std::get<std::vector<int32_t>>(input), {}};
@@ -124,7 +151,8 @@ ApiResult<std::vector<Encoding>> PoolingIntake::Prepare(const GenerationRequest&
       }
   }
   for (const Encoding& text : texts)
-    PINION_TRY(FitLength(text, max_model_len, FieldOf(request.api)));
+    PINION_TRY(
+        FitLength(text, max_model_len, FieldOf(request.api), /*may_cut=*/!model_.pooling.yes_no));
   return texts;
 }
 

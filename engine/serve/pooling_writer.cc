@@ -59,7 +59,7 @@ std::vector<float> PoolingWriter::VectorOf(const ChoicePart& choice) const {
   if (facts_.task == ModelTask::kScore)
     return wishes_.activates ? Probabilities(choice.pooled) : choice.pooled;
   return FinishEmbedding(choice.pooled, wishes_.dimensions,
-                         wishes_.normalises.value_or(facts_.normalises));
+                         wishes_.normalises.value_or(facts_.normalises && wishes_.activates));
 }
 
 std::vector<float> PoolingWriter::ScoresOf(const std::vector<ChoicePart>& choices) const {

@@ -204,7 +204,9 @@ ApiResult<void> BoundLogprobs(GenerationRequest& request, int most, size_t vocab
   int& rated = request.params.prompt_logprobs;  // of which an echo's are also logprobs
   rated = std::min(rated, static_cast<int>(vocabulary));
   PINION_TRY(bound("prompt_logprobs", request.prompt_logprobs));
-  return bound(request.chat ? "top_logprobs" : "logprobs", request.params.logprobs);
+  const bool llama = request.api == Api::kLlama || request.api == Api::kInfill;
+  const char* name = request.chat ? "top_logprobs" : llama ? "n_probs" : "logprobs";
+  return bound(name, request.params.logprobs);
 }
 
 Preparer::Preparer(const ServedModel& model, const Tokenizer& tokenizer, const FrontLimits& limits)
@@ -293,6 +295,11 @@ ApiResult<void> Preparer::CheckChoices(const Prepared& prepared, size_t kv_token
     tokens += prompt.size();
     longest = std::max(longest, prompt.size());
   }
+  if (tokens > limits_.max_choice_tokens)
+    return Unexpected(
+        BadField("", StrCat("the request has ", tokens, " tokens of text, want at most ",
+                            limits_.max_choice_tokens, " (--max-choice-tokens)",
+                            prepared.prompts.size() > 1 ? "; send several" : "")));
   if (tokens * n > limits_.max_choice_tokens)
     return Unexpected(BadField(
         "n",

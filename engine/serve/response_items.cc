@@ -159,7 +159,10 @@ ApiResult<void> AddInput(const Json& body, Json& chat) {
                                ", want a string or a list of at least one item"));
   }
   bool continues = false;
-  chat.Set("messages", Json(messages.Take(continues)));
+  Json::Array taken = messages.Take(continues);
+  if (taken.empty())
+    return Bad("input", "'input' has no text and no call, want a string or an item with either");
+  chat.Set("messages", Json(std::move(taken)));
   if (continues) chat.Set("continue_final_message", true);
   return {};
 }

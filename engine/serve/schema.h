@@ -77,7 +77,8 @@ struct PoolingWishes {
   size_t dimensions = 0;                        // of an embedding; 0: all
   std::optional<bool> normalises;               // an embedding; unset: as the model does
   bool base64 = false;                          // vectors as text
-  bool activates = true;                        // scores are probabilities
+  bool activates = true;                        // scores are probabilities, or as `normalises`
+  std::string task;                             // what the client takes the model for; "": any
   size_t top_n = 0;                             // of a ranking; 0: all
   bool return_documents = true;                 // in a ranking
 };

@@ -145,6 +145,9 @@ Checked AddBias(const Json& body, Json& changed) {
 Checked AddGrammar(const Json& body, Json& changed) {
   if (Given(body, "json_schema")) changed.Set("guided_json", *body.Find("json_schema"));
   PINION_ASSIGN(std::string grammar, Get<std::string>(body, "grammar", ""));
+  if (!grammar.empty() && Given(body, "json_schema"))
+    return Bad("grammar",
+               "'grammar' and 'json_schema' both constrain the answer; send one of them");
   if (!grammar.empty()) changed.Set("guided_grammar", std::move(grammar));
   return {};
 }
@@ -153,10 +156,14 @@ Checked AddGrammar(const Json& body, Json& changed) {
 Checked AddSamplers(const Json& body, Json& changed) {
   const Json* list = body.Find("samplers");
   if (!list || list->is_null() || list->is_string()) return {};
-  if (!list->is_array()) return Bad("samplers", "'samplers' must be a list of names");
+  const bool names =
+      list->is_array() && std::all_of(list->array().begin(), list->array().end(),
+                                      [](const Json& one) { return one.is_string(); });
+  if (!names)
+    return Bad("samplers", StrCat("'samplers' is ", Excerpt(*list), ", want a list of names"));
   const auto on = [list](const char* name) {
     return std::any_of(list->array().begin(), list->array().end(),
-                       [name](const Json& one) { return one.is_string() && one.string() == name; });
+                       [name](const Json& one) { return one.string() == name; });
   };
   if (!on("temperature")) changed.Set("temperature", 1);
   if (!on("top_k")) changed.Set("top_k", 0);

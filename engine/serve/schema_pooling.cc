@@ -17,8 +17,9 @@ using Checked = ApiResult<void>;
 
 constexpr auto kOfAll =
     std::to_array<std::string_view>({"model", "priority", "timeout", "truncate_prompt_tokens"});
-constexpr auto kOfInputs = std::to_array<std::string_view>(
-    {"add_special_tokens", "dimensions", "encoding_format", "input", "normalize", "task"});
+constexpr auto kOfInputs = std::to_array<std::string_view>({"add_special_tokens", "input"});
+constexpr auto kOfVectors =
+    std::to_array<std::string_view>({"dimensions", "encoding_format", "normalize"});
 constexpr auto kOfScores =
     std::to_array<std::string_view>({"documents", "queries", "text_1", "text_2"});
 constexpr auto kOfRanking =
@@ -31,13 +32,16 @@ void Append(std::vector<std::string_view>& to, const List& names) {
   to.insert(to.end(), names.begin(), names.end());
 }
 
+bool GivesVectors(Api api) { return api == Api::kEmbeddings || api == Api::kPooling; }
+
 std::vector<std::string_view> FieldsOf(Api api) {
   std::vector<std::string_view> fields;
   Append(fields, kOfAll);
   if (api == Api::kScore) Append(fields, kOfScores);
   if (api == Api::kRerank) Append(fields, kOfRanking);
-  if (api == Api::kEmbeddings || api == Api::kPooling || api == Api::kClassify)
-    Append(fields, kOfInputs);
+  if (GivesVectors(api) || api == Api::kClassify) Append(fields, kOfInputs);
+  if (GivesVectors(api)) Append(fields, kOfVectors);
+  if (api == Api::kPooling) fields.emplace_back("task");
   if (api != Api::kEmbeddings) Append(fields, kOfActivation);
   return fields;
 }
@@ -67,10 +71,18 @@ ApiResult<std::vector<std::string>> ReadTexts(const Json& body, std::string_view
                            ", want a text or a list of texts"));
 }
 
+// Of two names of one field the one that was sent.
+ApiResult<const char*> NameSent(const Json& body, const char* older, const char* newer) {
+  if (!Given(body, newer)) return older;
+  if (!Given(body, older)) return newer;
+  return Bad(older, StrCat("'", older, "' and '", newer,
+                           "' are two names of one field; send one of them"));
+}
+
 // Each query has its document, or the only one has all.
 Checked ReadPairs(const Json& body, PoolingWishes& wishes) {
-  const bool newer = Given(body, "queries");
-  const char *first = newer ? "queries" : "text_1", *second = newer ? "documents" : "text_2";
+  PINION_ASSIGN(const char* first, NameSent(body, "text_1", "queries"));
+  PINION_ASSIGN(const char* second, NameSent(body, "text_2", "documents"));
   PINION_ASSIGN(wishes.queries, ReadTexts(body, first));
   PINION_ASSIGN(wishes.documents, ReadTexts(body, second));
   if (wishes.queries.size() == 1 || wishes.queries.size() == wishes.documents.size()) return {};
@@ -151,7 +163,10 @@ ApiResult<GenerationRequest> ReadPoolingRequest(Api api, const Json& body, bool 
   } else if (api == Api::kRerank) {
     PINION_TRY(ReadRanking(body, wishes));
   } else {
-    PINION_TRY(ReadForm(body, wishes));
+    if (GivesVectors(api)) PINION_TRY(ReadForm(body, wishes));
+    if (api == Api::kPooling) {
+      PINION_ASSIGN(wishes.task, Get<std::string>(body, "task", ""));
+    }
     PINION_ASSIGN(request.prompts, ReadPrompts(body, "input"));
   }
   const size_t texts =

@@ -36,7 +36,8 @@ constexpr FlagGroup kGroups[] = {
     {Fate::kRefused, kGpu, kGpuNames},
     {Fate::kTaken, "",
      "dtype seed max-model-len kv-cache-dtype enable-prefix-caching served-model-name "
-     "enable-sleep-mode tensor-parallel-size block-size max-num-batched-tokens max-num-seqs "
+     "enable-sleep-mode tensor-parallel-size pipeline-parallel-size block-size "
+     "max-num-batched-tokens max-num-seqs "
      "max-num-queued-reqs max-num-queued-tokens shutdown-timeout sse-keep-alive-interval host port "
      "allow-credentials allowed-origins allowed-methods allowed-headers api-key ssl-keyfile "
      "ssl-certfile model chat-template tool-call-parser reasoning-parser max-logprobs"},
@@ -50,7 +51,8 @@ constexpr FlagGroup kGroups[] = {
      "safetensors-load-strategy= safetensors-prefetch-num-threads= "
      "safetensors-prefetch-block-size= max-parallel-loading-workers= use-tqdm-on-load= "
      "no-use-tqdm-on-load pt-load-map-location="},
-    {Fate::kIgnored, "ranks are threads of one process",
+    {Fate::kIgnored,
+     "processes of ranks are started by mpirun, and their network is MPI's; see docs/hosts.md",
      "distributed-executor-backend= distributed-timeout-seconds= cpu-distributed-timeout-seconds="},
     {Fate::kIgnored, "requests with a priority are always served by it, others in their order",
      "scheduling-policy="},

@@ -212,6 +212,41 @@ def test_a_generative_model_refuses_the_endpoints_of_vectors(start_server, data)
         status, answer = ask(server, path, {"input": "x"})
         assert status == 400
         assert path in answer["error"]["message"]
+    assert "--task" not in ask(server, "/classify", {"input": "x"})[1]["error"]["message"]
+
+
+def test_the_task_of_pooling_is_what_the_model_does(embedder, reranker):
+    for server, fits, others in ((embedder, ("embed",), ("token_embed", "score")),
+                                 (reranker, ("classify", "score"), ("token_classify", "embed"))):
+        for task in fits:
+            assert ask(server, "/pooling", {"input": "x", "task": task})[0] == 200
+        for task in others:
+            status, answer = ask(server, "/pooling", {"input": "x", "task": task})
+            assert status == 400 and answer["error"]["param"] == "task", answer
+
+
+def test_wishes_for_embeddings_are_refused_by_a_model_that_scores(reranker):
+    for field, value in (("dimensions", 1), ("normalize", True)):
+        status, answer = ask(reranker, "/pooling", {"input": "x", field: value})
+        assert status == 400 and answer["error"]["param"] == field, answer
+
+
+def test_a_vector_without_activation_has_the_length_of_the_pooled_one(embedder):
+    def vector_of(**wishes):
+        _, answer = ask(embedder, "/pooling", {"input": "x", **wishes})
+        return answer["data"][0]["data"]
+
+    plain = vector_of(normalize=False)
+    assert numpy.linalg.norm(plain) != pytest.approx(1, abs=1e-3)
+    assert vector_of(activation=False) == plain
+    assert vector_of(activation=False, normalize=True) == vector_of()
+
+
+def test_a_text_too_long_for_a_generative_reranker_is_not_to_be_truncated(start_server, data):
+    server = start_server(data / "embedders" / "qwen3-reranker", *FLAGS, "--task", "score")
+    status, answer = ask(server, "/score", {"text_1": "x", "text_2": "word " * 4000})
+    assert status == 400 and answer["error"]["code"] == "context_length_exceeded"
+    assert "truncate_prompt_tokens" not in answer["error"]["message"]
 
 
 def test_unknown_and_unusable_fields_are_refused_by_name(embedder):

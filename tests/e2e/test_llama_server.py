@@ -118,6 +118,11 @@ def test_tokens_and_probabilities_are_told(plain):
     assert max(top["logprob"] for top in first["top_logprobs"]) == first["logprob"]
 
 
+def test_too_many_n_probs_are_refused_by_that_name(plain):
+    code, message = refusal(plain, "/completion", prompt="Once", n_predict=3, n_probs=1000)
+    assert code == 400 and "'n_probs' is 1000" in message
+
+
 def test_schemas_and_grammars_constrain_the_answer(plain, binary):
     if not (pathlib.Path(binary).parent / "grammar-env").exists():
         pytest.skip("llguidance is not installed by scripts/build")

@@ -181,9 +181,11 @@ TEST(BindingAuto, WorksOnSparseCpuNumbers) {
 TEST(BindingAuto, RefusesMoreRanksThanCores) {
   const Budget budget = BudgetOf(OneSocketSmt());
   EXPECT_THAT(ErrorFor(OneSocketSmt(), budget, {.ranks = 9}),
-              AllOf(HasSubstr("9 ranks"), HasSubstr("8 cores"), HasSubstr("-tp 8")));
+              AllOf(HasSubstr("9 ranks"), HasSubstr("8 cores"),
+                    HasSubstr("use 8 ranks or fewer (-tp times -pp)")));
   EXPECT_THAT(ErrorFor(OneSocketSmt(), budget, {.ranks = 17}),
-              AllOf(HasSubstr("17 ranks"), HasSubstr("0-15"), HasSubstr("nobind")));
+              AllOf(HasSubstr("17 ranks"), HasSubstr("0-15"),
+                    HasSubstr("use 16 ranks or fewer (-tp times -pp)"), HasSubstr("nobind")));
   EXPECT_THAT(ErrorFor(OneSocketSmt(), budget, {.ranks = 0}), HasSubstr("1 or more"));
 }
 
@@ -317,7 +319,8 @@ TEST(BindingLists, RefuseInvalidCpus) {
   EXPECT_THAT(error("0,64", 1), AllOf(HasSubstr("cpu 64"), HasSubstr("allowed are 0-63")));
   EXPECT_THAT(error("0-2|2-4", 2), AllOf(HasSubstr("cpu 2 of rank 1"), HasSubstr("rank 0")));
   EXPECT_THAT(error("1,1", 1), HasSubstr("already used"));
-  EXPECT_THAT(error("0-2", 2), AllOf(HasSubstr("1 list for 2 ranks"), HasSubstr("-tp 1")));
+  EXPECT_THAT(error("0-2", 2),
+              AllOf(HasSubstr("1 list for 2 ranks"), HasSubstr("use 1 rank (-tp times -pp)")));
   EXPECT_THAT(error("0|1|2", 2), HasSubstr("3 lists for 2 ranks"));
   EXPECT_THAT(error("0|", 2), HasSubstr("threads-bind '0|'"));
   EXPECT_THAT(error("3-1", 1), HasSubstr("backwards"));

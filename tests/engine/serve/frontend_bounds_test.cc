@@ -81,6 +81,11 @@ TEST_F(BoundedFrontendTest, NamesEveryBound) {
   EXPECT_THAT(said(R"({"prompt":["xxxxx","yy"],"n":50})"),
               HasSubstr("'n' is 50 and the prompts have 7 tokens, 350 together, want at most 200 "
                         "(--max-choice-tokens)"));
+  const std::string fifty = StrCat("\"", std::string(50, 'x'), "\"");
+  EXPECT_THAT(
+      said(StrCat(R"({"prompt":[)", Join(std::vector<std::string>(5, fifty), ","), "]}").c_str()),
+      HasSubstr("the request has 250 tokens of text, want at most 200 "
+                "(--max-choice-tokens); send several"));
   EXPECT_THAT(Post(port_, "/v1/completions",
                    StrCat(R"({"prompt":"x","stop":")", std::string(1025, 's'), R"("})")),
               HasSubstr("'stop' has a string of more than 1024 bytes"));

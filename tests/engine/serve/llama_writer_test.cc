@@ -45,6 +45,14 @@ TEST(LlamaWriter, TellsWhyAnAnswerEnded) {
   EXPECT_EQ(told("length", {}), "limit:");
 }
 
+TEST(LlamaWriter, RepeatsALengthOfNone) {
+  GenerationRequest request;
+  request.prompt_only = true;
+  request.params.max_tokens = 1;  // as schema.cc leaves it
+  const std::string whole = LlamaWriter(request, {"cmpl-1", 1, "m", false}).Whole({Part("")}, {});
+  EXPECT_EQ(Json::Parse(whole)->Find("generation_settings")->Find("n_predict")->integer(), 0);
+}
+
 TEST(LlamaWriter, CountsWhatWasComputedAndHowFast) {
   const Json whole = Whole(Part("x", "stop"));
   EXPECT_EQ(whole.Find("timings")->Dump(),

@@ -63,7 +63,8 @@ TEST(SchemaLlama, RefusesByName) {
   for (const char* body :
        {R"({"mirostat":1})", R"({"typical_p":0.5})", R"({"xtc_probability":0.1})",
         R"({"post_sampling_probs":true})", R"({"lora":[{"id":0}]})", R"({"logprobs":1})",
-        R"({"suffix":"x"})", R"({"input_suffix":"x"})", R"({"n_probs":-1})"}) {
+        R"({"suffix":"x"})", R"({"input_suffix":"x"})", R"({"n_probs":-1})", R"({"samplers":[1]})",
+        R"({"samplers":5})", R"({"grammar":"root ::= \"a\"","json_schema":{}})"}) {
     const std::string name = Json::Parse(body)->object().front().first;
     EXPECT_THAT(TranslatedLlama(body), HasSubstr(name + ": '" + name + "' ")) << body;
   }

@@ -148,6 +148,7 @@ TEST(SchemaResponses, RefusesWhatItCannotRead) {
   EXPECT_THAT(Translated("{}"), HasSubstr("input: 'input' is missing"));
   EXPECT_THAT(Messages("[]"), HasSubstr("at least one item"));
   EXPECT_THAT(Messages("[3]"), HasSubstr("input[0]: "));
+  EXPECT_THAT(Messages(R"([{"type":"reasoning","id":"r","summary":[]}])"), HasSubstr("input: "));
   EXPECT_THAT(Messages(R"([{"role":"tool","content":"x"}])"), HasSubstr("input[0].role: "));
   EXPECT_THAT(Messages(R"([{"role":"user","content":[{"type":"input_image"}]}])"),
               HasSubstr("'input_image'"));

@@ -1,0 +1,61 @@
+#include "engine/serve/schema_pooling.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace pinion {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+ApiResult<GenerationRequest> ReadPooling(Api api, const std::string& body, bool ignore = false) {
+  size_t unknown = 0;
+  return ReadPoolingRequest(api, *Json::Parse(body), ignore, unknown);
+}
+
+// An error's parameter and sentence; "" if there is none.
+std::string PoolingError(Api api, const std::string& body) {
+  const auto read = ReadPooling(api, body);
+  return read ? "" : read.error().param + ": " + read.error().message;
+}
+
+TEST(SchemaPooling, RefusesFieldsThatAnEndpointWouldNotHeed) {
+  for (const char* field : {R"("dimensions":2)", R"("encoding_format":"base64")",
+                            R"("normalize":false)", R"("task":"classify")"}) {
+    const std::string body = StrCat(R"({"input":"x",)", field, "}");
+    EXPECT_THAT(PoolingError(Api::kClassify, body), HasSubstr("is not a field of this endpoint"))
+        << body;
+    EXPECT_EQ(PoolingError(Api::kPooling, body), "") << body;
+  }
+  EXPECT_THAT(PoolingError(Api::kEmbeddings, R"({"input":"x","task":"token_embed"})"),
+              StartsWith("task: "));
+}
+
+TEST(SchemaPooling, KeepsTheTaskForTheModelToCheck) {
+  EXPECT_EQ(ReadPooling(Api::kPooling, R"({"input":"x","task":"embed"})")->pooling.task, "embed");
+  EXPECT_EQ(ReadPooling(Api::kPooling, R"({"input":"x"})")->pooling.task, "");
+}
+
+TEST(SchemaPooling, ReadsPairsUnderEitherNameOfEachSide) {
+  for (const char* body :
+       {R"({"text_1":"a","text_2":["b","c"]})", R"({"queries":"a","documents":["b","c"]})",
+        R"({"text_1":"a","documents":["b","c"]})"}) {
+    const auto read = ReadPooling(Api::kScore, body);
+    ASSERT_TRUE(read) << body << read.error().message;
+    EXPECT_THAT(read->pooling.queries, testing::ElementsAre("a"));
+    EXPECT_THAT(read->pooling.documents, testing::ElementsAre("b", "c"));
+  }
+}
+
+TEST(SchemaPooling, RefusesBothNamesOfOneSide) {
+  EXPECT_THAT(PoolingError(Api::kScore, R"({"text_1":"z","queries":"a","documents":"b"})"),
+              StartsWith("text_1: 'text_1' and 'queries' are two names"));
+  EXPECT_THAT(PoolingError(Api::kScore, R"({"queries":"a","text_2":"z","documents":"b"})"),
+              StartsWith("text_2: 'text_2' and 'documents' are two names"));
+}
+
+}  // namespace
+}  // namespace pinion
