@@ -236,6 +236,7 @@ def test_a_server_whose_engine_dies_ends_with_all_its_processes(two_processes, d
         killed = time.monotonic()
         assert server.process.wait(20) != 0
         assert time.monotonic() - killed < 10
+        assert "ended more than 0 times" in server.log.read_text()  # none was started in its place
         assert not [pid for pid in everyone if pathlib.Path(f"/proc/{pid}/exe").exists()]
     finally:
         server.stop()

@@ -160,6 +160,31 @@ TEST(DecoderWholeNorm, OfSharedKeyHeadsIsThatOfRepeatedOnes) {
   ExpectSameLogits(shared.Run(ids, 32, kShuffled), whole.Run(ids, 32, kShuffled));
 }
 
+// Experts of two blocks each; two ranks have one of each.
+TEST(DecoderExperts, WithoutGatesMayBeWiderThanABlock) {
+  const ModelFiles files = Resized("nemotronh-moe", {{"moe_intermediate_size", 128}});
+  const auto ids = testing::LoadGolden("nemotronh-moe").back().input_ids;
+  Loaded one(files, Unpinned({1}), Float32()), two(files, Unpinned({1, 1}), Float32());
+  ExpectSameLogits(two.Run(ids, 32, kShuffled), one.Run(ids, 32, kShuffled));
+}
+
+// Falcon-H1's five multipliers differ in use, if not in every checkpoint.
+TEST(DecoderMamba, EveryPartOfTheProjectionHasAMultiplierOfItsOwn) {
+  const auto ids = testing::LoadGolden("falconh1").back().input_ids;
+  const ModelFiles files = FindModel(testing::ModelFolder("falconh1")).value();
+  const auto logits = [&](float MambaMultipliers::*part, float times) {
+    ModelFiles changed = files;
+    changed.spec.mamba.multipliers.*part *= times;
+    return Loaded(changed, Unpinned({1}), Float32()).Run(ids, 32, kShuffled);
+  };
+  std::vector<std::vector<float>> all = {logits(&MambaMultipliers::z, 1)};
+  for (const auto part : {&MambaMultipliers::z, &MambaMultipliers::x, &MambaMultipliers::b,
+                          &MambaMultipliers::c, &MambaMultipliers::dt})
+    for (const float times : {2.0f, 4.0f}) all.push_back(logits(part, times));
+  for (size_t i = 0; i < all.size(); ++i)
+    for (size_t j = 0; j < i; ++j) EXPECT_NE(all[i], all[j]) << i << ", " << j;
+}
+
 // One kernel call takes 64 heads; their queries are wider than the latents that come out.
 TEST(DecoderLatent, MoreHeadsThanACallTakesAreTheSameOverAnyRanks) {
   const ModelFiles files =

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -134,7 +135,9 @@ bool Resident(uintptr_t address) {
 }
 
 // In a layer, and without a change of what is there.
+// Of small pages, each of which must be touched.
 TEST(KvCache, TouchesTheMemoryOfBlocks) {
+  prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
   Cache c("qwen3-30b-a3b@2", KvDtype::kF32, 300);
   const size_t span = c.cache.span_blocks(), first = 2 * span;
   ASSERT_LE(4 * span, 300u);
@@ -156,6 +159,7 @@ TEST(KvCache, TouchesTheMemoryOfBlocks) {
     EXPECT_FALSE(Resident(begin + 3 * bytes + at)) << at;
     EXPECT_FALSE(Resident(begin + bytes + at)) << at;
   }
+  prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0);
 }
 
 TEST(KvCache, WritesTheSlotsThatAttentionReads) {

@@ -51,6 +51,14 @@ TEST(Pages, ErrorNamesTheSizeThatIsUnavailable) {
   EXPECT_THAT(pages.error().message, HasSubstr("1152921504606846976"));
 }
 
+TEST(TouchPages, ChangesNothing) {
+  Pages pages = *Pages::Allocate(1 << 20);
+  for (size_t i = 0; i < pages.size_bytes(); ++i) pages.data()[i] = static_cast<std::byte>(i * 7);
+  TouchPages(pages.data() + 5, pages.size_bytes() - 5);
+  for (size_t i = 0; i < pages.size_bytes(); ++i)
+    ASSERT_EQ(pages.data()[i], static_cast<std::byte>(i * 7)) << i;
+}
+
 TEST(NodesOf, CountsTouchedPagesOnly) {
   constexpr size_t kBytes = 64 * 4096;  // below a huge page: touched one by one
   const auto pages = Pages::Allocate(kBytes).value();
