@@ -290,14 +290,17 @@ void Scheduler::TakeState(Sequence& sequence) {
   }
 }
 
-// Finds places for the states that the step's slices end at.
+// Finds places for the states that the step's slices end at, one for each prefix.
 void Scheduler::ReserveStates() {
+  std::vector<BlockHash> kept;
   for (Slice& slice : slices_) {
     const std::vector<size_t>& keeps_at = slice.sequence->keeps_at;
     const size_t end = slice.first + slice.count;
     if (std::find(keeps_at.begin(), keeps_at.end(), end) == keeps_at.end()) continue;
-    if (states_->Has(slice.sequence->hashes[end / pool_.block_tokens() - 1])) continue;
+    const BlockHash& hash = slice.sequence->hashes[end / pool_.block_tokens() - 1];
+    if (states_->Has(hash) || std::find(kept.begin(), kept.end(), hash) != kept.end()) continue;
     slice.keeps_in = states_->Reserve().value_or(-1);
+    kept.push_back(hash);
   }
 }
 

@@ -120,6 +120,19 @@ TEST(KeptStates, DroppedOnesAreComputedAgain) {
   EXPECT_THAT(bench.Step(), ElementsAre(Share{2, 0, 96}));
 }
 
+// The second would only make room for what is kept already.
+TEST(KeptStates, TwoOfTheSamePromptKeepOne) {
+  Bench bench({.budget = 300, .states = 4});
+  bench.Add(1, Prompt(100), 1);
+  bench.Add(2, Prompt(100), 1);
+  const std::vector<Slice>& slices = bench.scheduler.Schedule();
+  ASSERT_EQ(slices.size(), 2u);
+  EXPECT_EQ(slices[0].keeps_in, 8);
+  EXPECT_EQ(slices[1].keeps_in, -1);
+  bench.scheduler.Commit({});
+  EXPECT_EQ(bench.states.kept(), 1u);
+}
+
 // Everything that is held is given back, whatever ends a sequence.
 TEST(KeptStates, AnAbortedSequenceHoldsNone) {
   Bench bench({.budget = 10, .states = 1});
