@@ -102,9 +102,10 @@ void Print(const std::vector<ScalingRow>& rows, bool json) {
 
 Status BenchScaling(const EngineOptions& options, const std::vector<std::string>& bench_flags,
                     bool json) {
-  if (options.tensor_parallel != 1)
-    return Fail(ErrorCode::kUsage, StrCat("--scaling varies the ranks by itself, and -tp is ",
-                                          options.tensor_parallel, "; leave it out"));
+  if (options.ranks() != 1)
+    return Fail(ErrorCode::kUsage,
+                StrCat("--scaling varies the ranks by itself, and -tp is ", options.tensor_parallel,
+                       ", -pp ", options.pipeline_parallel, "; leave them out"));
   PINION_ASSIGN(const std::vector<ScalingRun> runs, RunsFor(options));
   std::mutex mutex;
   std::vector<ScalingRow> rows;  // guarded by mutex

@@ -47,7 +47,8 @@ def test_a_run_that_fails_is_a_row_with_its_reason(pinion):
 
 
 @pytest.mark.parametrize("flags, says", [
-    (("-tp", "2"), "leave it out"),
+    (("-tp", "2"), "leave them out"),
+    (("-pp", "2"), "-pp 2"),
     (("--threads-bind", "nobind"), "nobind"),
     (("--trace", "x.json"), "--trace"),
 ])
