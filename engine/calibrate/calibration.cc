@@ -26,7 +26,8 @@ uint64_t Calibration::StatisticsBytes(int layer) const {
   const DecoderSpec& spec = model_.files.spec;
   const bool has_experts = spec.layer_specs[static_cast<size_t>(layer)].mlp == MlpKind::kExperts;
   const auto square = [](int k) { return static_cast<uint64_t>(k) * static_cast<uint64_t>(k); };
-  const int wide = has_experts ? spec.moe.shared_intermediate : spec.intermediate;
+  const int wide = has_experts ? spec.moe.shared_intermediate
+                               : static_cast<int>(MlpWidth(spec, static_cast<size_t>(layer)));
   const int value_dim = spec.latent.kv_rank > 0
                             ? spec.latent.value_dim
                             : LayerHeads(spec, static_cast<size_t>(layer)).head_dim;

@@ -40,7 +40,8 @@ class ScaleFinder {
     const TensorNames& names = spec_.names;
     Matrices readers = Readers(MatrixRole::kQkv);
     if (spec_.parts_side_by_side) Append(Readers(MatrixRole::kMlpIn), readers);
-    ScaleBehindNorm(readers, names.attention_norm, spec_.norm_offset);
+    // LAuReL adds what the norm gives to the residual stream.
+    if (spec_.laurel_rank == 0) ScaleBehindNorm(readers, names.attention_norm, spec_.norm_offset);
     ScaleBehindNorm(Readers(MatrixRole::kQueryUp), names.q_a_norm, 0);
     ScaleBehindNorm(Readers(MatrixRole::kLatentUp), names.kv_a_norm, 0);
     ScaleBehindMlpNorm();

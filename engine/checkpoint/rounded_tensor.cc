@@ -138,7 +138,12 @@ std::vector<std::string> PlainLinears(const DecoderSpec& spec) {
                   names.delta_z_down, names.delta_z_up, names.delta_a_down, names.delta_a_up});
     if (HasMamba(kinds.mixer)) add(layer, {names.mamba_in, names.mamba_o});
     if (kinds.mixer == MixerKind::kShortConv) add(layer, {names.conv_in, names.conv_o});
+    add(layer, {names.layer_input_gate, names.layer_input_out, names.laurel_left,
+                names.laurel_right, names.altup_router, names.altup_predict, names.altup_correct});
   }
+  add(0, {names.layer_input_projection});
+  for (int stream = 0; stream + 1 < spec.alt_up.streams; ++stream)
+    add(stream, {names.altup_in, names.altup_out});
   return modules;
 }
 

@@ -68,7 +68,7 @@ struct AttendingLayer {
 // The plans of a step: layers with the same reach and groups of heads share one.
 class AttentionPlans {
  public:
-  // layers: those that attend (CachedLayer).
+  // layers: those with keys and values of their own (CachedLayer).
   void Build(const StepBatch& batch, std::span<const AttendingLayer> layers, size_t threads,
              size_t block_tokens);
 

@@ -20,12 +20,13 @@ struct Part {
   uint64_t elements;
 };
 
-std::vector<Part> MlpParts(const DecoderSpec& spec, MlpKind kind) {
+std::vector<Part> MlpParts(const DecoderSpec& spec, int layer) {
+  const MlpKind kind = spec.layer_specs[static_cast<size_t>(layer)].mlp;
   if (kind == MlpKind::kNone) return {};
   const auto hidden = static_cast<uint64_t>(spec.hidden);
   const uint64_t in = spec.gated ? 2 : 1;
   if (kind == MlpKind::kDense) {
-    const uint64_t matrix = hidden * static_cast<uint64_t>(spec.intermediate);
+    const uint64_t matrix = hidden * MlpWidth(spec, static_cast<size_t>(layer));
     return {{MatrixRole::kMlpIn, in * matrix}, {MatrixRole::kDown, matrix}};
   }
   const RouterSpec& router = spec.moe.router;
@@ -69,8 +70,9 @@ std::vector<Part> AttentionParts(const DecoderSpec& spec, int layer) {
   const HeadShape heads = LayerHeads(spec, static_cast<size_t>(layer));
   const auto q = static_cast<uint64_t>(heads.q()), kv = static_cast<uint64_t>(heads.kv());
   const uint64_t gates = spec.attention_gate ? q : 0;
-  const uint64_t values = spec.layer_specs[static_cast<size_t>(layer)].keys_as_values ? 0 : kv;
-  return {{MatrixRole::kQkv, hidden * (q + gates + kv + values)}, {MatrixRole::kO, q * hidden}};
+  const LayerSpec& kinds = spec.layer_specs[static_cast<size_t>(layer)];
+  const uint64_t keys = Caches(kinds) ? kv : 0, values = kinds.keys_as_values ? 0 : keys;
+  return {{MatrixRole::kQkv, hidden * (q + gates + keys + values)}, {MatrixRole::kO, q * hidden}};
 }
 
 // Elements of the recurrent part's matrices.
@@ -86,6 +88,16 @@ uint64_t RecurrentElements(const DecoderSpec& spec, MixerKind mixer) {
   const MambaColumns columns(spec.mamba, static_cast<size_t>(spec.mamba.heads),
                              static_cast<size_t>(spec.mamba.groups));
   return hidden * (columns.count + columns.b);
+}
+
+// Of a layer: its input's matrices and its part of their projection; the term beside attention.
+// With several streams, a layer's part of the products at the beginning and the end of a step.
+uint64_t StreamElements(const DecoderSpec& spec) {
+  const auto size = [](int n) { return static_cast<uint64_t>(n); };
+  const uint64_t hidden = size(spec.hidden), streams = size(spec.alt_up.streams);
+  const uint64_t embedded = streams > 0 ? 2 * (streams - 1) * hidden * hidden : 0;
+  return hidden * (3 * size(spec.layer_inputs.size) + 2 * size(spec.laurel_rank) + 2 * streams) +
+         embedded / size(spec.layers);
 }
 
 std::vector<Part> MixerParts(const DecoderSpec& spec, int layer) {
@@ -223,8 +235,9 @@ void CostModel::AddAttention(const DecoderSpec& spec, const Shard& shard, kernel
 CostModel::Products CostModel::LayerProducts(const DecoderSpec& spec, int layer) {
   Products products;
   std::vector<Part> parts = MixerParts(spec, layer);
-  const auto mlp = MlpParts(spec, spec.layer_specs[static_cast<size_t>(layer)].mlp);
+  const auto mlp = MlpParts(spec, layer);
   parts.insert(parts.end(), mlp.begin(), mlp.end());
+  parts.push_back({std::nullopt, StreamElements(spec)});
   for (const Part& part : parts) {
     const bool integers = part.role && InIntegers(spec, layer, *part.role);
     (integers ? products.int8_ops : products.flops) += 2 * part.elements;

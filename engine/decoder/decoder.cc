@@ -166,6 +166,9 @@ class ShardedDecoder : public Decoder {
     if (!spec.names.type_embedding.empty()) {
       PINION_ASSIGN(model_.type_embedding, source_->Find(spec.names.type_embedding));
     }
+    if (!spec.names.layer_input_table.empty()) {
+      PINION_ASSIGN(model_.layer_input_table, source_->Find(spec.names.layer_input_table));
+    }
     PINION_ASSIGN(model_.weights,
                   LoadWeights(spec, model_.options.dtype, model_.options.moe_prepack, *source_,
                               ranks_, SpanOf(model_.options.communicator, ranks_.count())));
@@ -194,7 +197,8 @@ class ShardedDecoder : public Decoder {
       const auto threads = static_cast<size_t>(ranks_.threads(static_cast<int>(rank)));
       layers_.clear();
       for (const size_t layer : attending_)
-        layers_.push_back({LayerAttention(model_.spec, layer).reach, &shard.Heads(layer)});
+        if (Caches(model_.spec.layer_specs[layer]))
+          layers_.push_back({LayerAttention(model_.spec, layer).reach, &shard.Heads(layer)});
       w.plans.Build(batch, layers_, threads, model_.options.block_tokens);
       CountShared(w.plans, shard);
       const size_t part = PartFloats(WidestCachedShape(model_.spec));
@@ -207,11 +211,10 @@ class ShardedDecoder : public Decoder {
   }
 
   void CountShared(const AttentionPlans& plans, const Shard& shard) {
-    for (size_t i = 0; i < attending_.size(); ++i)
-      shared_kv_bytes_ +=
-          plans.of_layer(i).shared_tokens *
-          CachedShape(model_.spec, attending_[i]).TokenBytes(model_.options.cached()) *
-          shard.Heads(attending_[i]).kv_heads.size();
+    for (const size_t layer : attending_)
+      shared_kv_bytes_ += plans.of_layer(CachedLayer(model_.spec, layer)).shared_tokens *
+                          CachedShape(model_.spec, layer).TokenBytes(model_.options.cached()) *
+                          shard.Heads(layer).kv_heads.size();
   }
 
   void KeepPlainExperts() {
@@ -227,7 +230,7 @@ class ShardedDecoder : public Decoder {
   Pages logits_;
   LoadedModel model_;
   std::vector<size_t> attending_;       // the layers that do
-  std::vector<AttendingLayer> layers_;  // the same, for the rank that is planned
+  std::vector<AttendingLayer> layers_;  // those of them that cache, of the rank that is planned
   size_t blocks_ = 0;                   // of each cache
   uint64_t shared_kv_bytes_ = 0;
 };

@@ -46,8 +46,8 @@ struct DecoderOptions {
 using LogitsSink = std::function<void(const Worker& worker, size_t first, size_t count,
                                       float* logits, size_t stride)>;
 
-// Hidden states that a stage of a pipeline takes from the one before and gives to the next, float32
-// [rows of the step][hidden]. Null: it has the embeddings; it has the head.
+// Residual streams that a stage of a pipeline takes from the one before and gives to the next,
+// float32 [rows of the step][HandoverFloats]. Null: it has the embeddings; it has the head.
 struct Handover {
   const float* taken = nullptr;
   float* given = nullptr;

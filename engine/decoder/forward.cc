@@ -144,10 +144,39 @@ void NormForMlp(const ForwardPass& pass, const LayerWeights& layer, size_t begin
 void NormForLayer(const ForwardPass& pass, size_t index, size_t begin, size_t end) {
   const auto& layers = pass.weights.layers;
   if (index == EndOfLayers(pass.spec)) return;
+  if (pass.spec.alt_up.streams > 0) PredictStreams(pass, index, begin, end);
   if (pass.spec.layer_specs[index].mixer == MixerKind::kNone)
     NormForMlp(pass, layers[index], begin, end);
   else
     NormRows(pass, layers[index].attention_norm, begin, end);
+}
+
+// Leaves in normed what the layer makes of its input.
+void BeginInput(const ForwardPass& pass, size_t index, size_t begin, size_t end) {
+  const bool streams = pass.spec.alt_up.streams > 0;
+  const float* scale = pass.weights.layers[index].alt_up.scale;
+  if (streams) CorrectStreams(pass, index, begin, end);
+  for (size_t row = begin; row < end; ++row) {
+    const float* from = streams ? pass.stream(0, row) : pass.residual(row);
+    if (scale) {
+      std::copy_n(from, pass.hidden, pass.scratch.hidden_row);
+      pass.table.weigh(pass.scratch.hidden_row, scale, 1, pass.hidden);
+      from = pass.scratch.hidden_row;
+    }
+    pass.table.store(pass.normed(row), pass.activation, from, pass.hidden);
+  }
+}
+
+void AddInput(const ForwardPass& pass, size_t index, size_t begin, size_t end) {
+  const NormWeights& norm = pass.weights.layers[index].input.post_norm;
+  const auto streams = static_cast<size_t>(pass.spec.alt_up.streams);
+  for (size_t row = begin; row < end; ++row) {
+    float* term = pass.w.streams.term + row * pass.w.hidden_stride;
+    NormRow(pass, norm, term, Dtype::kF32, term);
+    if (streams == 0) pass.table.add(pass.residual(row), term, pass.hidden);
+    for (size_t stream = 1; stream < streams; ++stream)
+      pass.table.add(pass.stream(stream, row), term, pass.hidden);
+  }
 }
 
 // Takes the normed rows of this layer and leaves those of the next. If it has one part alone, the
@@ -171,16 +200,25 @@ void RunLayer(const ForwardPass& pass, size_t index) {
   };
   if (has_mixer) {
     RunMixer(pass, index);
+    if (pass.spec.laurel_rank > 0) RunLaurel(pass, index);
     if (!has_mlp) return add(kAttentionTerm, norm_next);
     add(kAttentionTerm, [&](size_t begin, size_t end) {
+      if (pass.spec.laurel_rank > 0) AddLaurel(pass, index, begin, end);
       // Side by side, the MLP takes the rows that attention took.
       if (!pass.spec.parts_side_by_side) NormForMlp(pass, layer, begin, end);
     });
   }
   layer.has_experts() ? RunExperts(pass, index) : RunMlp(pass, index);
-  add(kMlpTerm, [&](size_t begin, size_t end) {
+  const auto finish = [&](size_t begin, size_t end) {
     if (layer.scale) ScaleRows(pass, *layer.scale, begin, end);
     norm_next(begin, end);
+  };
+  if (pass.spec.layer_inputs.size == 0) return add(kMlpTerm, finish);
+  add(kMlpTerm, [&](size_t begin, size_t end) { BeginInput(pass, index, begin, end); });
+  RunLayerInput(pass, index);
+  pass.worker.Share(pass.rows, [&](size_t begin, size_t end) {
+    AddInput(pass, index, begin, end);
+    finish(begin, end);
   });
 }
 
@@ -202,11 +240,48 @@ void CopyStates(const ForwardPass& pass, int32_t StepBatch::Slice::*from,
   });
 }
 
-// Every rank has all of the residual stream: one hands it over.
+// Every rank has all of the residual streams: one hands them over.
 void GiveRows(const ForwardPass& pass, float* dst) {
+  const auto streams = static_cast<size_t>(pass.spec.alt_up.streams);
+  const size_t floats = HandoverFloats(pass.spec);
   pass.worker.Share(pass.worker.rank == 0 ? pass.rows : 0, [&](size_t begin, size_t end) {
-    std::copy_n(pass.residual(begin), (end - begin) * pass.hidden, dst + begin * pass.hidden);
+    for (size_t row = begin; row < end; ++row) {
+      if (streams == 0) std::copy_n(pass.residual(row), pass.hidden, dst + row * floats);
+      for (size_t stream = 0; stream < streams; ++stream)
+        std::copy_n(pass.stream(stream, row), pass.hidden,
+                    dst + row * floats + stream * pass.hidden);
+    }
   });
+}
+
+void TakeRow(const ForwardPass& pass, const float* src, size_t row) {
+  src += row * HandoverFloats(pass.spec);
+  const auto streams = static_cast<size_t>(pass.spec.alt_up.streams);
+  if (streams == 0) std::copy_n(src, pass.hidden, pass.residual(row));
+  for (size_t stream = 0; stream < streams; ++stream)
+    std::copy_n(src + stream * pass.hidden, pass.hidden, pass.stream(stream, row));
+}
+
+// What precedes the stage's first layer. taken: the streams of the stage before; null: the tokens'
+// embeddings. Inputs of layers, and further streams, are made of embeddings.
+void BeginLayers(const ForwardPass& pass, const float* taken) {
+  const size_t first = FirstLayer(pass.spec);
+  const bool inputs = pass.spec.layer_inputs.size > 0;
+  const bool spreads = pass.spec.alt_up.streams > 0 && !taken;
+  const bool prepares = inputs || spreads;
+  const auto begin_layer = [&](size_t begin, size_t end) {
+    for (size_t row = begin; taken && row < end; ++row) TakeRow(pass, taken, row);
+    NormForLayer(pass, first, begin, end);
+  };
+  pass.worker.Share(pass.rows, [&](size_t begin, size_t end) {
+    Embed(pass, inputs || !taken, begin, end);
+    if (!prepares) return begin_layer(begin, end);
+    for (size_t row = begin; row < end; ++row)
+      pass.table.store(pass.normed(row), pass.activation, pass.residual(row), pass.hidden);
+  });
+  if (inputs) ComputeLayerInputs(pass);
+  if (spreads) SpreadStreams(pass);
+  if (prepares) pass.worker.Share(pass.rows, begin_layer);
 }
 
 size_t Index(int i) { return static_cast<size_t>(i); }
@@ -245,15 +320,14 @@ void NormRow(const ForwardPass& pass, const NormWeights& norm, void* dst, Dtype 
 void RunForward(LoadedModel& model, const Worker& worker, const StepBatch& batch,
                 const Handover& handover, const LogitsSink& sink) {
   const ForwardPass pass(model, worker, batch);
-  const size_t first = FirstLayer(pass.spec), end = EndOfLayers(pass.spec);
   CopyStates(pass, &StepBatch::Slice::begins_from, &StepBatch::Slice::place);
-  worker.Share(pass.rows, [&](size_t begin, size_t end) {
-    Embed(pass, handover.taken, begin, end);
-    NormForLayer(pass, first, begin, end);
-  });
-  for (size_t layer = first; layer < end; ++layer) RunLayer(pass, layer);
+  BeginLayers(pass, handover.taken);
+  for (size_t layer = FirstLayer(pass.spec); layer < EndOfLayers(pass.spec); ++layer)
+    RunLayer(pass, layer);
   CopyStates(pass, &StepBatch::Slice::place, &StepBatch::Slice::keeps_in);
-  handover.given ? GiveRows(pass, handover.given) : ComputeLogits(pass, sink);
+  if (handover.given) return GiveRows(pass, handover.given);
+  if (pass.spec.alt_up.streams > 0) GatherStreams(pass);
+  ComputeLogits(pass, sink);
 }
 
 }  // namespace pinion

@@ -32,7 +32,7 @@ struct LoadedModel {
   ActivationObserver* observer = nullptr;  // of calibration; else null
   std::vector<RopeAngles> ropes;           // as the spec's
   // Without a name if there is none.
-  TensorInfo embedding, position_embedding, type_embedding;
+  TensorInfo embedding, position_embedding, type_embedding, layer_input_table;
   std::vector<RankWeights> weights;
   std::vector<std::unique_ptr<PlainExperts>> plain_experts;  // [layers]; nothing if prepacked
   std::vector<KvCache> caches;

@@ -10,12 +10,13 @@
 namespace pinion {
 namespace {
 
-// A rank's heads in a layer, in the order of its projection: queries, keys, values.
+// A rank's heads in a layer, in the order of its projection: queries, keys, values; queries alone
+// if it sees another layer's keys and values.
 struct Heads {
   Heads(const ForwardPass& pass, size_t layer)
       : share(pass.weights.shard.Heads(layer)),
         q(share.q_heads.size()),
-        kv(share.kv_heads.size()),
+        kv(Caches(pass.spec.layer_specs[layer]) ? share.kv_heads.size() : 0),
         dim(static_cast<size_t>(LayerHeads(pass.spec, layer).head_dim)) {}
   const HeadShare& share;
   size_t q, kv, dim;
@@ -56,7 +57,7 @@ void MeasureHeads(const ForwardPass& pass, size_t index_of_layer) {
     AddHeadBias(pass, layer, heads, index, biased);
     const size_t unit = is_query ? heads.share.q_heads.begin + index
                                  : static_cast<size_t>(pass.spec.heads) + kv_head;
-    pass.model.exchange.own_head_squares()[row * HeadSquares(pass.spec).stride + unit] =
+    pass.model.exchange.own_row_sums()[row * RowSums(pass.spec).stride + unit] =
         pass.table.sum_squares(biased, heads.dim);
   };
   const auto measure_all = [&](size_t begin, size_t end) {
@@ -64,7 +65,7 @@ void MeasureHeads(const ForwardPass& pass, size_t index_of_layer) {
   };
   // The phase spans all ranks, because WholeScale reads the sums of all of them.
   pass.worker.Share(pass.rows * heads.rotated(), measure_all, PhaseScope::kRanks);
-  Fetch(pass, [&](RankExchange& exchange) { exchange.FetchHeadSquares(pass.rows); });
+  Fetch(pass, [&](RankExchange& exchange) { exchange.FetchRowSums(pass.rows); });
 }
 
 // 1 / RMS of one row's queries or keys. Every rank adds the heads up in the same order, so that all
@@ -72,7 +73,7 @@ void MeasureHeads(const ForwardPass& pass, size_t index_of_layer) {
 float WholeScale(const ForwardPass& pass, const Heads& heads, size_t row, bool is_query) {
   const auto q = static_cast<size_t>(pass.spec.heads), kv = static_cast<size_t>(pass.spec.kv_heads);
   const float* squares =
-      pass.model.exchange.head_squares() + row * HeadSquares(pass.spec).stride + (is_query ? 0 : q);
+      pass.model.exchange.row_sums() + row * RowSums(pass.spec).stride + (is_query ? 0 : q);
   const size_t count = is_query ? q : kv;
   float sum = 0;
   for (size_t i = 0; i < count; ++i) sum += squares[i];

@@ -11,25 +11,21 @@ namespace {
 
 using kernels::Dtype;
 
-void ReadRow(const ForwardPass& pass, const TensorInfo& tensor, size_t row, float* dst) {
-  const std::byte* src = pass.model.source->Rows(tensor, row, 1, pass.scratch.row);
-  kernels::Convert(reinterpret_cast<std::byte*>(dst), Dtype::kF32, src, tensor.dtype, pass.hidden);
-}
-
 void EmbedToken(const ForwardPass& pass, size_t row, size_t position) {
   float* residual = pass.residual(row);
-  ReadRow(pass, pass.model.embedding, static_cast<size_t>(pass.batch.tokens[row]), residual);
+  ReadRow(pass, pass.model.embedding, static_cast<size_t>(pass.batch.tokens[row]), pass.hidden,
+          residual);
   if (pass.spec.embedding_multiplier != 1)
     pass.table.scale(residual, pass.spec.embedding_multiplier, pass.hidden);
   float* learned = pass.scratch.hidden_row;
   if (!pass.model.type_embedding.name.empty()) {
     const int32_t type = pass.batch.types.empty() ? 0 : pass.batch.types[row];
-    ReadRow(pass, pass.model.type_embedding, static_cast<size_t>(type), learned);
+    ReadRow(pass, pass.model.type_embedding, static_cast<size_t>(type), pass.hidden, learned);
     pass.table.add(residual, learned, pass.hidden);
   }
   if (pass.model.position_embedding.name.empty()) return;
   ReadRow(pass, pass.model.position_embedding,
-          position + static_cast<size_t>(pass.spec.position_offset), learned);
+          position + static_cast<size_t>(pass.spec.position_offset), pass.hidden, learned);
   pass.table.add(residual, learned, pass.hidden);
 }
 
@@ -50,16 +46,19 @@ void FillAngles(const ForwardPass& pass, size_t row, size_t position) {
 
 }  // namespace
 
-void Embed(const ForwardPass& pass, const float* taken, size_t begin, size_t end) {
+void ReadRow(const ForwardPass& pass, const TensorInfo& tensor, size_t row, size_t n, float* dst) {
+  const std::byte* src = pass.model.source->Rows(tensor, row, 1, pass.scratch.row);
+  kernels::Convert(reinterpret_cast<std::byte*>(dst), Dtype::kF32, src, tensor.dtype, n);
+}
+
+void Embed(const ForwardPass& pass, bool embeds, size_t begin, size_t end) {
   const TraceSpan span("embed");
   size_t slice = 0;
   for (size_t row = begin; row < end; ++row) {
     while (row >= pass.batch.slices[slice].first_row + pass.batch.slices[slice].rows) ++slice;
     const auto& of = pass.batch.slices[slice];
     const size_t position = of.first_position + row - of.first_row;
-    if (taken) {
-      std::copy_n(taken + row * pass.hidden, pass.hidden, pass.residual(row));
-    } else {
+    if (embeds) {
       EmbedToken(pass, row, position);
       NormRow(pass, pass.weights.embedding_norm, pass.residual(row), Dtype::kF32,
               pass.residual(row));

@@ -84,9 +84,9 @@ void GateHead(const Mamba& mamba, size_t row, size_t head) {
     return table.activate_gated(mamba.output(row, head), mamba.pass.activation, silu, z, y,
                                 mamba.head_dim);
   table.activate_gated(z, Dtype::kF32, silu, z, y, mamba.head_dim);
-  const HeadSquares squares(mamba.pass.spec);
+  const RowSums squares(mamba.pass.spec);
   mamba.pass.model.exchange
-      .own_head_squares()[row * squares.stride + squares.mamba + mamba.heads.begin + head] =
+      .own_row_sums()[row * squares.stride + squares.mamba + mamba.heads.begin + head] =
       table.sum_squares(z, mamba.head_dim);
 }
 
@@ -136,7 +136,7 @@ void Recur(const Mamba& mamba) {
   if (!mamba.normalises() || RunsAreWhole(mamba))
     return mamba.pass.worker.ShareOneByOne(slices.size() * heads, run);
   mamba.pass.worker.ShareOneByOne(slices.size() * heads, run, PhaseScope::kRanks);
-  Fetch(mamba.pass, [&](RankExchange& exchange) { exchange.FetchHeadSquares(mamba.pass.rows); });
+  Fetch(mamba.pass, [&](RankExchange& exchange) { exchange.FetchRowSums(mamba.pass.rows); });
 }
 
 // ---- The norm.
@@ -145,9 +145,9 @@ void Recur(const Mamba& mamba) {
 // get the same bits.
 float RunScale(const Mamba& mamba, size_t row, size_t run) {
   const RankExchange& exchange = mamba.pass.model.exchange;
-  const HeadSquares squares(mamba.pass.spec);
+  const RowSums squares(mamba.pass.spec);
   const size_t heads = mamba.heads_per_run();
-  const float* all = RunsAreWhole(mamba) ? exchange.own_head_squares() : exchange.head_squares();
+  const float* all = RunsAreWhole(mamba) ? exchange.own_row_sums() : exchange.row_sums();
   const float* of_run = all + row * squares.stride + squares.mamba + run * heads;
   float sum = 0;
   for (size_t i = 0; i < heads; ++i) sum += of_run[i];

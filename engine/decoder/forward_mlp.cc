@@ -51,7 +51,10 @@ void RunMlpIn(const ForwardPass& pass, const LayerWeights& layer, std::byte* mlp
 
 void RunMlp(const ForwardPass& pass, size_t layer) {
   const LayerWeights& weights = pass.weights.layers[layer];
-  RunMlpIn(pass, weights, pass.w.mlp);
+  if (pass.spec.layer_specs[layer].gate_cut)
+    RunLargestGates(pass, layer);
+  else
+    RunMlpIn(pass, weights, pass.w.mlp);
   Project(pass, "down", weights.down, pass.w.mlp, pass.w.mlp_partial, pass.w.hidden_stride,
           PhaseScope::kRanks);
 }

@@ -30,6 +30,9 @@ struct ForwardPass {
   const size_t rows, hidden;
 
   float* residual(size_t row) const { return w.residual + row * hidden; }
+  float* stream(size_t index, size_t row) const {
+    return w.streams.streams + index * w.streams.stream_floats + row * w.hidden_stride;
+  }
   std::byte* normed(size_t row) const {
     return w.normed + row * w.normed_stride * kernels::SizeOf(activation);
   }
@@ -121,9 +124,12 @@ void Fetch(const ForwardPass& pass, const Body& fetch) {
   pass.worker.Share(pass.worker.rank == 0 ? 1 : 0, 1, run, PhaseScope::kRanks);
 }
 
-// Writes residual (embeddings of the tokens, and their norm; or `taken`, hidden states of an
-// earlier stage, [rows][hidden]) and the rotary tables of the rows.
-void Embed(const ForwardPass& pass, const float* taken, size_t begin, size_t end);
+// dst[n] = a row of a tensor of the checkpoint.
+void ReadRow(const ForwardPass& pass, const TensorInfo& tensor, size_t row, size_t n, float* dst);
+
+// Writes residual (embeddings of the tokens, and their norm), if wanted, and the rotary tables of
+// the rows.
+void Embed(const ForwardPass& pass, bool embeds, size_t begin, size_t end);
 
 // Reads normed, writes attention_partial: this rank's term of attention. All ranks synchronise
 // after it, and also inside if queries and keys are normalised over the whole projection.
@@ -153,6 +159,27 @@ void AddMamba(const ForwardPass& pass, size_t layer);
 
 // Reads normed, writes mlp_partial: this rank's term of the MLP. All ranks synchronise after it.
 void RunMlp(const ForwardPass& pass, size_t layer);
+
+// The same of a layer that keeps its largest gates alone. All ranks synchronise inside.
+void RunLargestGates(const ForwardPass& pass, size_t layer);
+
+// Reads normed, which holds the embeddings: writes the inputs of all layers.
+void ComputeLayerInputs(const ForwardPass& pass);
+// Reads normed, which holds what a layer makes of its input, and writes streams.term, without norm.
+void RunLayerInput(const ForwardPass& pass, size_t layer);
+
+// Several residual streams. SpreadStreams reads normed and residual, which hold the embeddings, and
+// writes all of them; PredictStreams also the layer's residual; CorrectStreams takes this back;
+// GatherStreams makes it of all of them.
+void SpreadStreams(const ForwardPass& pass);
+void PredictStreams(const ForwardPass& pass, size_t layer, size_t begin, size_t end);
+void CorrectStreams(const ForwardPass& pass, size_t layer, size_t begin, size_t end);
+void GatherStreams(const ForwardPass& pass);
+
+// The low-rank term beside attention. RunLaurel reads normed and writes streams.term, which
+// AddLaurel adds to residual together with normed.
+void RunLaurel(const ForwardPass& pass, size_t layer);
+void AddLaurel(const ForwardPass& pass, size_t layer, size_t begin, size_t end);
 
 // The first half of RunMlp: writes the activations of layer.mlp_in to mlp,
 // [rows][layer.down.k_padded()]. Does nothing if the layer has no such MLP.

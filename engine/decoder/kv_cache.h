@@ -14,7 +14,8 @@
 namespace pinion {
 
 // Keys and values of one rank, laid out as KvLayout says. Block numbers are the scheduler's, the
-// same for every rank and layer; layers are those that attend (CachedLayer). Fresh memory reads as
+// same for every rank and layer; layers are those that have keys
+// and values of their own (CachedLayer). Fresh memory reads as
 // zero.
 class KvCache {
  public:

@@ -45,7 +45,7 @@ KvLayout KvLayout::Of(const DecoderSpec& spec, const Shard& shard, kernels::KvDt
                       size_t block_tokens, kernels::Dtype weights) {
   KvLayout layout;
   for (size_t index = 0; index < spec.layer_specs.size(); ++index) {
-    if (!Attends(spec.layer_specs[index].mixer)) continue;
+    if (!Caches(spec.layer_specs[index])) continue;
     LayerKvLayout layer;
     layer.shape = CachedShape(spec, index);
     layer.keys = kernels::KvPlaneBlockBytes(dtype, block_tokens, layer.shape.key_dim);

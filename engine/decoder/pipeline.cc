@@ -10,6 +10,7 @@
 #include "engine/base/trace.h"
 #include "engine/decoder/micro_batches.h"
 #include "engine/decoder/stage_thread.h"
+#include "engine/spec/stage.h"
 
 namespace pinion {
 namespace {
@@ -21,7 +22,7 @@ struct Stage {
   std::unique_ptr<Decoder> decoder;
   const float* taken = nullptr;    // what the stage before hands over, in this process
   std::vector<float> received;     // the same, of another process
-  std::vector<float> given;        // hidden states for the next stage, [max_rows][hidden]
+  std::vector<float> given;        // for the next stage, [max_rows][HandoverFloats]
   std::optional<size_t> from, to;  // the processes of the stages beside it, if they are others
   Stage* before = nullptr;         // in this process
   size_t done = 0;                 // parts of the step
@@ -65,7 +66,7 @@ class PipelinedDecoder final : public Decoder {
  public:
   PipelinedDecoder(const DecoderSpec& spec, const Partition& partition,
                    std::shared_ptr<Stages> stages, Communicator* world)
-      : hidden_(static_cast<size_t>(spec.hidden)),
+      : row_floats_(HandoverFloats(spec)),
         all_stages_(static_cast<size_t>(partition.stages)),
         whole_(spec.bidirectional),
         stages_(std::move(stages)),
@@ -143,8 +144,8 @@ class PipelinedDecoder final : public Decoder {
   void ComputeParts(Stage& stage, const std::vector<MicroBatch>& parts, const LogitsSink& sink) {
     for (size_t i = 0; i < parts.size(); ++i) {
       const MicroBatch& part = parts[i];
-      const size_t at = part.first_row * hidden_;
-      const size_t bytes = part.batch.tokens.size() * hidden_ * sizeof(float);
+      const size_t at = part.first_row * row_floats_;
+      const size_t bytes = part.batch.tokens.size() * row_floats_ * sizeof(float);
       Handover handover;
       if (const float* taken = Take(stage, i, at, bytes)) handover.taken = taken + at;
       if (!stage.given.empty()) handover.given = stage.given.data() + at;
@@ -180,7 +181,7 @@ class PipelinedDecoder final : public Decoder {
     changed_.notify_all();
   }
 
-  const size_t hidden_, all_stages_;
+  const size_t row_floats_, all_stages_;
   const bool whole_;  // sequences are not cut
   std::shared_ptr<Stages> stages_;
   Communicator* world_;
@@ -275,7 +276,7 @@ Result<Pipeline> StartPipeline(const DecoderSpec& spec, std::shared_ptr<const Te
     stages->push_back(std::make_unique<Stage>());
     stages->back()->number = number;
   }
-  const size_t floats = options.max_rows * static_cast<size_t>(spec.hidden);
+  const size_t floats = options.max_rows * HandoverFloats(spec);
   Connect(places, process, floats, partition.stages - 1, *stages);
   for (size_t i = 0; i < stages->size(); ++i) {
     Stage& stage = *(*stages)[i];

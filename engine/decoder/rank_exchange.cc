@@ -44,7 +44,7 @@ uint64_t RankExchange::Bytes(const DecoderSpec& spec, const Communicator* commun
                              size_t local_ranks, size_t max_rows) {
   if (!communicator) return 0;
   const uint64_t term = max_rows * HiddenStride(spec) * sizeof(float);
-  const uint64_t squares = max_rows * HeadSquares(spec).stride * sizeof(float);
+  const uint64_t squares = max_rows * RowSums(spec).stride * sizeof(float);
   return communicator->processes() * (FetchedKinds(spec) * local_ranks * term + squares);
 }
 
@@ -57,8 +57,8 @@ Result<RankExchange> RankExchange::Create(const DecoderSpec& spec, Communicator*
   exchange.local_ranks_ = weights.size();
   exchange.first_rank_ = communicator ? communicator->process() * weights.size() : 0;
   exchange.hidden_stride_ = HiddenStride(spec);
-  exchange.squares_ = HeadSquares(spec).stride;
-  exchange.head_squares_ = workspaces[0].head_squares;
+  exchange.row_sums_stride_ = RowSums(spec).stride;
+  exchange.row_sums_ = workspaces[0].row_sums;
   const size_t ranks = processes * weights.size();
   for (size_t rank = 0; rank < ranks; ++rank)
     exchange.shards_.push_back(MakeShard(spec, static_cast<int>(ranks), static_cast<int>(rank)));
@@ -77,7 +77,7 @@ Result<RankExchange> RankExchange::Create(const DecoderSpec& spec, Communicator*
   for (size_t kind = 0; kind < FetchedKinds(spec); ++kind)
     for (size_t i = 0; i < weights.size(); ++i, next += processes * max_rows * HiddenStride(spec))
       exchange.terms_[kind].fetched.push_back(next);
-  exchange.fetched_squares_ = next;
+  exchange.fetched_sums_ = next;
   return exchange;
 }
 
@@ -112,14 +112,13 @@ void RankExchange::FetchTerm(TermKind kind, size_t rows) {
   }
 }
 
-// Each head is counted by one rank; elsewhere its place in the buffer was never written, and is 0.
+// Each head and each block of gates is counted by one rank; elsewhere its place in the buffer is 0.
 // So the sums of the processes' values are the values themselves, to the bit.
-void RankExchange::FetchHeadSquares(size_t rows) {
-  const size_t floats = rows * squares_;
-  communicator_->Gather(head_squares_, floats * sizeof(float), fetched_squares_);
+void RankExchange::FetchRowSums(size_t rows) {
+  const size_t floats = rows * row_sums_stride_;
+  communicator_->Gather(row_sums_, floats * sizeof(float), fetched_sums_);
   for (size_t process = 1; process < communicator_->processes(); ++process)
-    for (size_t i = 0; i < floats; ++i)
-      fetched_squares_[i] += fetched_squares_[process * floats + i];
+    for (size_t i = 0; i < floats; ++i) fetched_sums_[i] += fetched_sums_[process * floats + i];
 }
 
 Range RankExchange::Columns(size_t process) const {

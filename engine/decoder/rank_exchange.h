@@ -43,15 +43,15 @@ class RankExchange {
     const Terms& terms = terms_[static_cast<size_t>(kind)];
     return terms.written[layer * ranks() + rank] ? terms.of_rank[rank] : nullptr;
   }
-  // Workspace::head_squares: the buffer that this process's ranks write theirs to, and that of all
+  // Workspace::row_sums: the buffer that this process's ranks write theirs to, and that of all
   // ranks.
-  float* own_head_squares() const { return head_squares_; }
-  const float* head_squares() const { return spread() ? fetched_squares_ : head_squares_; }
+  float* own_row_sums() const { return row_sums_; }
+  const float* row_sums() const { return spread() ? fetched_sums_ : row_sums_; }
 
   // Fetch what other processes' ranks have just written: `rows` of a term, of the sums of squares,
   // and, for process 0 alone, of the logits, [rows][stride]: each process has written its columns.
   void FetchTerm(TermKind kind, size_t rows);
-  void FetchHeadSquares(size_t rows);
+  void FetchRowSums(size_t rows);
   void FetchLogits(float* logits, size_t rows, size_t stride);
 
  private:
@@ -67,11 +67,11 @@ class RankExchange {
   void UnpackLogits(float* logits, size_t rows, size_t stride) const;
 
   Communicator* communicator_ = nullptr;
-  size_t local_ranks_ = 1, first_rank_ = 0, hidden_stride_ = 0, squares_ = 0;
+  size_t local_ranks_ = 1, first_rank_ = 0, hidden_stride_ = 0, row_sums_stride_ = 0;
   std::vector<Shard> shards_;  // of all ranks
   std::array<Terms, 3> terms_;
   Pages storage_;  // what is fetched, but logits
-  float *head_squares_ = nullptr, *fetched_squares_ = nullptr;
+  float *row_sums_ = nullptr, *fetched_sums_ = nullptr;
   std::vector<float> packed_logits_;
 };
 

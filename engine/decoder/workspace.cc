@@ -4,6 +4,7 @@
 #include <initializer_list>
 
 #include "engine/decoder/attend.h"
+#include "engine/spec/stage.h"
 #include "engine/weights/weight_layout.h"
 
 namespace pinion {
@@ -127,6 +128,24 @@ size_t SpreadStride(size_t columns) {
   return RoundUp(columns, kernels::kBlockN) + 64 / sizeof(float);
 }
 
+void LayOutStreams(const DecoderSpec& spec, size_t element, size_t max_rows, size_t hidden_stride,
+                   StreamBuffers& buffers, const auto& take) {
+  const auto size = [](int n) { return static_cast<size_t>(n); };
+  const size_t input = size(spec.layer_inputs.size), rank = size(spec.laurel_rank);
+  const size_t streams = size(spec.alt_up.streams);
+  if (input == 0 && rank == 0 && streams == 0) return;
+  buffers.input_width = (EndOfLayers(spec) - FirstLayer(spec)) * input;
+  buffers.inputs_stride = SpreadStride(buffers.input_width);
+  buffers.gate_stride = SpreadStride(std::max(input, rank));
+  buffers.stream_floats = max_rows * hidden_stride;
+  take(buffers.inputs, max_rows * buffers.inputs_stride * sizeof(float));
+  take(buffers.gate, max_rows * buffers.gate_stride * sizeof(float));
+  take(buffers.gated, max_rows * RoundUp(input, kernels::kPadK) * element);
+  take(buffers.narrowed, max_rows * RoundUp(rank, kernels::kPadK) * element);
+  take(buffers.term, max_rows * hidden_stride * sizeof(float));
+  take(buffers.streams, streams * buffers.stream_floats * sizeof(float));
+}
+
 // Of any layer: elements of a rank's queries, and of all that it projects to.
 struct WidestHeads {
   WidestHeads() = default;
@@ -142,6 +161,17 @@ struct WidestHeads {
   }
   size_t q = 0, projected = 0;
 };
+
+// Columns of a rank's widest dense MLP, of any layer or of those that keep their largest gates
+// alone.
+size_t WidestShare(const DecoderSpec& spec, const Shard& shard, bool cut) {
+  size_t widest = 0;
+  for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer)
+    if (const LayerSpec& kinds = spec.layer_specs[layer];
+        kinds.mlp == MlpKind::kDense && (!cut || kinds.gate_cut))
+      widest = std::max(widest, shard.Intermediate(layer).size());
+  return widest;
+}
 
 // Sets the strides and hands out the buffers of `base` (null: only counts); returns the bytes used.
 size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype, size_t max_rows,
@@ -159,10 +189,9 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
   w.qkv_stride = SpreadStride(std::max({heads.projected, delta.width, 3 * channels, mamba.count}));
   w.normed_stride = RoundUp(hidden, kernels::kPadK);
   w.attended_stride = RoundUp(heads.q, kernels::kPadK);
-  const bool has_dense =
-      std::any_of(spec.layer_specs.begin(), spec.layer_specs.end(),
-                  [](const LayerSpec& layer) { return layer.mlp == MlpKind::kDense; });
-  const size_t mlp_columns = has_dense ? RoundUp(shard.intermediate.size(), kernels::kPadK) : 0;
+  const size_t mlp_columns = RoundUp(WidestShare(spec, shard, false), kernels::kPadK);
+  const size_t cut = RoundUp(WidestShare(spec, shard, true), kernels::kBlockN);
+  w.gates_stride = cut > 0 ? SpreadStride(2 * cut) : 0;
   size_t used = 0;
   const auto take = [&](auto*& pointer, size_t bytes) {
     const size_t at = RoundUp(used, 64);
@@ -188,6 +217,8 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
   take(w.mamba_partial, beside ? max_rows * w.hidden_stride * sizeof(float) : 0);
   take(w.mlp, max_rows * mlp_columns * element);
   take(w.mlp_partial, max_rows * w.hidden_stride * sizeof(float));
+  if (cut > 0) take(w.gates, max_rows * w.gates_stride * sizeof(float));
+  LayOutStreams(spec, element, max_rows, w.hidden_stride, w.streams, take);
   take(w.prepared, max_rows * PreparedRowBytes(spec, shard, dtype, kDenseRoles));
   w.angles.resize(spec.ropes.size());
   for (size_t i = 0; i < spec.ropes.size(); ++i) {
@@ -196,9 +227,26 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
     take(w.angles[i].sine, max_rows * half * sizeof(float));
   }
   if (HasExperts(spec)) LayOutExperts(spec, shard, dtype, max_rows, w, w.experts, take);
-  take(w.head_squares, max_rows * HeadSquares(spec).stride * sizeof(float));
+  take(w.row_sums, max_rows * RowSums(spec).stride * sizeof(float));
   return used;
 }
+
+// A thread's rows of residual streams, of a router's input and output, and of layers' inputs, each
+// on a cache line of its own.
+struct StreamRows {
+  explicit StreamRows(const DecoderSpec& spec) {
+    const auto line = [](int64_t floats) {
+      return RoundUp(static_cast<size_t>(floats), 64 / sizeof(float));
+    };
+    const int64_t streams = spec.alt_up.streams, hidden = spec.hidden;
+    router = line(streams * hidden);
+    input =
+        router +
+        (streams > 0 ? RoundUp(static_cast<size_t>(hidden), kernels::kPadK) + kernels::kBlockN : 0);
+    count = input + line(int64_t{spec.layers} * spec.layer_inputs.size);
+  }
+  size_t router = 0, input = 0, count = 0;
+};
 
 Result<ThreadScratch> MakeScratch(const DecoderSpec& spec, const Shard& shard, Dtype dtype) {
   ThreadScratch scratch;
@@ -208,13 +256,17 @@ Result<ThreadScratch> MakeScratch(const DecoderSpec& spec, const Shard& shard, D
   const auto hidden_row = static_cast<size_t>(std::max(spec.hidden, WidestHead(spec)));
   const size_t products = static_cast<size_t>(spec.index.heads) * kernels::kBlockN;
   const size_t apart_row = spec.moe.apart ? static_cast<size_t>(spec.hidden) : 0;
-  const size_t floats =
-      RoundUp(tile + delta + part + products + hidden_row + apart_row, 64 / sizeof(float));
+  const StreamRows streams(spec);
+  const size_t floats = RoundUp(
+      streams.count + tile + delta + part + products + hidden_row + apart_row, 64 / sizeof(float));
   PINION_ASSIGN(
       scratch.storage,
       Pages::Allocate(floats * sizeof(float) + LatentTileBytes(spec, dtype) +
                       ExpertTileBytes(spec, shard, dtype) + PanelBytes(spec, shard, dtype)));
-  scratch.mlp_tile = scratch.storage.as<float>();
+  scratch.stream_rows = scratch.storage.as<float>();
+  scratch.router_row = scratch.stream_rows + streams.router;
+  scratch.input_row = scratch.stream_rows + streams.input;
+  scratch.mlp_tile = scratch.stream_rows + streams.count;
   scratch.delta = scratch.mlp_tile + tile;
   scratch.part = scratch.delta + delta;
   scratch.hidden_row = scratch.part + part + products;
@@ -244,11 +296,16 @@ Result<Workspace> Workspace::Allocate(const DecoderSpec& spec, const Shard& shar
   return workspace;
 }
 
-HeadSquares::HeadSquares(const DecoderSpec& spec) {
+RowSums::RowSums(const DecoderSpec& spec) {
   if (spec.qk_norm == QkNorm::kWhole)
     stride = static_cast<size_t>(spec.heads) + static_cast<size_t>(spec.kv_heads);
   mamba = stride;
   if (spec.mamba.norm_runs > 0) stride += static_cast<size_t>(spec.mamba.heads);
+  gates = stride;
+  size_t widest = 0;
+  for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer)
+    if (spec.layer_specs[layer].gate_cut) widest = std::max(widest, MlpWidth(spec, layer));
+  stride += 2 * ((widest + kernels::kBlockN - 1) / kernels::kBlockN);
 }
 
 size_t HiddenStride(const DecoderSpec& spec) {

@@ -24,12 +24,15 @@ namespace pinion {
 // Scratch of one thread; its pages are touched by that thread first.
 struct ThreadScratch {
   Pages storage;
-  float* mlp_tile = nullptr;    // [kMlpTileRows][128]: a gate and an up block
-  float* delta = nullptr;       // a head's chunk of the delta rule: [DeltaScratchFloats]
-  float* part = nullptr;        // one attention item: [PartFloats]
-  float* hidden_row = nullptr;  // [max(hidden, widest head)]
-  float* apart_row = nullptr;   // [hidden], if experts stand apart
-  std::vector<std::byte> row;   // one embedding row, if it is made up
+  float* stream_rows = nullptr;  // of AltUp, [streams][hidden]
+  float* router_row = nullptr;   // its router's input, [hidden padded], and output, [64]
+  float* input_row = nullptr;    // inputs of all layers by the table, [layers * size]
+  float* mlp_tile = nullptr;     // [kMlpTileRows][128]: a gate and an up block
+  float* delta = nullptr;        // a head's chunk of the delta rule: [DeltaScratchFloats]
+  float* part = nullptr;         // one attention item: [PartFloats]
+  float* hidden_row = nullptr;   // [max(hidden, widest head)]
+  float* apart_row = nullptr;    // [hidden], if experts stand apart
+  std::vector<std::byte> row;    // one embedding row, if it is made up
   // Experts: a tile's tokens, [kExpertTileRows][hidden padded], activation type.
   std::byte* expert_tile = nullptr;
   // A block of integer weights expanded to floats while it is multiplied.
@@ -98,6 +101,18 @@ struct ExpertBuffers {
   std::unique_ptr<ExpertWork> work;
 };
 
+// A rank's buffers for inputs of layers, and for several residual streams; rows as in Workspace.
+struct StreamBuffers {
+  float* inputs = nullptr;        // [rows][inputs_stride]: of the stage's layers
+  float* gate = nullptr;          // [rows][gate_stride]: a product with few outputs
+  std::byte* gated = nullptr;     // [rows][size padded], activation type
+  std::byte* narrowed = nullptr;  // [rows][laurel_rank padded], activation type
+  float* term = nullptr;          // [rows][hidden_stride]: a product with as many as the model
+  float* streams = nullptr;       // [streams][rows][hidden_stride]
+  size_t input_width = 0, inputs_stride = 0, gate_stride = 0;
+  size_t stream_floats = 0;  // from one stream to the next
+};
+
 // cos and sin of one rope's angles, [rows][dim / 2] each.
 struct AngleTable {
   float *cosine = nullptr, *sine = nullptr;
@@ -122,15 +137,18 @@ struct Workspace {
       nullptr;                     // [rows][hidden_stride]: this rank's term of the o projection
   float* mamba_partial = nullptr;  // the same of Mamba-2 in layers that attend, too
   std::byte* mlp = nullptr;        // [rows][the layer's down.k_padded()], activation type
+  float* gates = nullptr;          // [rows][gates_stride], in layers that keep the largest alone
   float* mlp_partial = nullptr;    // [rows][hidden_stride]: this rank's term of down
   std::byte* prepared = nullptr;   // [rows] as prepared for the next product
   std::vector<AngleTable> angles;  // one per rope
-  // [rows][HeadSquares::stride], on a process's first rank only
-  float* head_squares = nullptr;
-  size_t qkv_stride = 0, hidden_stride = 0, normed_stride = 0, attended_stride = 0;
+  // [rows][RowSums::stride], on a process's first rank only
+  float* row_sums = nullptr;
+  size_t qkv_stride = 0, hidden_stride = 0, normed_stride = 0, attended_stride = 0,
+         gates_stride = 0;
 
   LatentBuffers latent;   // empty unless attention is latent
   IndexBuffers index;     // empty unless it has an indexer
+  StreamBuffers streams;  // empty unless layers have inputs or there are several streams
   ExpertBuffers experts;  // empty if no layer has experts
   AttentionPlans plans;
   std::vector<float> parts;  // partial results of cut contexts, PartFloats each
@@ -142,12 +160,13 @@ struct Workspace {
                         size_t max_rows);
 };
 
-// What a row of Workspace::head_squares holds: sums of squares of the heads of the whole model that
-// are normalised together although several ranks hold them. First the query and the key heads, if
-// they are normalised over the whole projection, then those of Mamba-2, from `mamba` on.
-struct HeadSquares {
-  explicit HeadSquares(const DecoderSpec& spec);
-  size_t mamba = 0, stride = 0;
+// What a row of Workspace::row_sums holds: sums over what the whole model has of a token and
+// several ranks hold. First the squares of query and key heads, if they are normalised over the
+// whole projection; then those of Mamba-2, from `mamba` on; then, from `gates` on, the sum and the
+// sum of squares of each block of 64 gates, in layers that keep the largest alone.
+struct RowSums {
+  explicit RowSums(const DecoderSpec& spec);
+  size_t mamba = 0, gates = 0, stride = 0;
 };
 
 // Workspace::hidden_stride, the same on every rank.

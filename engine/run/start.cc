@@ -18,6 +18,7 @@
 #include "engine/run/meet.h"
 #include "engine/run/placement.h"
 #include "engine/run/stages.h"
+#include "engine/spec/stage.h"
 #include "engine/weights/formats.h"
 #include "engine/weights/weight_layout.h"
 #include "kernels/e4m3.h"
@@ -192,10 +193,15 @@ Status FitWholeTexts(StartedModel& model) {
 
 // A stage has at least a layer.
 Status CheckStages(const EngineOptions& options, const DecoderSpec& spec) {
-  if (options.pipeline_parallel <= spec.layers) return {};
-  return Fail(ErrorCode::kUsage,
-              StrCat("-pp ", options.pipeline_parallel, " asks for more stages than the model's ",
-                     spec.layers, " layers; use -pp ", spec.layers, " or less"));
+  const size_t most = StageBegins(spec).size();
+  if (static_cast<size_t>(options.pipeline_parallel) <= most) return {};
+  const bool shared = most < spec.layer_specs.size();
+  return Fail(
+      ErrorCode::kUsage,
+      StrCat("-pp ", options.pipeline_parallel, " asks for more stages than the model's ",
+             spec.layers, " layers",
+             shared ? StrCat(" can be cut into, some of which see others' keys and values") : "",
+             "; use -pp ", most, " or less"));
 }
 
 // Finds the model and decides the types that it is computed in.

@@ -1,7 +1,8 @@
 // Gemma 4: norms before and after each part, a norm of each query, key and value head, scores that
 // are not scaled. Its layers without window have wider heads, fewer keys and values, keys as values
 // and a rope that turns only a part of the pairs. Each layer ends with a multiplication. Mixtures
-// have experts beside the MLP.
+// have experts beside the MLP; small models have inputs of each layer by token, and last layers
+// that share keys and values.
 
 #include <cmath>
 
@@ -77,6 +78,18 @@ Status ReadGemmaMixture(const Json& config, DecoderSpec& spec) {
   return CheckRouter(moe.router);
 }
 
+// Layers that share keys and values have MLPs twice as wide.
+Status ReadDoubleWidth(const Json& config, DecoderSpec& spec) {
+  PINION_ASSIGN(const bool wide, Optional<bool>(config, "use_double_wide_mlp", false));
+  if (!wide) return {};
+  if (spec.moe.router.experts > 0)
+    return Fail(ErrorCode::kUnsupported,
+                "'use_double_wide_mlp' is true beside 'enable_moe_block', want one of them");
+  for (LayerSpec& layer : spec.layer_specs)
+    if (layer.kv_from >= 0) layer.intermediate = 2 * spec.intermediate;
+  return {};
+}
+
 Status ReadGemma4(const Json& config, DecoderSpec& spec) {
   PINION_TRY(ReadLlamaShape(WithFullRope(config), spec));
   PINION_ASSIGN(spec.activation, ReadActivation(config, "hidden_activation"));
@@ -91,14 +104,14 @@ Status ReadGemma4(const Json& config, DecoderSpec& spec) {
   PINION_TRY(ReadWindows(config, spec, [last](int i) { return i % 6 != 5 && i != last; }));
   PINION_TRY(ReadGlobalHeads(config, spec));
   PINION_TRY(ReadGemmaMixture(config, spec));
+  PINION_TRY(ReadLayerInputs(config, spec));
+  PINION_TRY(ShareKeysAndValues(config, spec));
+  PINION_TRY(ReadDoubleWidth(config, spec));
   return AddWindowRope(config, Json::Object{{"rope_theta", 10000.0}}, spec);
 }
 
 constexpr NeutralField kNeutral[] = {{"attention_bias", "false"},
-                                     {"hidden_size_per_layer_input", "0"},
-                                     {"num_kv_shared_layers", "0"},
-                                     {"use_bidirectional_attention", "false|vision"},
-                                     {"use_double_wide_mlp", "false"}};
+                                     {"use_bidirectional_attention", "false|vision"}};
 constexpr std::string_view kReads[] = {
     "layer_types",   "final_logit_softcapping", "enable_moe_block",           "num_experts",
     "top_k_experts", "moe_intermediate_size",   "use_bidirectional_attention"};
@@ -108,7 +121,7 @@ constexpr std::string_view kReads[] = {
 extern const Architecture kGemma4;
 const Architecture kGemma4 = {"Gemma4ForCausalLM",
                               "gemma4_text",
-                              "Gemma 4 31B, 26B-A4B",
+                              "Gemma 4",
                               kNeutral,
                               ReadGemma4,
                               kReads,

@@ -82,6 +82,12 @@ Status ReadLatentAttention(const Json& config, DecoderSpec& spec);
 Status ReadGroupedExperts(const Json& config, const char* method, const char* score,
                           DecoderSpec& spec);
 
+// Reads inputs of layers by token as Gemma's configs have them, after ReadLlamaShape.
+Status ReadLayerInputs(const Json& config, DecoderSpec& spec);
+// Lets the last num_kv_shared_layers layers see the keys and values of the last layer before them
+// that is of their type, after ReadWindows.
+Status ShareKeysAndValues(const Json& config, DecoderSpec& spec);
+
 // config.json's names of Mamba-2's numbers, which architectures spell differently.
 struct MambaKeys {
   std::string_view heads = "mamba_n_heads", head_dim = "mamba_d_head", state_dim = "mamba_d_state",

@@ -10,6 +10,13 @@ HeadShape LayerHeads(const DecoderSpec& spec, size_t layer) {
           own.head_dim > 0 ? own.head_dim : spec.head_dim};
 }
 
+bool Caches(const LayerSpec& layer) { return Attends(layer.mixer) && layer.kv_from < 0; }
+
+size_t MlpWidth(const DecoderSpec& spec, size_t layer) {
+  const int own = spec.layer_specs[layer].intermediate;
+  return static_cast<size_t>(own > 0 ? own : spec.intermediate);
+}
+
 int WidestHead(const DecoderSpec& spec) {
   int widest = spec.head_dim;
   for (const LayerSpec& layer : spec.layer_specs) widest = std::max(widest, layer.head_dim);
@@ -68,10 +75,11 @@ size_t RecurrentLayers(const DecoderSpec& spec) {
 size_t CachedLayers(const DecoderSpec& spec) { return CachedLayer(spec, spec.layer_specs.size()); }
 
 size_t CachedLayer(const DecoderSpec& spec, size_t layer) {
+  if (layer < spec.layer_specs.size() && spec.layer_specs[layer].kv_from >= 0)
+    return CachedLayer(spec, static_cast<size_t>(spec.layer_specs[layer].kv_from));
   const auto first = spec.layer_specs.begin();
-  return static_cast<size_t>(
-      std::count_if(first, first + static_cast<ptrdiff_t>(layer),
-                    [](const LayerSpec& each) { return Attends(each.mixer); }));
+  return static_cast<size_t>(std::count_if(first, first + static_cast<ptrdiff_t>(layer),
+                                           [](const LayerSpec& each) { return Caches(each); }));
 }
 
 uint64_t IndexKeyBytes(const DecoderSpec& spec, kernels::Dtype dtype) {
@@ -84,7 +92,7 @@ uint64_t KvBytesPerToken(const DecoderSpec& spec, kernels::KvDtype dtype) {
                                                                    : kernels::Dtype::kBf16;
   uint64_t bytes = 0;
   for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer)
-    if (Attends(spec.layer_specs[layer].mixer))
+    if (Caches(spec.layer_specs[layer]))
       bytes += static_cast<uint64_t>(LayerHeads(spec, layer).kv_heads) *
                    CachedShape(spec, layer).TokenBytes(dtype) +
                IndexKeyBytes(spec, weights);

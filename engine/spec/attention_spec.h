@@ -45,6 +45,8 @@ struct HeadShape {
   friend bool operator==(const HeadShape&, const HeadShape&) = default;
 };
 HeadShape LayerHeads(const DecoderSpec& spec, size_t layer);
+// Columns of a layer's dense MLP.
+size_t MlpWidth(const DecoderSpec& spec, size_t layer);
 // Of the widest heads of any layer.
 int WidestHead(const DecoderSpec& spec);
 
@@ -73,8 +75,10 @@ struct KvShape {
 KvShape CachedShape(const DecoderSpec& spec, size_t layer);
 KvShape WidestCachedShape(const DecoderSpec& spec);
 
-// Layers that attend, and so have keys and values in the cache; the number of them before `layer`,
-// which is its place there.
+// Whether a layer has keys and values of its own in the cache.
+bool Caches(const LayerSpec& layer);
+// The number of layers that do; the place of a layer that attends among them, which is that of
+// kv_from if it has none of its own.
 size_t CachedLayers(const DecoderSpec& spec);
 size_t CachedLayer(const DecoderSpec& spec, size_t layer);
 

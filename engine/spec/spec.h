@@ -9,6 +9,7 @@
 #include "engine/base/json.h"
 #include "engine/base/result.h"
 #include "engine/spec/format_plan.h"
+#include "engine/spec/layer_input_spec.h"
 #include "engine/spec/mamba_spec.h"
 #include "engine/spec/rope.h"
 #include "engine/spec/routing.h"
@@ -95,6 +96,16 @@ struct TensorNames {
   // [channels of x, B, C][1][conv_width]; whole names, [heads]: log A, D, what dt lacks; the norm,
   // [inner].
   std::string mamba_in, mamba_conv, mamba_decay, mamba_skip, mamba_dt_bias, mamba_norm, mamba_o;
+  // Of a LayerInputSpec. The table is a whole name, [vocabulary][layers * size]; linears
+  // [layers * size][hidden], [size][hidden], [hidden][size]; norms, [size] and [hidden].
+  std::string layer_input_table, layer_input_projection, layer_input_norm;
+  std::string layer_input_gate, layer_input_out, layer_input_post_norm;
+  // Of an AltUpSpec: linears [streams][hidden], [streams * streams][streams], [streams][streams];
+  // a norm; a whole name, [hidden]; linears [hidden][hidden], whose "{}" stands for the stream less
+  // one.
+  std::string altup_router, altup_predict, altup_correct, altup_router_norm, altup_scale;
+  std::string altup_in, altup_out;
+  std::string laurel_left, laurel_right, laurel_norm;  // linears through laurel_rank, and a norm
   std::string final_norm;
   std::string head;  // whole name; unused if the head is tied to the embedding
   // Of a ClassifierSpec: linears and a norm, without a layer.
@@ -114,10 +125,15 @@ struct LayerSpec {
   MixerKind mixer = MixerKind::kAttention;
   MlpKind mlp = MlpKind::kDense;
   int kv_heads = 0, head_dim = 0;  // of attention; 0: the decoder's
-  bool keys_as_values = false;     // there is no v: values are k's output before its norm and rope
-  bool scales_queries = false;     // by DecoderSpec::query_scale
-  bool attention_norm = true;      // false: the norm of this layer's attention is the identity
-  bool qk_norm = true;             // whether DecoderSpec::qk_norm holds here
+  int kv_from = -1;      // the earlier layer whose keys and values it sees; -1: it has its own
+  int intermediate = 0;  // of a dense MLP; 0: the decoder's
+  // A dense MLP's gates become max(0, gate - mean - gate_cut * deviation), of all gates of a token,
+  // before the activation; unset: they stay as they are.
+  std::optional<float> gate_cut = {};
+  bool keys_as_values = false;  // there is no v: values are k's output before its norm and rope
+  bool scales_queries = false;  // by DecoderSpec::query_scale
+  bool attention_norm = true;   // false: the norm of this layer's attention is the identity
+  bool qk_norm = true;          // whether DecoderSpec::qk_norm holds here
 };
 
 // Queries times 1 + weight * log(1 + floor((position + ahead) / length)): sharpens attention over
@@ -228,6 +244,7 @@ struct StageSpec {
 //   x += residual_multiplier * attention_post_norm(attention(attention_norm(x)))
 //   x += residual_multiplier * mlp_post_norm(mlp_multiplier * mlp(mlp_norm(x)))
 //   x *= layer_scale
+// and what LayerInputSpec says before the last,
 // without the part, and the part's norms, that the layer lacks,
 // or, if the parts stand side by side, both from attention_norm of the layer's input; or, if post
 // norms are of sums, x = attention_post_norm(x + attention(attention_norm(x))), and so for the MLP.
@@ -268,6 +285,11 @@ struct DecoderSpec {
   ShortConvSpec conv;  // of the layers whose mixer is kShortConv
   MambaSpec mamba;     // of the layers whose mixer is kMamba or kAttentionAndMamba
   MoeSpec moe;         // of the layers whose MLP is kExperts
+  LayerInputSpec layer_inputs;
+  AltUpSpec alt_up;
+  // LAuReL (arXiv:2411.07501): after attention x = (x + norm(right(left(n))) + n) / sqrt(2), where
+  // n is what attention takes, and left gives so many elements; 0: none.
+  int laurel_rank = 0;
   ClassifierSpec classifier;
 
   float attention_scale = 1;     // multiplies q.k; by default 1 / sqrt(head_dim)

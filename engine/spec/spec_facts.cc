@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "engine/base/strings.h"
 #include "engine/spec/attention_spec.h"
@@ -148,21 +149,44 @@ std::string NormText(const DecoderSpec& spec) {
   return text;
 }
 
+// What Gemma's small models have beside the usual parts.
+void AddStreamFacts(const DecoderSpec& spec,
+                    std::vector<std::pair<std::string, std::string>>& facts) {
+  if (const LayerInputSpec& inputs = spec.layer_inputs; inputs.size > 0)
+    facts.emplace_back("layer inputs",
+                       StrCat(inputs.size, " elements for each token and layer, from a table of ",
+                              inputs.vocabulary, " rows that stays in the file"));
+  std::vector<std::string> parts;
+  if (spec.alt_up.streams > 0)
+    parts.push_back(StrCat(spec.alt_up.streams, " residual streams (AltUp)"));
+  if (spec.laurel_rank > 0)
+    parts.push_back(StrCat("a term of rank ", spec.laurel_rank, " beside attention (LAuReL)"));
+  if (!parts.empty()) facts.emplace_back("residual", Join(parts, ", "));
+}
+
 // What is not the same in all layers, or unusual about them.
 std::string LayersText(const DecoderSpec& spec) {
   std::vector<std::string> parts;
-  size_t unrotated = 0, scaled = 0, mixers_alone = 0, mlps_alone = 0;
+  size_t unrotated = 0, scaled = 0, mixers_alone = 0, mlps_alone = 0, sharing = 0, cut = 0;
+  std::map<int, size_t> widths;  // of MLPs that are not the decoder's
   for (const LayerSpec& layer : spec.layer_specs) {
     unrotated += layer.rope < 0 ? 1 : 0;
     scaled += layer.scales_queries ? 1 : 0;
     mixers_alone += layer.mlp == MlpKind::kNone ? 1 : 0;
     mlps_alone += layer.mixer == MixerKind::kNone ? 1 : 0;
+    sharing += layer.kv_from >= 0 ? 1 : 0;
+    cut += layer.gate_cut ? 1 : 0;
+    if (layer.intermediate > 0) ++widths[layer.intermediate];
   }
   if (!spec.names.layer_scale.empty()) parts.push_back("each times a number of its own");
   if (spec.parts_side_by_side) parts.push_back("attention and MLP side by side");
   if (mixers_alone > 0) parts.push_back(StrCat(mixers_alone, " of ", spec.layers, " without MLP"));
   if (mlps_alone > 0)
     parts.push_back(StrCat(mlps_alone, " of ", spec.layers, " an MLP or experts alone"));
+  if (sharing > 0)
+    parts.push_back(StrCat(sharing, " of ", spec.layers, " see keys and values of an earlier one"));
+  for (const auto& [width, count] : widths) parts.push_back(StrCat("MLP ", width, " in ", count));
+  if (cut > 0) parts.push_back(StrCat("the largest gates alone in ", cut));
   if (unrotated > 0 && !spec.ropes.empty())
     parts.push_back(StrCat(unrotated, " of ", spec.layers, " without rope"));
   if (scaled > 0)
@@ -306,13 +330,17 @@ void AddSpecFields(const DecoderSpec& spec, Json& json) {
   json.Set("query_scale", Json::Object{{"weight", spec.query_scale.weight},
                                        {"length", spec.query_scale.length},
                                        {"ahead", spec.query_scale.ahead}});
+  json.Set("layer_inputs", spec.layer_inputs.size);
+  json.Set("residual_streams", std::max(1, spec.alt_up.streams));
+  json.Set("laurel_rank", spec.laurel_rank);
   json.Set("mlp", MlpName(spec));
   json.Set("biases", Biases(spec));
   json.Set("rotary", !spec.ropes.empty());
   Json::Array ropes;
   for (const RopeSpec& rope : spec.ropes) ropes.push_back(RopeJson(rope));
   json.Set("ropes", Json(std::move(ropes)));
-  std::vector<int> windows, chunks, rope_of_layer, head_dims, kv_heads;
+  std::vector<int> windows, chunks, rope_of_layer, head_dims, kv_heads, kv_from, widths;
+  Json::Array gate_cuts;
   std::vector<bool> keys_as_values;
   std::vector<std::string> mixers, mlps;
   for (size_t i = 0; i < spec.layer_specs.size(); ++i) {
@@ -324,10 +352,16 @@ void AddSpecFields(const DecoderSpec& spec, Json& json) {
     mlps.emplace_back(Name(layer.mlp));
     windows.push_back(layer.window);
     chunks.push_back(layer.chunk);
+    kv_from.push_back(layer.kv_from);
+    widths.push_back(static_cast<int>(MlpWidth(spec, i)));
+    gate_cuts.push_back(layer.gate_cut ? Json(static_cast<double>(*layer.gate_cut)) : Json());
     rope_of_layer.push_back(layer.rope);
   }
   json.Set("windows", windows);
   json.Set("chunks", chunks);
+  json.Set("kv_from", kv_from);
+  json.Set("mlp_width_of_layer", widths);
+  json.Set("gate_cuts", Json(std::move(gate_cuts)));
   json.Set("rope_of_layer", rope_of_layer);
   json.Set("mixers", mixers);
   json.Set("mlps", mlps);
@@ -364,6 +398,7 @@ std::vector<std::pair<std::string, std::string>> SpecFacts(const DecoderSpec& sp
     facts.emplace_back("classifier", text);
   if (const std::string text = ChunkText(spec); !text.empty()) facts.emplace_back("chunks", text);
   if (const std::string text = LayersText(spec); !text.empty()) facts.emplace_back("layers", text);
+  AddStreamFacts(spec, facts);
   if (const std::string text = MultiplierText(spec); !text.empty())
     facts.emplace_back("scaling", text);
   return facts;

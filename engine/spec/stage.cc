@@ -1,6 +1,19 @@
 #include "engine/spec/stage.h"
 
+#include <algorithm>
+
 namespace pinion {
+
+std::vector<int> StageBegins(const DecoderSpec& spec) {
+  std::vector<int> begins = {0};
+  for (int begin = 1; begin < spec.layers; ++begin)
+    if (std::none_of(spec.layer_specs.begin() + begin, spec.layer_specs.end(),
+                     [begin](const LayerSpec& layer) {
+                       return layer.kv_from >= 0 && layer.kv_from < begin;
+                     }))
+      begins.push_back(begin);
+  return begins;
+}
 
 DecoderSpec StageOf(const DecoderSpec& spec, int begin, int end) {
   DecoderSpec stage = spec;

@@ -77,12 +77,13 @@ class Collector {
     const HeadShape heads = LayerHeads(spec_, static_cast<size_t>(layer));
     const int64_t q = heads.q(), kv = heads.kv();
     Linear(at(names.q), spec_.attention_gate ? 2 * q : q, hidden, spec_.qkv_bias);
-    Linear(at(names.k), kv, hidden, spec_.qkv_bias);
-    if (!spec_.layer_specs[static_cast<size_t>(layer)].keys_as_values)
-      Linear(at(names.v), kv, hidden, spec_.qkv_bias);
+    const LayerSpec& kinds = spec_.layer_specs[static_cast<size_t>(layer)];
+    const bool caches = Caches(kinds);
+    if (caches) Linear(at(names.k), kv, hidden, spec_.qkv_bias);
+    if (caches && !kinds.keys_as_values) Linear(at(names.v), kv, hidden, spec_.qkv_bias);
     Linear(at(names.qkv), q + 2 * kv, hidden, spec_.qkv_bias);
     HeadNorm(at(names.q_norm), heads.heads, heads.head_dim);
-    HeadNorm(at(names.k_norm), heads.kv_heads, heads.head_dim);
+    if (caches) HeadNorm(at(names.k_norm), heads.kv_heads, heads.head_dim);
     Linear(at(names.o), hidden, q, spec_.o_bias, TensorRole::kAttentionOutput);
     Whole(at(names.sinks), {spec_.heads}, TensorRole::kBias);
   }
@@ -211,6 +212,8 @@ class Collector {
       Norm(at(names.attention_post_norm));
     }
     if (kinds.mlp != MlpKind::kNone) Mlp(layer, kinds.mlp);
+    AltUp(layer);
+    LayerInputs(layer);
     Whole(at(names.layer_scale), {1}, TensorRole::kNorm);
     layer_ = -1;
   }
@@ -218,7 +221,8 @@ class Collector {
   void Mlp(int layer, MlpKind kind) {
     const TensorNames& names = spec_.names;
     const auto at = [&](const std::string& pattern) { return LayerTensor(pattern, layer); };
-    const int64_t hidden = spec_.hidden, wide = spec_.intermediate;
+    const int64_t hidden = spec_.hidden;
+    const auto wide = static_cast<int64_t>(MlpWidth(spec_, static_cast<size_t>(layer)));
     Norm(at(names.mlp_norm));
     if (kind == MlpKind::kExperts) {
       Experts(layer);
@@ -230,6 +234,47 @@ class Collector {
       GatedMlp(at(names.gate), at(names.up), at(names.down), wide, spec_.mlp_bias);
     }
     Norm(at(names.mlp_post_norm));
+  }
+
+  void LayerInputs(int layer) {
+    const int64_t size = spec_.layer_inputs.size, hidden = spec_.hidden;
+    if (size == 0) return;
+    Linear(LayerTensor(spec_.names.layer_input_gate, layer), size, hidden, false);
+    Linear(LayerTensor(spec_.names.layer_input_out, layer), hidden, size, false);
+    Norm(LayerTensor(spec_.names.layer_input_post_norm, layer));
+  }
+
+  void AltUp(int layer) {
+    const TensorNames& names = spec_.names;
+    const int64_t streams = spec_.alt_up.streams, hidden = spec_.hidden;
+    const auto at = [&](const std::string& pattern) { return LayerTensor(pattern, layer); };
+    if (spec_.laurel_rank > 0) {
+      Linear(at(names.laurel_left), spec_.laurel_rank, hidden, false);
+      Linear(at(names.laurel_right), hidden, spec_.laurel_rank, false);
+      Norm(at(names.laurel_norm));
+    }
+    if (streams == 0) return;
+    Linear(at(names.altup_router), streams, hidden, false);
+    Norm(at(names.altup_router_norm));
+    Linear(at(names.altup_predict), streams * streams, streams, false);
+    Linear(at(names.altup_correct), streams, streams, false);
+    Whole(at(names.altup_scale), {hidden}, TensorRole::kNorm);
+  }
+
+  // What layers' inputs and residual streams have outside of the layers.
+  void LayerInputTable() {
+    const TensorNames& names = spec_.names;
+    const int64_t size = spec_.layer_inputs.size, hidden = spec_.hidden;
+    if (size > 0) {
+      Whole(names.layer_input_table, {spec_.layer_inputs.vocabulary, spec_.layers * size},
+            TensorRole::kEmbedding);
+      Linear(names.layer_input_projection, spec_.layers * size, hidden, false);
+      Whole(names.layer_input_norm + ".weight", {size}, TensorRole::kNorm);
+    }
+    for (int stream = 0; stream + 1 < spec_.alt_up.streams; ++stream) {
+      Linear(LayerTensor(names.altup_in, stream), hidden, hidden, false);
+      Linear(LayerTensor(names.altup_out, stream), hidden, hidden, false);
+    }
   }
 
   void Classifier() {
@@ -259,6 +304,7 @@ std::vector<TensorSpec> TensorList(const DecoderSpec& spec) {
   collector.Whole(spec.names.type_embedding, {spec.token_types, spec.hidden},
                   TensorRole::kEmbedding);
   collector.Norm(spec.names.embedding_norm);
+  collector.LayerInputTable();
   for (int layer = 0; layer < spec.layers; ++layer) collector.Layer(layer);
   collector.Norm(spec.names.final_norm);
   if (!spec.tied_head)

@@ -4,6 +4,7 @@
 #include <memory>
 #include <numeric>
 
+#include "engine/spec/attention_spec.h"
 #include "engine/spec/tensor_list.h"
 
 namespace pinion {
@@ -210,7 +211,8 @@ std::vector<std::string> ModulesOf(const DecoderSpec& spec, int layer, MatrixRol
   std::vector<std::string> modules =
       is_attention ? AttentionPatterns(spec, role) : MlpPatterns(spec, has_experts, role);
   std::erase(modules, "");
-  if (kinds.keys_as_values) std::erase(modules, spec.names.v);
+  if (kinds.keys_as_values || !Caches(kinds)) std::erase(modules, spec.names.v);
+  if (!Caches(kinds)) std::erase(modules, spec.names.k);
   for (std::string& module : modules) module = LayerTensor(module, layer);
   return modules;
 }

@@ -55,6 +55,16 @@ std::vector<HeadShare> SplitHeadsByLayer(const DecoderSpec& spec, int ranks, int
   return by_layer;
 }
 
+// Empty if all layers have the decoder's.
+std::vector<Range> SplitWidthsByLayer(const DecoderSpec& spec, int ranks, int rank) {
+  const bool differ = std::any_of(spec.layer_specs.begin(), spec.layer_specs.end(),
+                                  [](const LayerSpec& layer) { return layer.intermediate > 0; });
+  std::vector<Range> by_layer;
+  for (size_t layer = 0; differ && layer < spec.layer_specs.size(); ++layer)
+    by_layer.push_back(SplitBlocks(MlpWidth(spec, layer), ranks, rank));
+  return by_layer;
+}
+
 }  // namespace
 
 Shard MakeShard(const DecoderSpec& spec, int ranks, int rank) {
@@ -72,6 +82,7 @@ Shard MakeShard(const DecoderSpec& spec, int ranks, int rank) {
   const size_t channels = spec.conv.width > 0 ? static_cast<size_t>(spec.hidden) : 0;
   shard.conv_channels = SplitBlocks(channels, ranks, rank, kChannels);
   shard.intermediate = SplitBlocks(static_cast<size_t>(spec.intermediate), ranks, rank);
+  shard.intermediate_by_layer = SplitWidthsByLayer(spec, ranks, rank);
   shard.expert_intermediate = SplitBlocks(static_cast<size_t>(spec.moe.intermediate), ranks, rank);
   shard.shared_intermediate =
       SplitBlocks(static_cast<size_t>(spec.moe.shared_intermediate), ranks, rank);

@@ -31,6 +31,7 @@ struct HeadShare {
 struct Shard : HeadShare {          // the heads are those of layers without heads of their own
   std::vector<HeadShare> by_layer;  // of all layers, if some have heads of their own; else empty
   Range intermediate, vocabulary;
+  std::vector<Range> intermediate_by_layer;  // as by_layer, of dense MLPs
   Range delta_heads;    // key heads of Gated DeltaNet, each with its value heads and their state
   Range conv_channels;  // of gated short convolutions
   Range mamba_heads, mamba_groups;  // of Mamba-2; the groups are those of its heads
@@ -40,6 +41,9 @@ struct Shard : HeadShare {          // the heads are those of layers without hea
   Range expert_intermediate, shared_intermediate;
 
   const HeadShare& Heads(size_t layer) const { return by_layer.empty() ? *this : by_layer[layer]; }
+  const Range& Intermediate(size_t layer) const {
+    return intermediate_by_layer.empty() ? intermediate : intermediate_by_layer[layer];
+  }
 };
 
 // Where a process's ranks stand among all ranks of a model: its first is number `first` of `total`.

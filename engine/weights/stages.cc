@@ -14,16 +14,28 @@ uint64_t BytesOf(const DecoderSpec& stage, kernels::Dtype dtype) {
   return ShardWeightBytes(stage, dtype, /*moe_prepack=*/true, 1, 0);
 }
 
-// Of every layer, with what comes before the first and after the last.
-std::vector<uint64_t> LayerBytes(const DecoderSpec& spec, kernels::Dtype dtype) {
+// Runs of layers that stay together.
+std::vector<Range> Units(const DecoderSpec& spec) {
+  std::vector<Range> units;
+  for (const int begin : StageBegins(spec)) {
+    if (!units.empty()) units.back().end = static_cast<size_t>(begin);
+    units.push_back({static_cast<size_t>(begin), spec.layer_specs.size()});
+  }
+  return units;
+}
+
+// Of every unit, with what comes before the first and after the last.
+std::vector<uint64_t> UnitBytes(const DecoderSpec& spec, const std::vector<Range>& units,
+                                kernels::Dtype dtype) {
   std::vector<uint64_t> bytes;
-  for (int layer = 0; layer < spec.layers; ++layer)
-    bytes.push_back(BytesOf(StageOf(spec, layer, layer + 1), dtype));
+  for (const Range& unit : units)
+    bytes.push_back(
+        BytesOf(StageOf(spec, static_cast<int>(unit.begin), static_cast<int>(unit.end)), dtype));
   return bytes;
 }
 
-// The stages that result if each takes layers while it has at most `limit` bytes and leaves enough
-// for the others; empty if they do not suffice.
+// The stages, in units, that result if each takes some while it has at most `limit` bytes and
+// leaves enough for the others; empty if they do not suffice.
 std::vector<Range> Filled(const std::vector<uint64_t>& bytes, size_t stages, uint64_t limit) {
   std::vector<Range> found;
   size_t next = 0;
@@ -41,9 +53,10 @@ std::vector<Range> Filled(const std::vector<uint64_t>& bytes, size_t stages, uin
 }  // namespace
 
 std::vector<Range> StageLayers(const DecoderSpec& spec, kernels::Dtype dtype, int stages) {
-  CHECK(stages >= 1 && stages <= spec.layers) << stages << " stages of " << spec.layers;
-  const std::vector<uint64_t> bytes = LayerBytes(spec, dtype);
+  const std::vector<Range> units = Units(spec);
   const auto count = static_cast<size_t>(stages);
+  CHECK(stages >= 1 && count <= units.size()) << stages << " stages of " << units.size();
+  const std::vector<uint64_t> bytes = UnitBytes(spec, units, dtype);
   uint64_t low = *std::max_element(bytes.begin(), bytes.end());
   uint64_t high = std::accumulate(bytes.begin(), bytes.end(), uint64_t{0});
   while (low < high) {
@@ -53,7 +66,10 @@ std::vector<Range> StageLayers(const DecoderSpec& spec, kernels::Dtype dtype, in
     else
       high = middle;
   }
-  return Filled(bytes, count, high);
+  std::vector<Range> layers;
+  for (const Range& taken : Filled(bytes, count, high))
+    layers.push_back({units[taken.begin].begin, units[taken.end - 1].end});
+  return layers;
 }
 
 std::vector<DecoderSpec> StageSpecs(const DecoderSpec& spec, kernels::Dtype dtype, int stages) {

@@ -19,7 +19,8 @@ struct Partition {
 };
 
 // The layers of each of `stages` stages, first to last: so that the largest has as few bytes of
-// weights, packed in `dtype`, as possible. Every stage has a layer; spec has as many at least.
+// weights, packed in `dtype`, as possible. They begin at layers of StageBegins, which are as many
+// at least.
 std::vector<Range> StageLayers(const DecoderSpec& spec, kernels::Dtype dtype, int stages);
 
 // The specs of the stages, first to last; of one stage, `spec` itself.

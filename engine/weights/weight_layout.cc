@@ -1,6 +1,7 @@
 #include "engine/weights/weight_layout.h"
 
 #include "engine/spec/attention_spec.h"
+#include "engine/spec/stage.h"
 
 namespace pinion {
 namespace {
@@ -65,12 +66,13 @@ void LayOutAttention(const DecoderSpec& spec, const Shard& shard, Dtype dtype, i
   const HeadShare& heads = shard.Heads(layer_index);
   const auto head_dim = static_cast<size_t>(LayerHeads(spec, layer_index).head_dim);
   const size_t q = heads.q_heads.size() * head_dim, kv = heads.kv_heads.size() * head_dim;
-  const size_t values = spec.layer_specs[layer_index].keys_as_values ? 0 : kv;
+  const LayerSpec& kinds = spec.layer_specs[layer_index];
+  const size_t keys = Caches(kinds) ? kv : 0, values = kinds.keys_as_values ? 0 : keys;
   const bool whole = spec.qk_norm == QkNorm::kWhole;
   layer.q_norm = arena.VectorIf(spec.qk_norm != QkNorm::kNone, whole ? q : head_dim);
-  layer.k_norm = arena.VectorIf(spec.qk_norm != QkNorm::kNone, whole ? kv : head_dim);
+  layer.k_norm = arena.VectorIf(spec.qk_norm != QkNorm::kNone && keys > 0, whole ? kv : head_dim);
   layer.qkv = arena.Matrix(ShareOfMatrix(spec, shard, dtype, index, MatrixRole::kQkv,
-                                         (spec.attention_gate ? 2 * q : q) + kv + values));
+                                         (spec.attention_gate ? 2 * q : q) + keys + values));
   layer.o = arena.Matrix(ShareOfMatrix(spec, shard, dtype, index, MatrixRole::kO, hidden));
   layer.sinks = arena.VectorIf(!spec.names.sinks.empty() && q > 0, heads.q_heads.size());
   layer.qkv_bias = arena.VectorIf(spec.qkv_bias, layer.qkv.outputs);
@@ -216,6 +218,43 @@ ExpertWeights LayOutExperts(const DecoderSpec& spec, const Shard& shard, Dtype d
   return weights;
 }
 
+void LayOutStreams(const DecoderSpec& spec, Dtype dtype, Arena& arena, LayerWeights& layer) {
+  const auto hidden = static_cast<size_t>(spec.hidden);
+  if (const auto size = static_cast<size_t>(spec.layer_inputs.size); size > 0) {
+    layer.input.gate = arena.Matrix(Plain(dtype, size, hidden));
+    layer.input.out = arena.Matrix(Plain(dtype, hidden, size));
+    layer.input.post_norm.weight = arena.Vector(hidden);
+  }
+  if (const auto rank = static_cast<size_t>(spec.laurel_rank); rank > 0) {
+    layer.laurel.left = arena.Matrix(Plain(dtype, rank, hidden));
+    layer.laurel.right = arena.Matrix(Plain(dtype, hidden, rank));
+    layer.laurel.norm.weight = arena.Vector(hidden);
+  }
+  if (const auto streams = static_cast<size_t>(spec.alt_up.streams); streams > 0) {
+    layer.alt_up.router = arena.Matrix(Plain(Dtype::kF32, streams, hidden));
+    layer.alt_up.router_norm = arena.Vector(hidden);
+    layer.alt_up.predict = arena.Vector(streams * streams * streams);
+    layer.alt_up.correct = arena.Vector(streams * streams);
+    layer.alt_up.scale = arena.VectorIf(!spec.names.altup_scale.empty(), hidden);
+  }
+}
+
+// Outside of the layers.
+void LayOutStreams(const DecoderSpec& spec, Dtype dtype, Arena& arena, RankWeights& weights) {
+  const auto hidden = static_cast<size_t>(spec.hidden);
+  if (const auto size = static_cast<size_t>(spec.layer_inputs.size); size > 0) {
+    weights.layer_inputs =
+        arena.Matrix(Plain(dtype, (EndOfLayers(spec) - FirstLayer(spec)) * size, hidden));
+    weights.layer_input_norm = arena.Vector(size);
+  }
+  weights.streams_in.clear();
+  weights.streams_out.clear();
+  for (int stream = 0; stream + 1 < spec.alt_up.streams; ++stream) {
+    if (spec.stage.embeds) weights.streams_in.push_back(arena.Matrix(Plain(dtype, hidden, hidden)));
+    if (spec.stage.ends) weights.streams_out.push_back(arena.Matrix(Plain(dtype, hidden, hidden)));
+  }
+}
+
 LayerWeights LayOutLayer(const DecoderSpec& spec, const LayerSpec& kinds, const Shard& shard,
                          Dtype dtype, bool moe_prepack, int index, Arena& arena) {
   LayerWeights layer;
@@ -225,6 +264,7 @@ LayerWeights LayOutLayer(const DecoderSpec& spec, const LayerSpec& kinds, const 
     LayOutMixer(spec, kinds, shard, dtype, index, arena, layer);
     layer.attention_post_norm = LayOutNorm(spec, spec.names.attention_post_norm, arena);
   }
+  if (IsInStage(spec, static_cast<size_t>(index))) LayOutStreams(spec, dtype, arena, layer);
   if (kinds.mlp == MlpKind::kNone) return layer;
   layer.mlp_norm = LayOutNorm(spec, spec.names.mlp_norm, arena);
   const bool has_experts = kinds.mlp == MlpKind::kExperts;
@@ -295,7 +335,8 @@ Range InputsOf(const DecoderSpec& spec, const Shard& shard, int layer, MatrixRol
     }
     case MatrixRole::kDown: {
       const LayerSpec& kinds = spec.layer_specs[static_cast<size_t>(layer)];
-      return kinds.mlp == MlpKind::kExperts ? shard.shared_intermediate : shard.intermediate;
+      return kinds.mlp == MlpKind::kExperts ? shard.shared_intermediate
+                                            : shard.Intermediate(static_cast<size_t>(layer));
     }
     case MatrixRole::kExpertDown:
       return shard.expert_intermediate;
@@ -321,6 +362,7 @@ size_t LayOutWeights(const DecoderSpec& spec, Dtype dtype, bool moe_prepack, std
                                          weights.shard, dtype, moe_prepack, i, arena));
   weights.embedding_norm = LayOutNorm(spec, spec.names.embedding_norm, arena);
   weights.final_norm = LayOutNorm(spec, spec.names.final_norm, arena);
+  LayOutStreams(spec, dtype, arena, weights);
   if (!spec.has_head()) return arena.used();
   const size_t vocabulary = weights.shard.vocabulary.size();
   weights.head =

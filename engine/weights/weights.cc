@@ -11,6 +11,7 @@
 #include "engine/weights/expert_packer.h"
 #include "engine/weights/latent_packer.h"
 #include "engine/weights/mamba_packer.h"
+#include "engine/weights/stream_packer.h"
 #include "engine/weights/weight_layout.h"
 #include "engine/weights/weight_packer.h"
 
@@ -38,6 +39,7 @@ class Loader {
     for (int i = 0; i < spec_.layers; ++i) LoadLayer(i);
     LoadNorm(weights_.embedding_norm, names_.embedding_norm);
     LoadNorm(weights_.final_norm, names_.final_norm);
+    LoadStreams(spec_, source_, worker_, weights_);
     if (!spec_.has_head()) return;
     const TensorInfo head = packer_.Find(spec_.tied_head ? names_.embedding : names_.head);
     const Range vocabulary = shard_.vocabulary;
@@ -53,6 +55,7 @@ class Loader {
       LoadMixer(layer, index);
       LoadNorm(layer.attention_post_norm, LayerTensor(names_.attention_post_norm, index));
     }
+    LoadStreams(spec_, index, source_, worker_, layer);
     if (kinds.mlp == MlpKind::kNone) return;
     LoadNorm(layer.mlp_norm, LayerTensor(names_.mlp_norm, index));
     if (kinds.mlp == MlpKind::kExperts) {
@@ -60,7 +63,7 @@ class Loader {
     } else {
       LoadMlpIn(layer, index);
       LoadOutput(layer.down, layer.down_bias, LayerTensor(names_.down, index),
-                 shard_.intermediate.begin);
+                 shard_.Intermediate(static_cast<size_t>(index)).begin);
     }
     LoadNorm(layer.mlp_post_norm, LayerTensor(names_.mlp_post_norm, index));
     packer_.FillVector(layer.scale, LayerTensor(names_.layer_scale, index), {0, 1});
@@ -115,7 +118,8 @@ class Loader {
     const Range one{0, HeadDim(index)};
     if (spec_.qk_norm == QkNorm::kPerHead && names_.q_norm.empty()) {
       if (worker_.thread == 0)
-        for (float* weight : {layer.q_norm, layer.k_norm}) std::fill_n(weight, one.size(), 1.0f);
+        for (float* weight : {layer.q_norm, layer.k_norm})
+          if (weight) std::fill_n(weight, one.size(), 1.0f);
       return;
     }
     packer_.FillVector(layer.q_norm, LayerTensor(names_.q_norm, index) + ".weight",
@@ -125,9 +129,11 @@ class Loader {
   }
 
   std::vector<Module> SplitQkvModules(int index) const {
-    std::vector<Module> modules = {{LayerTensor(names_.q, index)}, {LayerTensor(names_.k, index)}};
-    if (!spec_.layer_specs[static_cast<size_t>(index)].keys_as_values)
-      modules.push_back({LayerTensor(names_.v, index)});
+    const LayerSpec& kinds = spec_.layer_specs[static_cast<size_t>(index)];
+    std::vector<Module> modules = {{LayerTensor(names_.q, index)}};
+    if (!Caches(kinds)) return modules;
+    modules.push_back({LayerTensor(names_.k, index)});
+    if (!kinds.keys_as_values) modules.push_back({LayerTensor(names_.v, index)});
     return modules;
   }
 
@@ -185,7 +191,7 @@ class Loader {
   }
 
   void LoadMlpIn(LayerWeights& layer, int index) {
-    const Range middle = shard_.intermediate;
+    const Range middle = shard_.Intermediate(static_cast<size_t>(index));
     if (spec_.gated) return LoadGated(layer, GatedModules(index), middle);
     LoadUngated(layer, LayerTensor(names_.up, index), middle);
   }
@@ -207,7 +213,7 @@ class Loader {
     if (names_.gate_up.empty())
       return {{LayerTensor(names_.gate, index)}, {LayerTensor(names_.up, index)}};
     const std::string name = LayerTensor(names_.gate_up, index);
-    return {{name, 0}, {name, static_cast<size_t>(spec_.intermediate)}};
+    return {{name, 0}, {name, MlpWidth(spec_, static_cast<size_t>(index))}};
   }
 
   // Blocks of gate and up alternate; the last ones are padded with zeros.

@@ -165,6 +165,27 @@ struct ExpertWeights {
   }
 };
 
+// What a layer makes of its input (LayerInputSpec), whole on every rank. Empty without one.
+struct LayerInputWeights {
+  PackedMatrix gate, out;  // [size][hidden], [hidden][size]
+  NormWeights post_norm;
+};
+
+// How a layer predicts and corrects residual streams (AltUpSpec), whole on every rank.
+struct AltUpWeights {
+  PackedMatrix router;           // [streams][hidden], float32
+  float* router_norm = nullptr;  // [hidden], over hidden
+  float* predict = nullptr;      // [streams][streams][streams], float32
+  float* correct = nullptr;      // [streams][streams], float32
+  float* scale = nullptr;        // [hidden]
+};
+
+// The low-rank term beside attention (DecoderSpec::laurel_rank), whole on every rank.
+struct LaurelWeights {
+  PackedMatrix left, right;  // [laurel_rank][hidden], [hidden][laurel_rank]
+  NormWeights norm;
+};
+
 // One layer of one rank, of which Shard::Heads tells the heads. Vectors are float32; absent norms
 // and biases are null. Matrices whose share is empty have no outputs or no inputs.
 struct LayerWeights {
@@ -173,8 +194,8 @@ struct LayerWeights {
   float *q_norm = nullptr, *k_norm = nullptr;
   float* sinks = nullptr;  // [q heads]
   float* scale = nullptr;  // [1]: the residual stream is times it after the layer
-  // [(q heads + 2 kv heads) * head_dim][hidden], of keys alone if they are values too; then a gate
-  // for each query head, if they have one
+  // [(q heads + 2 kv heads) * head_dim][hidden], of keys alone if they are values too, of queries
+  // alone if it sees another layer's; then a gate for each query head, if they have one
   PackedMatrix qkv;
   PackedMatrix o;  // [hidden][q heads * head_dim]
   // Gated MLP: blocks of 64 gate outputs and 64 up outputs alternate, so that the thread that
@@ -192,6 +213,9 @@ struct LayerWeights {
   DeltaWeights delta;
   ShortConvWeights conv;
   MambaWeights mamba;
+  LayerInputWeights input;
+  AltUpWeights alt_up;
+  LaurelWeights laurel;
 
   bool has_experts() const { return experts.router.outputs > 0; }
 };
@@ -202,6 +226,10 @@ struct RankWeights {
   Pages storage;
   std::vector<LayerWeights> layers;
   NormWeights embedding_norm, final_norm;
+  // [layers of the stage * size][hidden]: to what their inputs have of the embedding
+  PackedMatrix layer_inputs;
+  float* layer_input_norm = nullptr;                  // [size]
+  std::vector<PackedMatrix> streams_in, streams_out;  // of streams but the first, [hidden][hidden]
   PackedMatrix head;  // [vocabulary share][hidden]; nothing without a head
 };
 

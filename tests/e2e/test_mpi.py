@@ -54,7 +54,7 @@ def sentence(done):
 
 # An architecture with each kind of mixer, of cache and of MLP.
 @pytest.mark.parametrize("model", ["llama", "gemma3", "gptoss", "deepseekv3", "olmo2", "qwen3.5-moe",
-                                   "lfm2", "gemma4-moe"])
+                                   "lfm2", "gemma4-moe", "gemma4-e", "gemma3n"])
 def test_two_processes_score_as_two_ranks(mpirun, pinion, data, prompts, tmp_path, model):
     command = ["score", data / "models" / model, "--input", prompts, "-tp", 2, *EXACT]
     one = pinion(*command, "--logits", tmp_path / "one.safetensors", env=environment())

@@ -276,7 +276,9 @@ TEST(AttentionPlan, DoesNotShareWhatAnotherChunkHides) {
   ExpectComplete(plan, batch, TwoGroups(), 32, {.chunk = 1000});
   EXPECT_EQ(plan.shared_tokens, 0u);
   for (const AttentionItem& item : plan.items)
-    if (item.slice == 1) EXPECT_EQ(item.context_begin, 1000u / 32 * 32);
+    if (item.slice == 1) {
+      EXPECT_EQ(item.context_begin, 1000u / 32 * 32);
+    }
 }
 
 TEST(AttentionPlan, CutsALongContextOfOneSequenceOverThreads) {

@@ -5,6 +5,7 @@
 
 #include <numeric>
 
+#include "engine/spec/stage.h"
 #include "engine/weights/weights.h"
 #include "tests/engine/comm/thread_world.h"
 #include "tests/engine/decoder/loaded.h"
@@ -57,6 +58,18 @@ TEST(StageLayers, BalanceBytes) {
   }
   const auto halves = StageLayers(spec, kernels::Dtype::kBf16, 2);
   EXPECT_EQ(halves[0].size(), 10u) << "6 layers and the head behind it";
+}
+
+// Layers 3 to 5 see the keys and values of 1 and 2, so that only layer 0 can stand alone.
+TEST(StageLayers, KeepLayersTogetherThatShareKeysAndValues) {
+  const DecoderSpec spec = FindModel(testing::ModelFolder("gemma4-e")).value().spec;
+  EXPECT_THAT(StageBegins(spec), ElementsAre(0, 1));
+  const auto layers = StageLayers(spec, kernels::Dtype::kBf16, 2);
+  EXPECT_EQ(layers[0].end, 1u);
+  EXPECT_EQ(layers[1].end, 6u);
+  DecoderSpec plain = spec;
+  for (LayerSpec& layer : plain.layer_specs) layer.kv_from = -1;
+  EXPECT_THAT(StageBegins(plain), ElementsAre(0, 1, 2, 3, 4, 5));
 }
 
 TEST(StageLayers, TogetherTheyHoldTheModelOnce) {

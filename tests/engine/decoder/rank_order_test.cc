@@ -78,9 +78,11 @@ class RanksInTurns final : public Ranks {
 class RankOrder : public ::testing::TestWithParam<const char*> {};
 
 // Every kind of layer: dense, experts, latent attention, norms over the heads of all ranks, norms
-// after a sum of all ranks.
+// after a sum of all ranks, gates that are kept by the mean of all ranks'.
 TEST_P(RankOrder, ReadsNothingOfARankBeforeItIsWrittenNorAfterItIsWrittenAgain) {
-  const auto golden = testing::LoadGolden(GetParam()).back();
+  auto goldens = testing::LoadGolden(GetParam());
+  std::erase_if(goldens, [](const auto& each) { return each.input_ids.size() > 512; });
+  const auto golden = goldens.back();
   for (const int first : {0, 1}) {
     const ModelFiles files = FindModel(testing::ModelFolder(GetParam())).value();
     testing::Loaded model(files, OpenWeights(files).value(), std::make_unique<RanksInTurns>(first),
@@ -91,7 +93,8 @@ TEST_P(RankOrder, ReadsNothingOfARankBeforeItIsWrittenNorAfterItIsWrittenAgain) 
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, RankOrder,
-                         ::testing::Values("llama", "mixtral", "deepseekv3", "olmo2", "gemma2"),
+                         ::testing::Values("llama", "mixtral", "deepseekv3", "olmo2", "gemma2",
+                                           "gemma3n"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

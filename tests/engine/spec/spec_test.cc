@@ -297,6 +297,48 @@ TEST(Spec, GivesGlobalLayersOfGemma4HeadsAndARopeOfTheirOwn) {
   EXPECT_EQ(LayerHeads(split, 2), (HeadShape{4, 2, 32}));
 }
 
+TEST(Spec, LetsLastLayersOfGemma4ESeeTheLastKeysAndValuesOfTheirType) {
+  const DecoderSpec spec = SpecOf("gemma4-e");
+  std::vector<int> from, widths;
+  std::vector<size_t> places;
+  for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer) {
+    from.push_back(spec.layer_specs[layer].kv_from);
+    widths.push_back(static_cast<int>(MlpWidth(spec, layer)));
+    places.push_back(CachedLayer(spec, layer));
+  }
+  EXPECT_EQ(from, (std::vector<int>{-1, -1, -1, 1, 1, 2}));
+  EXPECT_EQ(widths, (std::vector<int>{80, 80, 80, 160, 160, 160}));
+  EXPECT_EQ(places, (std::vector<size_t>{0, 1, 2, 1, 1, 2}));
+  EXPECT_EQ(CachedLayers(spec), 3u);
+  // Two layers of one head of 16, one of one head of 32: keys and values of 2 bytes.
+  EXPECT_EQ(KvBytesPerToken(spec, kernels::KvDtype::kBf16), (2u * 16 + 32) * 2 * 2);
+  EXPECT_EQ(spec.layer_inputs.size, 16);
+  EXPECT_EQ(spec.layer_inputs.vocabulary, 736);
+}
+
+// The quantile of 0.95 of a standard normal variable is 1.644854 (Abramowitz and Stegun, 26.2).
+TEST(Spec, CutsGatesOfGemma3nByTheirDeviation) {
+  const DecoderSpec spec = SpecOf("gemma3n");
+  EXPECT_NEAR(spec.layer_specs[0].gate_cut.value(), 1.644854, 1e-5);
+  EXPECT_FALSE(spec.layer_specs[2].gate_cut);
+  EXPECT_EQ(spec.alt_up.streams, 4);
+  EXPECT_EQ(spec.alt_up.clip, 120);
+  EXPECT_EQ(spec.laurel_rank, 8);
+  const DecoderSpec half =
+      ReadSpec(With("gemma3n", "activation_sparsity_pattern", "[0.5, 0.9, 0, 0, 0, 0]")).value();
+  EXPECT_NEAR(half.layer_specs[0].gate_cut.value(), 0, 1e-6) << "half of them";
+  EXPECT_NEAR(half.layer_specs[1].gate_cut.value(), 1.281552, 1e-5);
+  // As transformers 4 has it, one width for all layers, and ten sparse ones of a deeper model.
+  Json old = With("gemma3n", "activation_sparsity_pattern", "null");
+  old.Set("intermediate_size", 80);
+  EXPECT_FALSE(ReadSpec(old).value().layer_specs[0].gate_cut);
+  const DecoderSpec mixed =
+      ReadSpec(With("gemma3n", "intermediate_size", "[80, 80, 80, 160, 80, 80]")).value();
+  EXPECT_EQ(mixed.intermediate, 160);
+  EXPECT_EQ(MlpWidth(mixed, 0), 80u);
+  EXPECT_EQ(MlpWidth(mixed, 3), 160u);
+}
+
 TEST(Spec, PutsExpertsOfGemma4BesideTheMlp) {
   const DecoderSpec spec = SpecOf("gemma4-moe");
   EXPECT_TRUE(spec.moe.apart);
