@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -7,14 +8,15 @@
 #include "harness/cli/slo_flag.h"
 #include "harness/report/side_by_side.h"
 #include "harness/report/write.h"
+#include "harness/sweep/gather.h"
 #include "harness/sweep/load.h"
 
 namespace pinion::harness {
 namespace {
 
 struct ReportOptions {
-  std::string folder, other, format;
-  std::vector<std::string> slo;
+  std::string folder, other, format, out;
+  std::vector<std::string> gathered, slo;
   bool json = false;
 };
 
@@ -37,7 +39,27 @@ Status RunSideBySide(const ReportOptions& options, const Results& results,
   return {};
 }
 
-Status RunReport(const ReportOptions& options) {
+// The folder beside the first sweep's.
+std::string GatheredFolder(const std::string& first) {
+  const auto path = std::filesystem::path(first).lexically_normal();
+  return ((path.has_filename() ? path : path.parent_path()).parent_path() / "gathered").string();
+}
+
+Result<std::string> FolderOf(const ReportOptions& options) {
+  if (options.gathered.empty() == options.folder.empty())
+    return Fail(ErrorCode::kUsage,
+                options.folder.empty()
+                    ? "report takes the folder of a sweep, or --gather those of several"
+                    : "report takes DIR or --gather, not both");
+  if (options.gathered.empty()) return options.folder;
+  const std::string into =
+      options.out.empty() ? GatheredFolder(options.gathered.front()) : options.out;
+  PINION_TRY(Gather(options.gathered, into));
+  return into;
+}
+
+Status RunReport(ReportOptions options) {
+  PINION_ASSIGN(options.folder, FolderOf(options));
   std::optional<Json> slo;
   if (!options.slo.empty()) {
     PINION_ASSIGN(slo, ReadSloFlag(options.slo));
@@ -62,7 +84,15 @@ void AddReport(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<ReportOptions>();
   auto* command = app.add_subcommand(
       "report", "Write the report, tables and profiles of a sweep, finished or still running");
-  command->add_option("DIR", options->folder, "the folder that `pinion sweep` wrote")->required();
+  command->add_option("DIR", options->folder, "the folder that `pinion sweep` wrote");
+  auto* gather = command->add_option(
+      "--gather", options->gathered,
+      "folders of sweeps with one definition on several nodes of one kind: join their stores and "
+      "report on all of them; comparisons stay within a node");
+  command
+      ->add_option("--out", options->out,
+                   "with --gather: the folder to write (default: gathered, beside the first)")
+      ->needs(gather);
   command
       ->add_option("--format", options->format,
                    "print one of html, md, json, csv on standard output and write nothing")

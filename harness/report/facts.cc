@@ -31,6 +31,16 @@ void AddFacts(const Json& json, const std::string& path, TextTable& table) {
     AddFacts(value, path.empty() ? key : StrCat(path, ".", key), table);
 }
 
+// One node of a gathered sweep.
+std::string NodeText(const Json& node) {
+  const auto number = [&](const char* key) { return Optional<int>(node, key, 0).value_or(0); };
+  return StrCat(Optional<std::string>(node, "folder", "").value_or(""), ", begun ",
+                Optional<std::string>(node, "started_at", "").value_or(""), ": ", number("trials"),
+                " trials, rounds ", number("race_rounds_before") + 1, " to ",
+                number("race_rounds_before") + number("race_rounds"), " of the race, ",
+                number("confirmation_rounds"), " to confirm");
+}
+
 }  // namespace
 
 const Json::Array& ChecksOf(const Results& results) {
@@ -82,6 +92,8 @@ TextTable MachineFacts(const Results& results) {
   const std::pair<const char*, const Json*> parts[] = {
       {"machine", &results.machine}, {"budget", &results.budget}, {"model", &results.model_facts}};
   for (const auto& [name, part] : parts) AddFacts(*part, name, table);
+  if (!results.nodes.is_array()) return table;
+  for (const Json& node : results.nodes.array()) table.rows.push_back({{"node", NodeText(node)}});
   return table;
 }
 

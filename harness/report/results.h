@@ -126,6 +126,7 @@ struct Results {
   Json machine;      // MachineFingerprint
   Json budget;       // {"cpus":[],"cpu_quota","memory_total_bytes","reasons":[]}
   Json model_facts;  // {"architecture","parameters","weight_bytes","kv_bytes_per_token"}
+  Json nodes;        // of a gathered sweep, a list of where and how much was measured; else null
   Json provenance;   // compiler, files of the model, kernel, cgroup, environment, topology
 
   // The findings.

@@ -187,6 +187,7 @@ Json ResultsJson(const Results& results, const std::string& folder) {
   json.Set("warnings", results.warnings);
   json.Set("machine", results.machine);
   json.Set("budget", results.budget);
+  json.Set("nodes", results.nodes);
   json.Set("model_facts", results.model_facts);
   json.Set("provenance", ShortProvenance(results.provenance));
   json.Set("definition", ToJson(results.definition));

@@ -239,6 +239,24 @@ class SqliteStore : public Store {
     });
   }
 
+  Result<Keys> KeysOf(const Slot& slot) override {
+    return Guarded(path(), [&]() -> Result<Keys> {
+      SQLite::Statement get(database_,
+                            "SELECT machine,model,configuration,seed FROM samples WHERE trial = "
+                            "(SELECT id FROM trial WHERE candidate = ? AND copy = ? AND phase = ? "
+                            "AND round = ? AND attempt = ?) LIMIT 1");
+      SQLite::bind(get, slot.candidate, slot.copy, Name(slot.phase), slot.round, slot.attempt);
+      if (!get.executeStep()) return Keys();
+      Columns columns(get);
+      Keys keys;
+      keys.machine = columns.Text();
+      keys.model = columns.Text();
+      keys.configuration = columns.Text();
+      keys.seed = static_cast<uint64_t>(columns.Int64());
+      return keys;
+    });
+  }
+
   Result<std::vector<TrialRow>> Trials() override {
     // One transaction, so that a running sweep cannot add a trial between the two queries.
     return Guarded(path(), [&] {

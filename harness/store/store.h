@@ -110,6 +110,8 @@ class Store {
   // Stores a trial with all its samples, or nothing. A second trial of the same slot replaces the
   // first.
   virtual Status PutTrial(const TrialRow& trial, const Keys& keys) = 0;
+  // With which a trial was stored; empty if it has no samples.
+  virtual Result<Keys> KeysOf(const Slot& slot) = 0;
   virtual Result<std::vector<TrialRow>> Trials() = 0;  // in the order in which they were stored
   // Of one trial, in the order of sending within each load; empty if it is not stored.
   virtual Result<std::vector<RequestRow>> Requests(const Slot& slot) = 0;

@@ -8,6 +8,7 @@
 #include "engine/base/strings.h"
 #include "harness/report/figures.h"
 #include "harness/sweep/constraints.h"
+#include "harness/sweep/gather.h"
 #include "harness/sweep/load.h"
 #include "harness/sweep/rescore.h"
 #include "harness/sweep/score.h"
@@ -191,9 +192,13 @@ void AddObjectives(const std::vector<CandidateRow>& rows, const ProtocolState& s
                    Results& results) {
   const std::vector<Objective>& objectives = results.definition.objectives;
   std::vector<VerdictInput> inputs;
-  for (const Objective objective : objectives)
+  for (const Objective objective : objectives) {
     inputs.push_back(InputFor(objective, results.definition, rows, state.trials,
                               RaceOf(state, objective), state.race_over));
+    if (const auto agreed = state.agreed_leaders.find(objective);
+        agreed != state.agreed_leaders.end())
+      inputs.back().leader = agreed->second;
+  }
   std::vector<Verdict> verdicts = Decide(inputs);
   for (size_t i = 0; i < objectives.size(); ++i)
     AddObjective(objectives[i], inputs[i], std::move(verdicts[i]), results);
@@ -337,7 +342,9 @@ Results Assemble(const SweepMeta& meta, const SweepProgress& progress,
   results.provenance = meta.provenance;
   results.rounds_planned = progress.rounds_planned;
   results.finished = progress.finished;
-  const ProtocolState state = StateFrom(meta, candidates, trials);
+  results.nodes = meta.nodes;
+  const ProtocolState state = meta.nodes.is_array() ? StateOfNodes(meta, candidates, trials)
+                                                    : StateFrom(meta, candidates, trials);
   results.rounds_done = state.rounds_done;
   results.confirmation_rounds = state.confirmations_done;
   results.calibration_rounds = state.calibrations_done;

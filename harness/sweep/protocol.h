@@ -76,6 +76,7 @@ struct ProtocolState {
   int rounds_planned = 0;
   int calibrations_done = 0, rounds_done = 0, confirmations_done = 0;  // whole rounds
   bool race_over = false;                                              // decided, not cut off
+  std::map<Objective, int> agreed_leaders;  // of a gathered sweep, in place of `races`
   std::vector<int> confirmed;  // candidates that fresh rounds were run for; without the baseline
 };
 

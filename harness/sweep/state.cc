@@ -95,6 +95,7 @@ Status WriteMeta(Store& store, const SweepMeta& meta) {
   PINION_TRY(store.SetMeta("predictions", meta.predictions));
   PINION_TRY(store.SetMeta("provenance", meta.provenance));
   PINION_TRY(store.SetMeta("unavailable", Json(meta.unavailable)));
+  if (!meta.nodes.is_null()) PINION_TRY(store.SetMeta("nodes", meta.nodes));
   return store.SetMeta("origin", origin);
 }
 
@@ -115,6 +116,8 @@ Result<SweepMeta> ReadMeta(Store& store) {
       if (one.is_string()) meta.unavailable.push_back(one.string());
   meta.predictions = predictions.value_or(Json());
   meta.provenance = provenance.value_or(Json());
+  PINION_ASSIGN(const std::optional<Json> nodes, store.Meta("nodes"));
+  meta.nodes = nodes.value_or(Json());
   PINION_ASSIGN(const Json origin, RequiredMeta(store, "origin"));
   meta.model = TextOf(origin, "model");
   meta.command_line = TextOf(origin, "command_line");

@@ -24,6 +24,9 @@ struct SweepMeta {
   // Requested objectives that cannot be measured here: "energy: not available, because ...".
   std::vector<std::string> unavailable;
   std::string command_line, version, commit, started_at;
+  // Of a gathered sweep (Gather), for each node: where it was measured, its own definition, and
+  // which of the rounds are its own. Else null.
+  Json nodes;
 };
 
 // The progress of a sweep; updated as it runs.

@@ -1,0 +1,135 @@
+// Sweeps of several nodes, joined. A node's trials are a script's, whose speed it multiplies.
+
+#include "harness/sweep/gather.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "sweep_fixture.h"
+
+namespace pinion::harness {
+namespace {
+
+using testing::HasSubstr;
+
+class GatherTest : public SweepTest {
+ protected:
+  // Sweeps into a folder of that name on a node that is `factor` times as fast.
+  std::string Node(const std::string& name, int factor) {
+    std::string script = kChild;
+    for (const char* speed : {"speed=100", "speed=120"}) {
+      const std::string text = speed;
+      const size_t at = script.find(text);
+      script.replace(at, text.size(), StrCat("speed=$((", text.substr(6), " * ", factor, "))"));
+    }
+    WriteChild(script.c_str());
+    request_.folder = folder_ / name;
+    const auto end = RunSweep(request_, progress_);
+    EXPECT_TRUE(end) << end.error().message;
+    return request_.folder;
+  }
+
+  std::string Into() const { return folder_ / "gathered"; }
+  Results Gathered() {
+    request_.folder = Into();
+    return Load();
+  }
+};
+
+TEST_F(GatherTest, PoolsDifferencesWithinNodesHoweverFastEachIs) {
+  const std::string slow = Node("slow", 1), fast = Node("fast", 7);
+  const Results alone = [&] {
+    request_.folder = slow;
+    return Load();
+  }();
+  const Status done = Gather({slow, fast}, Into());
+  ASSERT_TRUE(done) << done.error().message;
+  const Results results = Gathered();
+  const Verdict& verdict = results.verdicts.front();
+  EXPECT_EQ(verdict.outcome, Outcome::kWinner) << verdict.sentence;
+  EXPECT_EQ(verdict.recommended, alone.verdicts.front().recommended);
+  EXPECT_NEAR(verdict.ratio.median, 1.2, 1e-9) << "a seventh or seven times as fast: not compared";
+  EXPECT_EQ(verdict.rounds, 2 * alone.verdicts.front().rounds);
+  EXPECT_EQ(results.confirmation_rounds, 2 * alone.confirmation_rounds);
+  EXPECT_EQ(results.rounds_done, 2 * alone.rounds_done);
+  EXPECT_EQ(results.candidates[1].trials, 2 * alone.candidates[1].trials);
+  EXPECT_TRUE(results.finished);
+  EXPECT_EQ(results.nodes.array().size(), 2u);
+}
+
+TEST_F(GatherTest, KeepsEveryTrialWithItsKeysAndRequests) {
+  const std::string one = Node("one", 1), two = Node("two", 2);
+  ASSERT_TRUE(Gather({one, two}, Into()));
+  const auto gathered = Store::Open(Into() + "/results.db", Store::Mode::kRead).value();
+  const auto first = Store::Open(one + "/results.db", Store::Mode::kRead).value();
+  const auto second = Store::Open(two + "/results.db", Store::Mode::kRead).value();
+  const auto all = gathered->Trials().value(), of_first = first->Trials().value(),
+             of_second = second->Trials().value();
+  ASSERT_EQ(all.size(), of_first.size() + of_second.size());
+  std::set<Slot> slots(all.begin(), all.end());
+  EXPECT_EQ(slots.size(), all.size()) << "no trial replaced another";
+  const TrialRow &last = all.back(), &original = of_second.back();
+  EXPECT_EQ(last.samples.front().value, original.samples.front().value);
+  EXPECT_GT(last.round, original.round);
+  EXPECT_EQ(gathered->KeysOf(last)->seed, second->KeysOf(original)->seed);
+  EXPECT_EQ(gathered->KeysOf(last)->configuration, second->KeysOf(original)->configuration);
+  EXPECT_EQ(last.log_path, two + "/" + original.log_path);
+}
+
+// While jobs still run their stores are gathered again and again.
+TEST_F(GatherTest, ReplacesWhatWasGatheredBeforeAndNothingElse) {
+  const std::string one = Node("one", 1), two = Node("two", 2), three = Node("three", 3);
+  ASSERT_TRUE(Gather({one, two}, Into()));
+  ASSERT_TRUE(Gather({one, two, three}, Into()));
+  EXPECT_EQ(Gathered().nodes.array().size(), 3u);
+  EXPECT_THAT(Gather({one, two}, three).error().message, HasSubstr("a sweep of its own"));
+  EXPECT_THAT(Gather({one, Into()}, folder_ / "more").error().message,
+              HasSubstr("gather the sweeps that it was made of"));
+}
+
+TEST_F(GatherTest, RefusesSweepsThatDoNotBelongTogether) {
+  const std::string one = Node("one", 1);
+  EXPECT_THAT(Gather({one}, Into()).error().message, HasSubstr("two sweeps at least, not 1"));
+  EXPECT_THAT(Gather({one, one + "/"}, Into()).error().message, HasSubstr("twice"));
+  EXPECT_THAT(Gather({one, folder_ / "none"}, Into()).error().message, HasSubstr("none"));
+  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6})");
+  const std::string other = Node("other", 1);
+  EXPECT_THAT(Gather({one, other}, Into()).error().message,
+              HasSubstr("measured with another definition (candidates)"));
+  Define(R"({"candidates":[{"max_num_seqs":11},{"max_num_seqs":13}],"rounds":6})");
+  request_.meta.machine.Set("cpu_model", "another CPU");
+  EXPECT_THAT(Gather({one, Node("kind", 1)}, Into()).error().message,
+              HasSubstr("another machine (cpu_model) than"));
+  Define(R"({"candidates":[{"max_num_seqs":11},{"max_num_seqs":13}],"rounds":9,"seed":5})");
+  request_.meta.machine.Set("kernel", "6.99");
+  EXPECT_TRUE(Gather({one, Node("like", 1)}, Into())) << "rounds, seed and kernel may differ";
+}
+
+// The baseline is best on both nodes, so that neither confirmed anything.
+TEST_F(GatherTest, LetsTheDefaultsWinWithoutConfirmationIfTheyLeadOnEveryNode) {
+  Define(R"({"candidates":[{"max_num_seqs":13},{"max_num_seqs":17}],"rounds":6})");
+  std::string script = kChild;
+  script.replace(script.find("*'\"max_num_seqs\":11,'*) speed=120"),
+                 std::string("*'\"max_num_seqs\":11,'*) speed=120").size(),
+                 "*'\"max_num_seqs\":17,'*) speed=80");
+  std::vector<std::string> folders;
+  for (const char* name : {"one", "two"}) {
+    WriteChild(script.c_str());
+    request_.folder = folder_ / name;
+    ASSERT_TRUE(RunSweep(request_, progress_));
+    folders.push_back(request_.folder);
+  }
+  const Results alone = Load();
+  ASSERT_EQ(alone.verdicts.front().outcome, Outcome::kBaselineBest)
+      << alone.verdicts.front().sentence;
+  ASSERT_TRUE(Gather(folders, Into()));
+  const Results results = Gathered();
+  EXPECT_EQ(results.verdicts.front().outcome, Outcome::kBaselineBest)
+      << results.verdicts.front().sentence;
+  EXPECT_EQ(results.candidates[2].status, alone.candidates[2].status);
+}
+
+}  // namespace
+}  // namespace pinion::harness
