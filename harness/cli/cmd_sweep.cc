@@ -14,6 +14,7 @@
 #include "harness/cli/stop_request.h"
 #include "harness/cli/sweep_definition.h"
 #include "harness/cli/sweep_flags.h"
+#include "harness/cli/sweep_fleet.h"
 #include "harness/cli/sweep_prediction.h"
 #include "harness/counters/counters.h"
 #include "harness/report/export.h"
@@ -27,15 +28,6 @@
 
 namespace pinion::harness {
 namespace {
-
-// "preset:tiny" -> "out/preset-tiny".
-std::string DefaultFolder(std::string model) {
-  while (!model.empty() && model.back() == '/') model.pop_back();
-  if (model.find(':') == std::string::npos) model = model.substr(model.rfind('/') + 1);
-  for (char& letter : model)
-    if (letter == ':' || letter == '/') letter = '-';
-  return "out/" + model;
-}
 
 std::string CommandLine() {
   std::string text = ReadFile("/proc/self/cmdline").value_or("");
@@ -62,16 +54,16 @@ Result<std::vector<std::string>> TakeUnavailable(Definition& definition) {
 
 struct Asked {
   std::string folder;
+  bool resumes = false;
   SweepMeta meta;
 };
 
-Result<Asked> Ask(const SweepFlags& flags) {
+// The sweep that the flags ask for, in `folder`, which holds one already if it `resumes`.
+Result<Asked> AskIn(const SweepFlags& flags, const std::string& folder, bool resumes) {
   std::optional<SweepMeta> stored;
   EngineOptions base;
   base.has_frontend = true;  // plan as `launch` does, which starts a front end beside the engine
-  PINION_ASSIGN(const EngineOptions named, flags.engine.Resolve(base));
-  const std::string folder = flags.out.empty() ? DefaultFolder(named.model) : flags.out;
-  if (flags.resume) {
+  if (resumes) {
     PINION_ASSIGN(stored, StoredSweep(folder));
     base = stored->base;
   } else if (HoldsSweep(folder)) {
@@ -98,7 +90,28 @@ Result<Asked> Ask(const SweepFlags& flags) {
   } else if (!flags.probe.empty()) {
     PINION_ASSIGN(meta.predictions, PredictionsFor(flags, definition, base, host));
   }
-  return Asked{folder, std::move(meta)};
+  return Asked{folder, resumes, std::move(meta)};
+}
+
+// With --continue: the sweep in the folder, or the next one beside it that was measured under the
+// same circumstances; a new one if there is none. A pod that starts again may have other CPUs, or
+// be on another machine, and then it is another block of the experiment.
+Result<Asked> Continue(const SweepFlags& flags, const std::string& folder) {
+  for (int number = 1;; ++number) {
+    const std::string own = number == 1 ? folder : StrCat(folder, "-", number);
+    if (!HoldsSweep(own)) return AskIn(flags, own, false);
+    PINION_ASSIGN(Asked asked, AskIn(flags, own, true));
+    PINION_ASSIGN(const SweepMeta stored, StoredSweep(own));
+    const Status same = CheckResumable(stored, asked.meta);
+    if (same) return asked;
+    std::cerr << own << " is left as it is: " << same.error().message << std::endl;
+  }
+}
+
+Result<Asked> Ask(const SweepFlags& flags) {
+  PINION_ASSIGN(const EngineOptions named, flags.engine.Resolve({}));
+  const std::string folder = flags.out.empty() ? DefaultFolder(named.model) : flags.out;
+  return flags.continued ? Continue(flags, folder) : AskIn(flags, folder, flags.resume);
 }
 
 Status RunReplay(const SweepFlags& flags) {
@@ -115,12 +128,13 @@ Status RunSweepCommand(const SweepFlags& flags) {
   if (flags.replay.given()) return RunReplay(flags);
   if (flags.plan || !flags.machine.empty()) return PrintPlan(flags);
   PINION_TRY(CheckStated(flags));
+  if (!flags.launcher.empty()) return RunFleet(flags);
   PINION_ASSIGN(Asked asked, Ask(flags));
   // The first Ctrl-C or SIGTERM ends the sweep in order; a second one ends it at once.
   CatchStopRequests({SIGINT, SIGTERM});
   SweepRequest request;
   request.folder = asked.folder;
-  request.resume = flags.resume;
+  request.resume = asked.resumes;
   request.meta = std::move(asked.meta);
   request.binary = SelfPath();
   request.interrupted = StopRequested;

@@ -24,6 +24,7 @@ void SweepFlags::AddTo(CLI::App& command) {
   add("Load", &SweepFlags::AddLoad);
   add("Search", &SweepFlags::AddSearch);
   add("Prediction", &SweepFlags::AddPrediction);
+  add("Several nodes", &SweepFlags::AddFleet);
   replay.AddTo(command);
 }
 
@@ -159,6 +160,34 @@ void SweepFlags::AddPrediction(CLI::App& command) {
   command.add_option("--core-peak", core_peak,
                      "with --plan or --machine: bfloat16 arithmetic of one core on the fastest ISA "
                      "path, such as 200GFLOP/s (default: its vector width at 2 GHz)");
+}
+
+void SweepFlags::AddFleet(CLI::App& command) {
+  auto* fleet = command
+                    .add_option("--launcher", launcher,
+                                "run the same sweep on several nodes of one kind, each by itself, "
+                                "and join what they measured: slurm (job steps of an allocation, "
+                                "which is asked for outside of one) or k8s (a Job for each)")
+                    ->check(CLI::IsMember({"slurm", "k8s"}));
+  command.add_option("--nodes", nodes, "with --launcher: how many nodes")
+      ->check(CLI::Range(1, 10'000))
+      ->needs(fleet);
+  fleet->needs(command.get_option("--nodes"));
+  command
+      .add_flag("--manifest", manifest,
+                "with --launcher k8s: print the Jobs as YAML for kubectl apply")
+      ->needs(fleet);
+  command.add_option("--image", image, "with --manifest: the container image, see Containerfile")
+      ->needs(fleet);
+  command.add_option("--node-cpus", node_cpus, "with --manifest: whole CPUs of each pod")
+      ->needs(fleet);
+  command.add_option("--node-memory", node_memory, "with --manifest: memory of each pod: 64Gi")
+      ->needs(fleet);
+  command.add_flag(
+      "--continue", continued,
+      "continue the sweep in the folder if there is one that this machine can continue, "
+      "else begin it, in FOLDER-2 if the folder holds one of another machine");
+  for (const char* run : {"--plan", "--watch", "--json"}) fleet->excludes(command.get_option(run));
 }
 
 }  // namespace pinion::harness

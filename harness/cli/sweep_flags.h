@@ -27,6 +27,9 @@ struct SweepFlags {
   std::vector<std::string> engines;
   std::optional<std::string> max_memory;
   std::optional<int> max_cores;
+  std::string launcher, image = "pinion", node_memory;  // of a fleet
+  int nodes = 0, node_cpus = 0;
+  bool manifest = false, continued = false;
   std::vector<uint16_t> watch_port;  // the port of --watch; empty: any free one
 
   void AddTo(CLI::App& command);
@@ -38,6 +41,7 @@ struct SweepFlags {
   void AddLoad(CLI::App& command);
   void AddSearch(CLI::App& command);
   void AddPrediction(CLI::App& command);
+  void AddFleet(CLI::App& command);
 
   CLI::Option* watch_ = nullptr;
 };

@@ -49,23 +49,6 @@ double PeakBytes(const Profile& profile) {
   return 0;
 }
 
-// The folder that the model's files are in, in the container; empty if it needs none.
-std::string FolderOf(const std::string& model) {
-  if (model.starts_with("preset:")) return "";
-  const std::filesystem::path path(model);
-  const bool is_file = model.ends_with(".gguf");
-  // org/name is looked up in the cache of the hub unless there is such a folder.
-  const auto parts = std::distance(path.begin(), path.end());
-  if (!is_file && path.is_relative() && parts == 2 && !model.starts_with("."))
-    return std::filesystem::is_directory(path) ? (std::filesystem::path("/") / path).string()
-                                               : kHubCache;
-  const auto full = (std::filesystem::path("/") / path).lexically_normal();
-  return (is_file ? full.parent_path() : full).string();
-}
-
-// A scalar: JSON's strings are YAML's as well.
-std::string Quoted(const std::string& text) { return Json(text).Dump(); }
-
 std::string Indented(const std::string& text, const std::string& by) {
   std::string indented;
   for (const std::string& line : Split(text, '\n')) indented += StrCat(by, line, "\n");
@@ -85,13 +68,13 @@ std::string Arguments(const KubernetesOptions& options) {
     words.emplace_back("--served-model-name");
     words.push_back(options.served_model_name);
   }
-  for (std::string& word : words) word = Quoted(word);
+  for (std::string& word : words) word = YamlText(word);
   return Join(words, ", ");
 }
 
 std::string Deployment(const Profile& profile, const KubernetesOptions& options,
                        const PodSize& size) {
-  const std::string folder = FolderOf(profile.configuration.options.model);
+  const std::string folder = ModelFolderOf(profile.configuration.options.model);
   const std::string resources =
       StrCat("{cpu: \"", size.cpus, "\", memory: ", size.memory_gib, "Gi}");
   std::string text = StrCat(R"(apiVersion: apps/v1
@@ -114,7 +97,7 @@ spec:
       containers:
         - name: pinion
           image: )",
-                            Quoted(options.image), R"(
+                            YamlText(options.image), R"(
           # A Service is reached under many names: any is answered.
           args: [)",
                             Arguments(options), R"(]
@@ -140,7 +123,7 @@ spec:
 )");
   if (!folder.empty())
     text +=
-        StrCat("            - {name: models, mountPath: ", Quoted(folder), ", readOnly: true}\n");
+        StrCat("            - {name: models, mountPath: ", YamlText(folder), ", readOnly: true}\n");
   text += "      volumes:\n        - name: profile\n          configMap: {name: pinion}\n";
   if (!folder.empty())
     text += StrCat("        # The claim is yours; it holds the model's folder.\n",
@@ -162,6 +145,21 @@ spec:
 }
 
 }  // namespace
+
+std::string YamlText(const std::string& text) { return Json(text).Dump(); }
+
+std::string ModelFolderOf(const std::string& model) {
+  if (model.starts_with("preset:")) return "";
+  const std::filesystem::path path(model);
+  const bool is_file = model.ends_with(".gguf");
+  // org/name is looked up in the cache of the hub unless there is such a folder.
+  const auto parts = std::distance(path.begin(), path.end());
+  if (!is_file && path.is_relative() && parts == 2 && !model.starts_with("."))
+    return std::filesystem::is_directory(path) ? (std::filesystem::path("/") / path).string()
+                                               : kHubCache;
+  const auto full = (std::filesystem::path("/") / path).lexically_normal();
+  return (is_file ? full.parent_path() : full).string();
+}
 
 Result<PodSize> PodSizeOf(const Profile& profile) {
   const auto plan = CpusOfPlan(profile);

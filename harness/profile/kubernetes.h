@@ -23,6 +23,11 @@ struct KubernetesOptions {
 // Errors (kFailed): the profile, which an older version wrote, does not say what it needs.
 Result<std::string> KubernetesText(const Profile& profile, const KubernetesOptions& options);
 
+// A scalar of YAML: JSON's strings are YAML's as well.
+std::string YamlText(const std::string& text);
+// The folder that a model's files are in, in the container; empty if it needs none.
+std::string ModelFolderOf(const std::string& model);
+
 // Hardware threads and GiB that the pod gets.
 struct PodSize {
   int cpus = 0, memory_gib = 0;

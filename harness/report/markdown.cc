@@ -125,7 +125,7 @@ std::string ReportMarkdown(const Results& results, const std::string& folder,
                            const Result<std::map<std::string, std::string>>& pictures) {
   std::string text = StrCat(
       "# ", EscapeMarkdown(results.model), "\n\n", EscapeMarkdown(Answer(results)), "\n\n",
-      Paragraph(Support(results)), EscapeMarkdown(MachineLine(results.machine)), "; ",
+      Paragraph(Support(results)), EscapeMarkdown(MachineLine(results)), "; ",
       Counted(static_cast<size_t>(results.rounds_done), "round"), "; ", results.started_at, "\n\n");
   if (!results.finished)
     text += "Not finished: these are the results so far; --resume continues the sweep.\n\n";

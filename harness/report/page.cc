@@ -141,7 +141,7 @@ Result<std::string> ReportPage(const Results& results, const std::string& folder
   values["live"] = live ? "true" : "false";
   values["styles"] = parts.styles;
   values["model"] = Text(results.model).markup();
-  values["machine_line"] = Text(MachineLine(results.machine)).markup();
+  values["machine_line"] = Text(MachineLine(results)).markup();
   values["no_charts"] =
       charts
           ? ""

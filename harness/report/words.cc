@@ -244,7 +244,8 @@ std::vector<Figure> FiguresOf(const Candidate& candidate, Objective objective) {
   return figures;
 }
 
-std::string MachineLine(const Json& fingerprint) {
+std::string MachineLine(const Results& results) {
+  const Json& fingerprint = results.machine;
   std::vector<std::string> parts;
   if (const Json* model = fingerprint.Find("cpu_model"); model && model->is_string())
     parts.push_back(model->string());
@@ -255,7 +256,9 @@ std::string MachineLine(const Json& fingerprint) {
   const Json* nodes = fingerprint.Find("nodes");
   if (nodes && nodes->is_array() && !nodes->array().empty())
     parts.push_back(Counted(nodes->array().size(), "NUMA node"));
-  return Join(parts, ", ");
+  const bool gathered = results.nodes.is_array();
+  return StrCat(gathered ? StrCat(results.nodes.array().size(), " nodes, each ") : "",
+                Join(parts, ", "));
 }
 
 }  // namespace pinion::harness

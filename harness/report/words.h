@@ -47,6 +47,6 @@ struct Figure {
 std::vector<Figure> FiguresOf(const Candidate& candidate, Objective objective);
 
 // "AMD EPYC 9654, 96 cores, 192 CPUs, 2 NUMA nodes", from the fingerprint.
-std::string MachineLine(const Json& fingerprint);
+std::string MachineLine(const Results& results);
 
 }  // namespace pinion::harness

@@ -34,8 +34,8 @@ std::string VerdictLines(const Results& results, const Verdict& verdict) {
 }  // namespace
 
 std::string SummaryText(const Results& results, const std::string& folder) {
-  std::string text = StrCat(results.model, " on ", MachineLine(results.machine), "\n",
-                            EffortText(results), "\n\n");
+  std::string text =
+      StrCat(results.model, " on ", MachineLine(results), "\n", EffortText(results), "\n\n");
   for (const Verdict& verdict : results.verdicts) text += VerdictLines(results, verdict);
   for (const Candidate& candidate : results.candidates)
     if (candidate.status == CandidateStatus::kFailed ||

@@ -193,9 +193,7 @@ Result<SweepEnd> ResumeSweep(const SweepRequest& request, Progress& progress) {
   PINION_ASSIGN(const auto folder, SweepFolder::Hold(request.folder));
   PINION_ASSIGN(const auto store, Store::Open(folder->Database(), Store::Mode::kWrite));
   PINION_ASSIGN(SweepMeta meta, ReadMeta(*store));
-  SweepMeta asked = request.meta;
-  asked.provenance = ProvenanceOf(asked);
-  PINION_TRY(CheckSame(meta, asked));
+  PINION_TRY(CheckResumable(meta, request.meta));
   meta.definition = request.meta.definition;  // budget and rounds may be new
   PINION_ASSIGN(const std::vector<CandidateRow> candidates, store->Candidates());
   PINION_ASSIGN(const auto proposer, ProposerFor(meta.definition, candidates, request.interrupted));
@@ -223,6 +221,11 @@ Result<SweepMeta> DescribeSweep(const Definition& definition, const EngineOption
   meta.commit = Commit();
   meta.started_at = NowIso8601();
   return meta;
+}
+
+Status CheckResumable(const SweepMeta& stored, SweepMeta asked) {
+  asked.provenance = ProvenanceOf(asked);
+  return CheckSame(stored, asked);
 }
 
 Result<SweepMeta> StoredSweep(const std::string& folder) {

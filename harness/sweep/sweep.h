@@ -31,6 +31,10 @@ struct SweepRequest {
 // fails.
 Result<SweepEnd> RunSweep(const SweepRequest& request, Progress& progress);
 
+// Checks what a sweep must not change when it continues a stored one (CheckSame), with where its
+// numbers come from, which `asked` lacks before it runs.
+Status CheckResumable(const SweepMeta& stored, SweepMeta asked);
+
 // The stored definition and base options, for a resume that repeats neither.
 Result<SweepMeta> StoredSweep(const std::string& folder);
 

@@ -1,0 +1,116 @@
+#include "harness/cli/sweep_fleet.h"
+
+#include <signal.h>
+
+#include <iostream>
+
+#include "engine/base/file.h"
+#include "engine/base/process.h"
+#include "engine/base/strings.h"
+#include "harness/cli/stop_request.h"
+#include "harness/fleet/kubernetes_jobs.h"
+#include "harness/fleet/slurm.h"
+#include "harness/report/write.h"
+#include "harness/sweep/folder.h"
+#include "harness/sweep/gather.h"
+#include "harness/sweep/load.h"
+#include "harness/sweep/summary.h"
+
+namespace pinion::harness {
+namespace {
+
+constexpr OptionWords kOfTheFleet[] = {{"--launcher", 1}, {"--nodes", 1},     {"--manifest", 0},
+                                       {"--image", 1},    {"--node-cpus", 1}, {"--node-memory", 1},
+                                       {"--out", 1},      {"--resume", 0},    {"--continue", 0}};
+
+// Of this process, without the program's name.
+std::vector<std::string> OwnWords() {
+  std::vector<std::string> words = Split(ReadFile("/proc/self/cmdline").value_or(""), '\0');
+  if (!words.empty() && words.back().empty()) words.pop_back();
+  if (!words.empty()) words.erase(words.begin());
+  return words;
+}
+
+FleetRequest RequestFrom(const SweepFlags& flags, const std::string& model) {
+  FleetRequest request;
+  request.model = model;
+  request.out = flags.out.empty() ? DefaultFolder(model) : flags.out;
+  request.nodes = flags.nodes;
+  std::vector<OptionWords> options(std::begin(kOfTheFleet), std::end(kOfTheFleet));
+  if (flags.launcher == "k8s") options.push_back({"--def", 1});
+  request.arguments = WithoutOptions(OwnWords(), options);
+  return request;
+}
+
+Status PrintJobs(const SweepFlags& flags, FleetRequest request) {
+  if (!flags.manifest)
+    return Fail(ErrorCode::kUsage,
+                "--launcher k8s prints the Jobs and starts none: add --manifest, and give what it "
+                "prints to kubectl apply");
+  if (!flags.probe.empty())
+    return Fail(ErrorCode::kUsage,
+                "--probe is a file of this machine, which the pods do not have; leave it out");
+  if (!flags.definition_file.empty()) {
+    PINION_ASSIGN(request.definition, ReadFile(flags.definition_file));
+  }
+  PINION_ASSIGN(const std::string text,
+                JobsText(request, {flags.image, flags.node_cpus, flags.node_memory}));
+  std::cout << text << std::flush;
+  return {};
+}
+
+// Reports on the nodes that have measured anything.
+Status ReportOnNodes(const FleetRequest& request) {
+  std::vector<std::string> folders;
+  for (int node = 0; node < request.nodes; ++node) {
+    std::string folder = NodeFolder(request, node);
+    for (int number = 2; HoldsSweep(folder); ++number) {  // as --continue numbers them
+      folders.push_back(folder);
+      folder = StrCat(NodeFolder(request, node), "-", number);
+    }
+  }
+  if (folders.empty()) return Fail(ErrorCode::kFailed, "no node has begun its sweep");
+  const std::string folder = folders.size() == 1 ? folders.front() : request.out;
+  if (folders.size() > 1) PINION_TRY(Gather(folders, request.out));
+  PINION_ASSIGN(const Results results, LoadResults(folder));
+  PINION_TRY(WriteOutputs(results, folder));
+  std::cout << SummaryText(results, folder) << std::flush;
+  return {};
+}
+
+Status RunOnSlurm(const FleetRequest& request) {
+  if (!IsInAllocation()) {
+    std::vector<std::string> words = OwnWords();
+    words.insert(words.begin(), SelfPath());
+    return tl::unexpected(BecomeAllocation(request.nodes, words));
+  }
+  CatchStopRequests({SIGINT, SIGTERM});
+  PINION_ASSIGN(const std::vector<int> failed,
+                RunSteps(request, SelfPath(), StopRequested, std::cerr));
+  PINION_TRY(ReportOnNodes(request));
+  if (failed.empty()) return {};
+  std::vector<std::string> names;
+  for (const int node : failed) names.push_back(StrCat(node));
+  return Fail(ErrorCode::kFailed,
+              StrCat(failed.size() == 1 ? "node " : "nodes ", Join(names, ", "),
+                     " did not end the sweep (see sweep.log in the folder of each); all finished "
+                     "trials are kept, and the same command continues"));
+}
+
+}  // namespace
+
+std::string DefaultFolder(std::string model) {
+  while (!model.empty() && model.back() == '/') model.pop_back();
+  if (model.find(':') == std::string::npos) model = model.substr(model.rfind('/') + 1);
+  for (char& letter : model)
+    if (letter == ':' || letter == '/') letter = '-';
+  return "out/" + model;
+}
+
+Status RunFleet(const SweepFlags& flags) {
+  PINION_ASSIGN(const EngineOptions named, flags.engine.Resolve({}));
+  const FleetRequest request = RequestFrom(flags, named.model);
+  return flags.launcher == "k8s" ? PrintJobs(flags, request) : RunOnSlurm(request);
+}
+
+}  // namespace pinion::harness
