@@ -126,14 +126,18 @@ def hosts(tmp_path):
         one.down()
 
 
-@pytest.mark.parametrize("count, model", [(2, "llama"), (2, "qwen3.5-moe"), (3, "gptoss")])
-def test_hosts_score_as_ranks_of_one_process(hosts, binary, pinion, data, tmp_path, count, model):
+# Stages change no sum: over hosts, a pipeline computes what one rank does, to the bit.
+@pytest.mark.parametrize("count, model, split", [
+    (2, "llama", ["-tp", 2]), (2, "gemma3n", ["-tp", 2]), (3, "gptoss", ["-tp", 3]),
+    (2, "gemma3n", ["-pp", 2]), (3, "qwen3.5-moe", ["-pp", 3]), (4, "deepseekv3", ["-pp", 2, "-tp", 2])])
+def test_hosts_score_as_ranks_of_one_process(hosts, binary, pinion, data, tmp_path, count, model, split):
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text("".join(json.dumps(line) + "\n" for line in IDS))
-    command = ["score", data / "models" / model, "--input", prompts, "-tp", count, *EXACT]
-    one = pinion(*command, "--logits", tmp_path / "one.safetensors", env=environment())
+    command = ["score", data / "models" / model, "--input", prompts, *EXACT]
+    tensor = split[split.index("-tp"):] if "-tp" in split else []
+    one = pinion(*command, *tensor, "--logits", tmp_path / "one.safetensors", env=environment())
     assert one.returncode == 0, one.stderr
-    many = subprocess.run(hosts(count).mpirun(binary, *command, "--logits",
+    many = subprocess.run(hosts(count).mpirun(binary, *command, *split, "--logits",
                                               tmp_path / "many.safetensors"),
                           capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120,
                           env=environment())
