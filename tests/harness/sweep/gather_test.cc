@@ -53,6 +53,7 @@ TEST_F(GatherTest, PoolsDifferencesWithinNodesHoweverFastEachIs) {
   EXPECT_NEAR(verdict.ratio.median, 1.2, 1e-9) << "a seventh or seven times as fast: not compared";
   EXPECT_EQ(verdict.rounds, 2 * alone.verdicts.front().rounds);
   EXPECT_EQ(results.confirmation_rounds, 2 * alone.confirmation_rounds);
+  EXPECT_GT(alone.rounds_done, 0);
   EXPECT_EQ(results.rounds_done, 2 * alone.rounds_done);
   EXPECT_EQ(results.candidates[1].trials, 2 * alone.candidates[1].trials);
   EXPECT_TRUE(results.finished);
@@ -129,6 +130,33 @@ TEST_F(GatherTest, LetsTheDefaultsWinWithoutConfirmationIfTheyLeadOnEveryNode) {
   EXPECT_EQ(results.verdicts.front().outcome, Outcome::kBaselineBest)
       << results.verdicts.front().sentence;
   EXPECT_EQ(results.candidates[2].status, alone.candidates[2].status);
+}
+
+// max_num_seqs 17 is slow on the first node alone, which leaves it in the worse half.
+TEST_F(GatherTest, DropsACandidateOnlyIfEveryNodeDid) {
+  Define(R"({"candidates":[{"max_num_seqs":11},{"max_num_seqs":12},{"max_num_seqs":17},
+             {"max_num_seqs":18},{"max_num_seqs":19},{"max_num_seqs":20},{"max_num_seqs":21}],
+             "rounds":9,"strategy":"halving","objectives":["throughput"]})");
+  const std::string fast = "*'\"max_num_seqs\":11,'*) speed=120 ;;";
+  std::vector<std::string> folders;
+  for (const char* slow : {"50", "150"}) {
+    std::string script = kChild;
+    script.insert(script.find(fast), StrCat("*'\"max_num_seqs\":12,'*) speed=119 ;;\n  ",
+                                            "*'\"max_num_seqs\":17,'*) speed=", slow, " ;;\n  "));
+    WriteChild(script.c_str());
+    request_.folder = folder_ / slow;
+    ASSERT_TRUE(RunSweep(request_, progress_));
+    folders.push_back(request_.folder);
+  }
+  request_.folder = folders[0];
+  ASSERT_EQ(Load().candidates[3].status, CandidateStatus::kDropped);
+  request_.folder = folders[1];
+  ASSERT_NE(Load().candidates[3].status, CandidateStatus::kDropped);
+  ASSERT_TRUE(Gather(folders, Into()));
+  EXPECT_EQ(Gathered().candidates[3].status, CandidateStatus::kOk);
+  std::filesystem::copy(folders[0], folder_ / "again", std::filesystem::copy_options::recursive);
+  ASSERT_TRUE(Gather({folders[0], folder_ / "again"}, Into()));
+  EXPECT_EQ(Gathered().candidates[3].status, CandidateStatus::kDropped);
 }
 
 }  // namespace
