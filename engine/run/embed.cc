@@ -52,6 +52,15 @@ Json ListOf(const std::vector<float>& values) {
   return list;
 }
 
+// A key that nothing reads would be a wish that nobody heeds.
+Status CheckKeys(const Json& line, const std::vector<std::string>& known) {
+  for (const auto& [key, value] : line.object())
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      return Fail(ErrorCode::kUsage, StrCat("'", key.substr(0, 60), "' is no key of a line; want ",
+                                            Join(known, ", ")));
+  return {};
+}
+
 Result<std::string> TextOf(const Json& value, std::string_view field) {
   if (value.is_string()) return value.string();
   return Fail(ErrorCode::kUsage, StrCat("'", field, "' is ", value.type_name(), ", want a string"));
@@ -72,8 +81,15 @@ Result<Encoding> ReadTextIds(const Json& value) {
 
 Result<Encoding> EncodeLine(const Json& line, const Tokenizer* tokenizer, const PoolingFacts& facts,
                             const std::string& prompt_name) {
-  if (const Json* ids = line.Find("input_ids")) return ReadTextIds(*ids);
+  PINION_TRY(CheckKeys(line, {"text", "input_ids", "prompt_name", "dimensions"}));
   const Json* text = line.Find("text");
+  if (const Json* ids = line.Find("input_ids")) {
+    for (const char* key : {"text", "prompt_name"})
+      if (line.Find(key))
+        return Fail(ErrorCode::kUsage,
+                    StrCat("'", key, "' and 'input_ids' are in one line; leave one of them out"));
+    return ReadTextIds(*ids);
+  }
   if (!text) return Fail(ErrorCode::kUsage, "the line has neither 'text' nor 'input_ids'");
   if (!tokenizer)
     return Fail(ErrorCode::kNotFound, "'text': the model has no tokenizer; give 'input_ids'");
@@ -84,6 +100,15 @@ Result<Encoding> EncodeLine(const Json& line, const Tokenizer* tokenizer, const 
   auto encoding = EncodeText(*tokenizer, facts, *whole);
   if (!encoding) return Unexpected(std::move(encoding).error().In("'text'"));
   return encoding;
+}
+
+// How many of its embedding's elements a line wants; 0: all.
+Result<size_t> DimensionsOf(const Json& line, const PoolingFacts& facts, size_t usual) {
+  if (!line.Find("dimensions")) return usual;
+  PINION_ASSIGN(const int64_t wanted, Require<int64_t>(line, "dimensions"));
+  if (wanted >= 1 && static_cast<uint64_t>(wanted) <= facts.width)
+    return static_cast<size_t>(wanted);
+  return Fail(ErrorCode::kUsage, StrCat("'dimensions' is ", wanted, ", want 1 to ", facts.width));
 }
 
 // A document is a text, or an object with one, as in the endpoints.
@@ -97,6 +122,7 @@ Result<std::string> DocumentOf(const Json& document) {
 // The pairs of one line.
 Result<std::vector<Encoding>> EncodePairs(const Json& line, const Tokenizer& tokenizer,
                                           const PoolingFacts& facts) {
+  PINION_TRY(CheckKeys(line, {"query", "documents", "instruction"}));
   PINION_ASSIGN(const std::string query, Require<std::string>(line, "query"));
   PINION_ASSIGN(const std::string instruction,
                 Optional<std::string>(line, "instruction", std::string(kUsualInstruction)));
@@ -147,13 +173,15 @@ Result<std::vector<Json>> EmbedLines(Engine& engine, const Tokenizer* tokenizer,
   const auto pooled = PoolAll(engine, std::move(texts));
   std::vector<Json> answers;
   for (size_t i = 0; i < lines.size(); ++i) {
-    if (!pooled[i]) {
-      answers.push_back(ErrorLine(lines[i].number, pooled[i].error()));
+    const auto dimensions = DimensionsOf(lines[i].value, facts, options.dimensions);
+    if (!pooled[i] || !dimensions) {
+      const Error& error = pooled[i] ? dimensions.error() : pooled[i].error();
+      answers.push_back(ErrorLine(lines[i].number, error));
       continue;
     }
     answers.push_back(Json::MakeObject());
     answers.back().Set("embedding",
-                       ListOf(FinishEmbedding(*pooled[i], options.dimensions, facts.normalises)));
+                       ListOf(FinishEmbedding(*pooled[i], *dimensions, facts.normalises)));
   }
   return answers;
 }
@@ -172,11 +200,11 @@ Result<std::vector<Json>> RankLines(Engine& engine, const Tokenizer& tokenizer,
   for (const JsonLine& line : lines) {
     auto pairs = EncodePairs(line.value, tokenizer, facts);
     if (!pairs) {
-      counts.push_back(Unexpected(std::move(pairs).error()));
+      counts.emplace_back(Unexpected(std::move(pairs).error()));
       continue;
     }
-    counts.push_back(pairs->size());
-    for (Encoding& pair : *pairs) texts.push_back(std::move(pair));
+    counts.emplace_back(pairs->size());
+    for (Encoding& pair : *pairs) texts.emplace_back(std::move(pair));
   }
   auto pooled = PoolAll(engine, std::move(texts));
   std::vector<Json> answers;

@@ -19,7 +19,8 @@ struct EmbedOptions {
   size_t dimensions = 0;         // that are kept of each embedding; 0: all
 };
 
-// {"text"} or {"input_ids"}, and "prompt_name" of its own -> {"embedding": [...]} or {"error"}.
+// {"text"} or {"input_ids"}; "prompt_name" (of a text) and "dimensions" of its own -> {"embedding":
+// [...]} or {"error"}. Other keys are errors here and below: nothing would heed them.
 // kUsage if the model does not embed, or has not so many dimensions.
 Result<std::vector<Json>> EmbedLines(Engine& engine, const Tokenizer* tokenizer,
                                      const std::vector<JsonLine>& lines,

@@ -84,20 +84,36 @@ std::string_view Parameter(std::string_view query, std::string_view name) {
 
 AdminApi::AdminApi(HttpServer& server, const FaultOptions& options, Actions actions, Facts facts)
     : server_(server), options_(options), actions_(std::move(actions)), facts_(std::move(facts)) {
-  endpoints_ = {{"/health", "GET", &AdminApi::Health},
-                {"/ping", "GET", &AdminApi::Health},
-                {"/version", "GET", &AdminApi::Version},
-                {"/server_info", "GET", &AdminApi::ServerInfo}};
-  if (facts_.page) endpoints_.push_back({"/", "GET", &AdminApi::Page});
+  const EndpointFacts health = {.path = "/health",
+                                .method = "GET",
+                                .summary = "Whether the model answers",
+                                .media = "text/plain",
+                                .failure = Failure::kState};
+  EndpointFacts ping = health;
+  ping.path = "/ping";
+  const QueryParameter level = {"level", R"({"type":"integer","enum":[1,2]})"};
+  endpoints_ = {
+      {health, &AdminApi::Health},
+      {ping, &AdminApi::Health},
+      {{"/version", "GET", "The server's version"}, &AdminApi::Version},
+      {{"/server_info", "GET", "What the server runs, on what, and how"}, &AdminApi::ServerInfo}};
+  if (facts_.page)
+    endpoints_.push_back({{"/", "GET", "A page for people", {}, "text/html"}, &AdminApi::Page});
   if (options_.enable_sleep_mode)
-    endpoints_.insert(endpoints_.end(), {{"/sleep", "POST", &AdminApi::Sleep},
-                                         {"/wake_up", "POST", &AdminApi::WakeUp},
-                                         {"/is_sleeping", "GET", &AdminApi::IsSleeping}});
+    endpoints_.insert(
+        endpoints_.end(),
+        {{{"/sleep", "POST", "Give the model's memory back", {}, "text/plain", level},
+          &AdminApi::Sleep},
+         {{"/wake_up", "POST", "Load the model again", {}, "text/plain"}, &AdminApi::WakeUp},
+         {{"/is_sleeping", "GET", "Whether the server sleeps"}, &AdminApi::IsSleeping}});
   if (options_.enable_cache_reset)
-    endpoints_.push_back({"/reset_prefix_cache", "POST", &AdminApi::ResetPrefixCache});
+    endpoints_.push_back({{"/reset_prefix_cache", "POST", "Forget all cached prefixes"},
+                          &AdminApi::ResetPrefixCache});
   if (!options_.profile_dir.empty())
-    endpoints_.insert(endpoints_.end(), {{"/start_profile", "POST", &AdminApi::StartProfile},
-                                         {"/stop_profile", "POST", &AdminApi::StopProfile}});
+    endpoints_.insert(
+        endpoints_.end(),
+        {{{"/start_profile", "POST", "Begin a recording"}, &AdminApi::StartProfile},
+         {{"/stop_profile", "POST", "End and write the recording"}, &AdminApi::StopProfile}});
 }
 
 AdminApi::~AdminApi() {
@@ -114,20 +130,25 @@ bool AdminApi::Stop(double seconds) {
 
 bool AdminApi::Handle(const HttpRequest& request, Reply& reply) {
   for (const Endpoint& endpoint : endpoints_) {
-    if (request.path != endpoint.path) continue;
-    if (request.method == endpoint.method)
+    if (request.path != endpoint.facts.path) continue;
+    if (request.method == endpoint.facts.method)
       (this->*endpoint.handle)(request, std::move(reply));
     else
-      RefuseMethod(*reply, request, endpoint.method);
+      RefuseMethod(*reply, request, endpoint.facts.method);
     return true;
   }
   return false;
 }
 
-std::vector<std::string> AdminApi::Paths() const {
-  std::vector<std::string> paths;
-  for (const Endpoint& endpoint : endpoints_) paths.emplace_back(endpoint.path);
-  return paths;
+bool AdminApi::Knows(std::string_view path) const {
+  return std::any_of(endpoints_.begin(), endpoints_.end(),
+                     [path](const Endpoint& one) { return one.facts.path == path; });
+}
+
+std::vector<EndpointFacts> AdminApi::Offered() const {
+  std::vector<EndpointFacts> offered;
+  for (const Endpoint& endpoint : endpoints_) offered.push_back(endpoint.facts);
+  return offered;
 }
 
 void AdminApi::OnEngineState(EngineState state, const std::string& public_reason) {

@@ -12,6 +12,7 @@
 #include "engine/serve/engine_state.h"
 #include "engine/serve/http.h"
 #include "engine/serve/link.h"
+#include "engine/serve/openapi.h"
 #include "engine/serve/options.h"
 
 namespace pinion {
@@ -44,7 +45,8 @@ class AdminApi {
 
   // False: the path belongs to somebody else.
   bool Handle(const HttpRequest& request, std::shared_ptr<HttpReply>& reply);
-  std::vector<std::string> Paths() const;
+  bool Knows(std::string_view path) const;
+  std::vector<EndpointFacts> Offered() const;
   // Every message of the engine. True: it was an answer to a question asked here.
   bool OnMessage(const LinkMessage& message);
   void OnEngineState(EngineState state, const std::string& public_reason);
@@ -56,7 +58,7 @@ class AdminApi {
  private:
   using Reply = std::shared_ptr<HttpReply>;
   struct Endpoint {
-    std::string_view path, method;
+    EndpointFacts facts;
     void (AdminApi::*handle)(const HttpRequest&, Reply);
   };
 

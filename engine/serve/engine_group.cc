@@ -61,12 +61,15 @@ void EngineGroup::SetCommand(std::vector<std::string> command) {
   replicas_.front().supervisor->SetCommand(std::move(command));
 }
 
-void EngineGroup::Send(const LinkMessage& message) {
+size_t EngineGroup::Send(const LinkMessage& message) {
   const bool is_prompt = std::holds_alternative<SubmitMessage>(message) ||
                          std::holds_alternative<AbortMessage>(message);
-  if (size() == 1 && is_prompt) return replicas_.front().supervisor->Send(message);
-  if (const auto* prompt = std::get_if<SubmitMessage>(&message)) {
-    if (const auto replica = router_.Place(*prompt)) replicas_[*replica].supervisor->Send(message);
+  if (size() == 1 && is_prompt) {
+    replicas_.front().supervisor->Send(message);
+  } else if (const auto* prompt = std::get_if<SubmitMessage>(&message)) {
+    const auto replica = router_.Place(*prompt);
+    if (replica) replicas_[*replica].supervisor->Send(message);
+    return replica.value_or(0);
   } else if (const auto* abort = std::get_if<AbortMessage>(&message)) {
     for (const auto& part : router_.PlacementsOf(abort->id, abort->count)) {
       const uint64_t first = std::max(part.first, abort->id);
@@ -79,12 +82,19 @@ void EngineGroup::Send(const LinkMessage& message) {
   } else if (std::holds_alternative<ResetCacheMessage>(message)) {
     AskAll(message, reset_);
   } else if (const auto* profile = std::get_if<ProfileMessage>(&message)) {
-    if (profile->path.empty()) return StopNextProfile();
-    Question recorded;
-    AskAll(message, recorded);
-    profiling_ = std::move(recorded.waiting);
-    profile_error_.clear();
+    if (profile->path.empty())
+      StopNextProfile();
+    else
+      StartProfile(message);
   }
+  return 0;
+}
+
+void EngineGroup::StartProfile(const LinkMessage& message) {
+  Question recorded;
+  AskAll(message, recorded);
+  profiling_ = std::move(recorded.waiting);
+  profile_error_.clear();
 }
 
 void EngineGroup::AskAll(const LinkMessage& question, Question& asked) {
@@ -114,6 +124,7 @@ void EngineGroup::OnMessage(size_t index, LinkMessage message) {
   Replica& replica = replicas_[index];
   if (auto* batch = std::get_if<EventsMessage>(&message)) {
     replica.stats = batch->stats;
+    callbacks_.stats(index, batch->stats);
     if (size() > 1) {
       for (const TokenEvent& event : batch->events) router_.OnEvent(event);
       batch->stats = StatsOfAll();
@@ -212,6 +223,7 @@ void EngineGroup::OnReady(size_t index) {
 void EngineGroup::OnDown(size_t index, EngineState state, const std::string& public_reason) {
   const std::vector<uint64_t> prompts = router_.SetDown(index);
   AddTotals(std::exchange(replicas_[index].stats, {}), ended_);
+  callbacks_.stats(index, {});  // nothing runs, waits or holds blocks there
   if (router_.any_up() && state != EngineState::kFailed) {
     FinishQuestions(index);
     if (state == EngineState::kRestarting) callbacks_.lost(prompts, public_reason);

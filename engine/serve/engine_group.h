@@ -22,6 +22,8 @@ namespace pinion {
 class EngineGroup {
  public:
   struct Callbacks {
+    // The statistics of one of them, after a step or, all 0, after its end; first of all.
+    std::function<void(size_t replica, const EngineStats& stats)> stats;
     // As the supervisor's: anything but Pong and Failed. Statistics are the sum over all replicas,
     // /server_info has "replicas", and questions to all of them get one answer.
     std::function<void(LinkMessage)> message;
@@ -41,7 +43,8 @@ class EngineGroup {
   // As the supervisor's, of all of them.
   Status Start();
   void SetCommand(std::vector<std::string> command);  // of a group of one
-  void Send(const LinkMessage& message);
+  // Which replica got it; 0 if all or none did.
+  size_t Send(const LinkMessage& message);
   void Sleep(std::function<void()> done);
   void Wake();
   void Close(double seconds);
@@ -69,6 +72,7 @@ class EngineGroup {
   void OnDown(size_t index, EngineState state, const std::string& public_reason);
   void Enter(EngineState state, const std::string& public_reason);
   void AskAll(const LinkMessage& question, Question& asked);
+  void StartProfile(const LinkMessage& message);
   void StopNextProfile();
   // Takes an answer of a replica, or that there will be none; true once all have answered.
   static bool Answered(size_t index, std::optional<LinkMessage> answer, Question& asked);

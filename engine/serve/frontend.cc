@@ -18,6 +18,8 @@ namespace pinion {
 namespace {
 
 constexpr const char* kJson = "application/json";
+constexpr const char* kPrometheus = "text/plain; version=0.0.4; charset=utf-8";
+constexpr const char* kOneModel = "/v1/models/{model}";
 
 // Bodies above this take a worker tens of milliseconds.
 constexpr size_t kHeavyBytes = size_t{256} << 10;
@@ -43,9 +45,14 @@ const char* IdPrefix(Api api) {
     case Api::kClassify:
       return "classify-";
     case Api::kMessages:
-      break;
+      return "msg_";
+    case Api::kTokenize:
+    case Api::kDetokenize:
+    case Api::kApplyTemplate:
+    case Api::kCountTokens:
+      break;  // their answers have none
   }
-  return "msg_";
+  return "";
 }
 
 // "cmpl-" and 32 random hexadecimal digits.
@@ -69,10 +76,9 @@ bool IsJson(std::string_view content_type) {
 }
 
 // The labels of vllm:cache_config_info, under vLLM's names.
-std::map<std::string, std::string> CacheConfigOf(const std::string& server_info) {
+std::map<std::string, std::string> CacheConfigOf(const Json& info) {
   std::map<std::string, std::string> labels;
-  const auto info = Json::Parse(server_info);
-  const Json* cache = info ? info->Find("kv_cache") : nullptr;
+  const Json* cache = info.Find("kv_cache");
   if (!cache) return labels;
   const std::pair<const char*, const char*> kNames[] = {{"block_tokens", "block_size"},
                                                         {"blocks", "num_gpu_blocks"},
@@ -82,6 +88,18 @@ std::map<std::string, std::string> CacheConfigOf(const std::string& server_info)
   if (const Json* dtype = cache->Find("dtype"); dtype && dtype->is_string())
     labels["cache_dtype"] = dtype->string();
   return labels;
+}
+
+// Those of each engine.
+std::vector<std::map<std::string, std::string>> CacheConfigsOf(const std::string& server_info,
+                                                               size_t engines) {
+  const Json info = Json::Parse(server_info).value_or(Json());
+  const Json* replicas = info.Find("replicas");
+  std::vector<std::map<std::string, std::string>> configs;
+  for (size_t i = 0; i < engines; ++i)
+    configs.push_back(
+        CacheConfigOf(replicas && i < replicas->array().size() ? replicas->array()[i] : info));
+  return configs;
 }
 
 Preparer::RenderChat RenderOn(WorkerPool::Worker& worker) {
@@ -96,7 +114,7 @@ Preparer::CheckGrammar CheckOn(WorkerPool::Worker& worker) {
 
 Frontend::Frontend(ServedModel model, const Tokenizer& tokenizer, const FrontLimits& limits,
                    WorkerPool& pool, HttpServer& server, std::shared_ptr<MemoryBudget> memory,
-                   SendToEngine send)
+                   SendToEngine send, size_t engines)
     : model_(std::move(model)),
       tokenizer_(tokenizer),
       limits_(limits),
@@ -105,58 +123,103 @@ Frontend::Frontend(ServedModel model, const Tokenizer& tokenizer, const FrontLim
       memory_(std::move(memory)),
       send_(std::move(send)),
       preparer_(model_, tokenizer, limits),
-      metrics_(model_.name),
+      metrics_(model_.name, engines),
+      engines_(engines),
       admission_(limits),
       created_(std::time(nullptr)) {}
 
-const std::map<std::string, Frontend::Endpoint, std::less<>>& Frontend::Endpoints() {
-  static const std::map<std::string, Endpoint, std::less<>> kEndpoints = {
-      {"/metrics", {"GET", &Frontend::Metrics, false}},
-      {"/load", {"GET", &Frontend::Load, false}},
-      {"/tokenizer_info", {"GET", &Frontend::TokenizerInfo, true}},
-      {"/props", {"GET", &Frontend::Props, true}},
-      {"/slots", {"GET", &Frontend::Slots, true}},
-      {"/apply-template", {"POST", &Frontend::ApplyTemplate, true}},
-      {"/v1/models", {"GET", &Frontend::Models, true}},
-      {"/v1/completions", {"POST", &Frontend::Completions, true, Needs::kText}},
-      {"/v1/chat/completions", {"POST", &Frontend::Chat, true, Needs::kText}},
-      {"/completion", {"POST", &Frontend::LlamaCompletion, true, Needs::kText}},
-      {"/completions", {"POST", &Frontend::LlamaCompletion, true, Needs::kText}},
-      {"/infill", {"POST", &Frontend::Infill, true, Needs::kText}},
-      {"/v1/responses", {"POST", &Frontend::Responses, true, Needs::kText}},
-      {"/v1/messages", {"POST", &Frontend::Messages, true, Needs::kText}},
-      {"/v1/messages/count_tokens", {"POST", &Frontend::CountTokens, true}},
-      {"/v1/embeddings", {"POST", &Frontend::Embeddings, true, Needs::kEmbeddings}},
-      {"/pooling", {"POST", &Frontend::Pooling, true, Needs::kVectors}},
-      {"/score", {"POST", &Frontend::Score, true, Needs::kScores}},
-      {"/v1/score", {"POST", &Frontend::Score, true, Needs::kScores}},
-      {"/rerank", {"POST", &Frontend::Rerank, true, Needs::kScores}},
-      {"/v1/rerank", {"POST", &Frontend::Rerank, true, Needs::kScores}},
-      {"/v2/rerank", {"POST", &Frontend::Rerank, true, Needs::kScores}},
-      {"/classify", {"POST", &Frontend::Classify, true, Needs::kLabels}},
-      {"/tokenize", {"POST", &Frontend::Tokenize, true}},
-      {"/detokenize", {"POST", &Frontend::Detokenize, true}},
+const std::vector<Frontend::Endpoint>& Frontend::Endpoints() {
+  using enum Api;
+  using F = Frontend;
+  constexpr const char* kScoring = "How well documents match a query";
+  constexpr const char* kRanking = "Documents in the order in which they match a query";
+  static const std::vector<Endpoint> kEndpoints = {
+      {{"/metrics", "GET", "Metrics for Prometheus", {}, kPrometheus}, &F::Metrics, {}, false},
+      {{"/load", "GET", "How many requests wait or run"}, &F::Load, {}, false},
+      {{"/tokenizer_info", "GET", "The tokenizer's special tokens and the chat template"},
+       &F::TokenizerInfo},
+      {{"/props", "GET", "The model and its defaults, in llama-server's form"}, &F::Props},
+      {{"/slots",
+        "GET",
+        "What runs, in llama-server's form",
+        {},
+        kJson,
+        QueryParameter{"fail_on_no_slot", R"({"type":"integer","enum":[0,1]})"}},
+       &F::Slots},
+      {{"/v1/models", "GET", "The names of the model"}, &F::Models},
+      {{kOneModel, "GET", "One name of the model"}, &F::Models},
+      {{"/v1/completions", "POST", "Text that follows a text", kCompletions},
+       &F::Generate,
+       Needs::kText},
+      {{"/v1/chat/completions", "POST", "The next turn of a conversation", kChat},
+       &F::Generate,
+       Needs::kText},
+      {{"/completion", "POST", "Text that follows a text, in llama-server's form", kLlama},
+       &F::Generate,
+       Needs::kText},
+      {{"/completions", "POST", "Text that follows a text, in llama-server's form", kLlama},
+       &F::Generate,
+       Needs::kText},
+      {{"/infill", "POST", "Text that fills a gap, in llama-server's form", kInfill},
+       &F::Generate,
+       Needs::kText},
+      {{"/v1/responses", "POST", "The next turn of a conversation, as OpenAI's Responses",
+        kResponses},
+       &F::Generate,
+       Needs::kText},
+      {{"/v1/messages", "POST", "The next turn of a conversation, as Anthropic's Messages",
+        kMessages},
+       &F::Generate,
+       Needs::kText},
+      {{"/v1/messages/count_tokens", "POST", "How many tokens a Message's prompt has",
+        kCountTokens},
+       &F::CountTokens},
+      {{"/v1/embeddings", "POST", "Vectors of texts", kEmbeddings}, &F::Pool, Needs::kEmbeddings},
+      {{"/pooling", "POST", "What the model makes of texts: vectors or scores", kPooling},
+       &F::Pool,
+       Needs::kVectors},
+      {{"/score", "POST", kScoring, kScore}, &F::Pool, Needs::kScores},
+      {{"/v1/score", "POST", kScoring, kScore}, &F::Pool, Needs::kScores},
+      {{"/rerank", "POST", kRanking, kRerank}, &F::Pool, Needs::kScores},
+      {{"/v1/rerank", "POST", kRanking, kRerank}, &F::Pool, Needs::kScores},
+      {{"/v2/rerank", "POST", kRanking, kRerank}, &F::Pool, Needs::kScores},
+      {{"/classify", "POST", "The labels of texts", kClassify}, &F::Pool, Needs::kLabels},
+      {{"/apply-template", "POST", "The prompt that a conversation becomes", kApplyTemplate},
+       &F::ApplyTemplate},
+      {{"/tokenize", "POST", "The tokens of a text or a conversation", kTokenize}, &F::Tokenize},
+      {{"/detokenize", "POST", "The text of tokens", kDetokenize}, &F::Detokenize},
   };
   return kEndpoints;
 }
 
-std::vector<std::string> Frontend::Paths() {
-  std::vector<std::string> paths;
-  for (const auto& [path, endpoint] : Endpoints()) paths.push_back(path);
-  return paths;
+const Frontend::Endpoint* Frontend::EndpointAt(std::string_view path) {
+  if (IsModelPath(path)) path = kOneModel;
+  for (const Endpoint& endpoint : Endpoints())
+    if (endpoint.facts.path == path) return &endpoint;
+  return nullptr;
+}
+
+bool Frontend::Knows(std::string_view path) {
+  return !IsModelPath(path) && EndpointAt(path);  // names of models are their clients' own
+}
+
+std::vector<EndpointFacts> Frontend::Offered() const {
+  std::vector<EndpointFacts> offered;
+  for (const Endpoint& endpoint : Endpoints())
+    if (!Unfit(endpoint.facts.path, endpoint.needs)) offered.push_back(endpoint.facts);
+  return offered;
 }
 
 bool Frontend::Handle(HttpRequest& request, Reply& reply) {
   const TraceSpan span("request");
-  const auto found = Endpoints().find(IsModelPath(request.path) ? "/v1/models" : request.path);
-  if (found == Endpoints().end()) return false;
-  const Endpoint& endpoint = found->second;
-  if (request.method != endpoint.method)
-    RefuseMethod(*reply, request, endpoint.method);
-  else if (const auto refused = Unusable(request, endpoint))
+  const Endpoint* endpoint = EndpointAt(request.path);
+  if (!endpoint) return false;
+  if (request.method != endpoint->facts.method)
+    RefuseMethod(*reply, request, endpoint->facts.method);
+  else if (const auto refused = Unusable(request, *endpoint))
     Refuse(*reply, request.path, *refused);
   else
-    (this->*endpoint.route)(std::move(request), std::move(reply));
+    (this->*endpoint->route)(std::move(request), std::move(reply), endpoint->facts);
   return true;
 }
 
@@ -196,60 +259,36 @@ void Frontend::Reject(HttpReply& reply, std::string_view path,
   Refuse(reply, path, {503, rejection.message, "", ""});
 }
 
-void Frontend::Metrics(HttpRequest, Reply reply) {
+void Frontend::Metrics(HttpRequest, Reply reply, const EndpointFacts& endpoint) {
   metrics_.SetFront({memory_->used(), memory_->rejections(), server_.connections(), pool_.queued(),
                      pending(), ready()});
-  reply->Send(200, "text/plain; version=0.0.4; charset=utf-8", metrics_.Render());
+  reply->Send(200, endpoint.media, metrics_.Render());
 }
 
-void Frontend::Completions(HttpRequest request, Reply reply) {
-  Generate(std::move(request), std::move(reply), Api::kCompletions);
-}
-
-void Frontend::Chat(HttpRequest request, Reply reply) {
-  Generate(std::move(request), std::move(reply), Api::kChat);
-}
-
-void Frontend::Messages(HttpRequest request, Reply reply) {
-  Generate(std::move(request), std::move(reply), Api::kMessages);
-}
-
-void Frontend::Responses(HttpRequest request, Reply reply) {
-  Generate(std::move(request), std::move(reply), Api::kResponses);
-}
-
-void Frontend::LlamaCompletion(HttpRequest request, Reply reply) {
-  Generate(std::move(request), std::move(reply), Api::kLlama);
-}
-
-void Frontend::Infill(HttpRequest request, Reply reply) {
-  Generate(std::move(request), std::move(reply), Api::kInfill);
-}
-
-void Frontend::CountTokens(HttpRequest request, Reply reply) {
+void Frontend::CountTokens(HttpRequest request, Reply reply, const EndpointFacts&) {
   Prepare(std::move(request), std::move(reply),
           [this](Incoming& incoming, WorkerPool::Worker& worker) {
             return Answer(preparer_.CountTokens(incoming.request, RenderOn(worker)));
           });
 }
 
-void Frontend::Tokenize(HttpRequest request, Reply reply) {
+void Frontend::Tokenize(HttpRequest request, Reply reply, const EndpointFacts&) {
   Prepare(std::move(request), std::move(reply),
           [this, length = max_model_len_](Incoming& incoming, WorkerPool::Worker& worker) {
             return Answer(preparer_.Tokenize(incoming.request, length, RenderOn(worker)));
           });
 }
 
-void Frontend::Detokenize(HttpRequest request, Reply reply) {
+void Frontend::Detokenize(HttpRequest request, Reply reply, const EndpointFacts&) {
   Prepare(std::move(request), std::move(reply), [this](Incoming& incoming, WorkerPool::Worker&) {
     return Answer(preparer_.Detokenize(incoming.request));
   });
 }
 
-void Frontend::Generate(HttpRequest request, Reply reply, Api api) {
+void Frontend::Generate(HttpRequest request, Reply reply, const EndpointFacts& endpoint) {
   Prepare(
       std::move(request), std::move(reply),
-      [this, api, length = max_model_len_, kv_tokens = kv_tokens_](
+      [this, api = *endpoint.body, length = max_model_len_, kv_tokens = kv_tokens_](
           Incoming& incoming, WorkerPool::Worker& worker) -> Then {
         const auto shorten = [&incoming](double timeout_s) {
           incoming.limit_s = std::min(incoming.limit_s.load(), timeout_s);
@@ -286,6 +325,7 @@ Frontend::Then Frontend::Answer(ApiResult<std::string> result) {
   auto answer = std::make_shared<ApiResult<std::string>>(std::move(result));
   return [this, answer](Incoming& incoming) {
     if (*answer) return incoming.reply->Send(200, kJson, std::move(**answer));
+    if (answer->error().code == kUnknownField) metrics_.AddUnknownFields("refused", 1);
     Refuse(*incoming.reply, incoming.request.path, answer->error());
   };
 }
@@ -334,7 +374,9 @@ void Frontend::Submit(Request request) {
   const uint64_t first = next_id_;
   next_id_ += generation->choices();
   live_.emplace(first, std::move(request));
-  for (const SubmitMessage& message : generation->TakeSubmits(first)) send_(message);
+  size_t prompt = 0;
+  for (const SubmitMessage& message : generation->TakeSubmits(first))
+    generation->SetEngine(prompt++, send_(message));
   generation->Begin();
 }
 
@@ -349,7 +391,6 @@ void Frontend::OnMessage(LinkMessage message) {
   if (const auto* batch = std::get_if<EventsMessage>(&message)) {
     const TraceSpan span("answer", "events", batch->events.size());
     for (const TokenEvent& event : batch->events) OnEvent(event);
-    metrics_.SetEngine(batch->stats);
     running_ = batch->stats.scheduler.running;
   } else if (const auto* refused = std::get_if<RefusedMessage>(&message)) {
     const auto found = Find(refused->id);
@@ -361,7 +402,7 @@ void Frontend::OnMessage(LinkMessage message) {
     max_model_len_ = ready->max_model_len;
     slots_ = ready->max_num_seqs;
     metrics_.SetSleepLevel(0);
-    metrics_.SetModel(max_model_len_, CacheConfigOf(ready->server_info));
+    metrics_.SetModel(max_model_len_, CacheConfigsOf(ready->server_info, engines_));
     kv_tokens_ = ready->kv_tokens;
     OnEngineState(EngineState::kReady, "");
   }

@@ -18,6 +18,7 @@
 #include "engine/serve/http.h"
 #include "engine/serve/link.h"
 #include "engine/serve/metrics.h"
+#include "engine/serve/openapi.h"
 #include "engine/serve/options.h"
 #include "engine/serve/prepare.h"
 #include "engine/serve/schema.h"
@@ -32,20 +33,26 @@ namespace pinion {
 // Thread rule: the event loop's thread.
 class Frontend {
  public:
-  using SendToEngine = std::function<void(const LinkMessage&)>;
+  // Returns the number of the engine that the message went to; 0 if it went to all or none.
+  using SendToEngine = std::function<size_t(const LinkMessage&)>;
 
   // Everything referred to outlives the object; the server's Run ends before it does. `memory`:
-  // what the server takes requests' memory from.
+  // what the server takes requests' memory from. `engines`: how many `send` tells apart.
   Frontend(ServedModel model, const Tokenizer& tokenizer, const FrontLimits& limits,
            WorkerPool& pool, HttpServer& server, std::shared_ptr<MemoryBudget> memory,
-           SendToEngine send);
+           SendToEngine send, size_t engines = 1);
   Frontend(const Frontend&) = delete;  // preparer_ refers to model_
   Frontend& operator=(const Frontend&) = delete;
 
   // False: the path belongs to somebody else.
   bool Handle(HttpRequest& request, std::shared_ptr<HttpReply>& reply);
-  static std::vector<std::string> Paths();
-  // One message from the engine other than FailedMessage.
+  // Whether `path` is one of its own.
+  static bool Knows(std::string_view path);
+  // The endpoints that the model can answer.
+  std::vector<EndpointFacts> Offered() const;
+  bool ignores_unknown_fields() const { return limits_.ignore_unknown_fields; }
+  // One message from the engines other than FailedMessage. Statistics, which are their sum, are for
+  // /slots alone: metrics() takes those of each engine.
   void OnMessage(LinkMessage message);
 
   // kReady: requests that waited are sent. kRestarting: requests in flight end with `public_reason`
@@ -66,16 +73,17 @@ class Frontend {
 
  private:
   using Reply = std::shared_ptr<HttpReply>;
-  using Route = void (Frontend::*)(HttpRequest, Reply);
+  using Route = void (Frontend::*)(HttpRequest, Reply, const EndpointFacts&);
   // What the model must have been made for.
   enum class Needs { kAnything, kText, kVectors, kEmbeddings, kScores, kLabels };
   struct Endpoint {
-    const char* method;
+    EndpointFacts facts;
     Route route;
-    bool needs_model;  // and reads JSON, if it is posted
     Needs needs = Needs::kAnything;
+    bool needs_model = true;  // loaded
   };
-  static const std::map<std::string, Endpoint, std::less<>>& Endpoints();
+  static const std::vector<Endpoint>& Endpoints();
+  static const Endpoint* EndpointAt(std::string_view path);
 
   // Requests that the workers have prepared, by the time at which they must have been answered.
   using Deadlines = std::multimap<int64_t, std::shared_ptr<Generation>>;
@@ -87,27 +95,19 @@ class Frontend {
   struct Incoming;
 
   static bool IsModelPath(std::string_view path);  // /v1/models/NAME
-  void Models(HttpRequest request, Reply reply);
-  void Load(HttpRequest, Reply reply);
-  void TokenizerInfo(HttpRequest, Reply reply);
-  void Props(HttpRequest, Reply reply);
-  void Slots(HttpRequest request, Reply reply);
-  void ApplyTemplate(HttpRequest request, Reply reply);
-  void Metrics(HttpRequest, Reply reply);
-  void Completions(HttpRequest request, Reply reply);
-  void Chat(HttpRequest request, Reply reply);
-  void Messages(HttpRequest request, Reply reply);
-  void Responses(HttpRequest request, Reply reply);
-  void LlamaCompletion(HttpRequest request, Reply reply);
-  void Infill(HttpRequest request, Reply reply);
-  void CountTokens(HttpRequest request, Reply reply);
-  void Embeddings(HttpRequest request, Reply reply);
-  void Pooling(HttpRequest request, Reply reply);
-  void Score(HttpRequest request, Reply reply);
-  void Rerank(HttpRequest request, Reply reply);
-  void Classify(HttpRequest request, Reply reply);
-  void Tokenize(HttpRequest request, Reply reply);
-  void Detokenize(HttpRequest request, Reply reply);
+  void Models(HttpRequest request, Reply reply, const EndpointFacts&);
+  void Load(HttpRequest, Reply reply, const EndpointFacts&);
+  void TokenizerInfo(HttpRequest, Reply reply, const EndpointFacts&);
+  void Props(HttpRequest, Reply reply, const EndpointFacts&);
+  void Slots(HttpRequest request, Reply reply, const EndpointFacts&);
+  void Metrics(HttpRequest, Reply reply, const EndpointFacts& endpoint);
+  // Those for text, and those for vectors or scores, by the API of the endpoint.
+  void Generate(HttpRequest request, Reply reply, const EndpointFacts& endpoint);
+  void Pool(HttpRequest request, Reply reply, const EndpointFacts& endpoint);
+  void ApplyTemplate(HttpRequest request, Reply reply, const EndpointFacts&);
+  void CountTokens(HttpRequest request, Reply reply, const EndpointFacts&);
+  void Tokenize(HttpRequest request, Reply reply, const EndpointFacts&);
+  void Detokenize(HttpRequest request, Reply reply, const EndpointFacts&);
 
   // Why `request` cannot be answered by the endpoint of its path.
   std::optional<ApiError> Unusable(const HttpRequest& request, const Endpoint& endpoint) const;
@@ -120,8 +120,6 @@ class Frontend {
   using Work = std::function<Then(Incoming&, WorkerPool::Worker&)>;
   void Prepare(HttpRequest request, Reply reply, Work work);
   Then Answer(ApiResult<std::string> result);
-  void Generate(HttpRequest request, Reply reply, Api api);
-  void Pool(HttpRequest request, Reply reply, Api api);
   // Why the model cannot answer at `path`.
   std::optional<ApiError> Unfit(std::string_view path, Needs needs) const;
   void OnPrepared(Incoming& incoming, ApiResult<Prepared> prepared);
@@ -151,6 +149,7 @@ class Frontend {
   SendToEngine send_;
   Preparer preparer_;
   ServeMetrics metrics_;
+  const size_t engines_;
   Admission admission_;
   EngineState state_ = EngineState::kStarting;
   std::string reason_;  // why the engine is not ready

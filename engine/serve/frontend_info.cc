@@ -37,7 +37,7 @@ std::string PercentDecoded(std::string_view text) {
 
 }  // namespace
 
-void Frontend::Models(HttpRequest request, Reply reply) {
+void Frontend::Models(HttpRequest request, Reply reply, const EndpointFacts&) {
   const auto called = [this](const std::string& name) {
     Json model = Json::MakeObject();
     model.Set("id", name);
@@ -61,12 +61,12 @@ void Frontend::Models(HttpRequest request, Reply reply) {
 
 bool Frontend::IsModelPath(std::string_view path) { return path.starts_with(kModels); }
 
-void Frontend::Load(HttpRequest, Reply reply) {
+void Frontend::Load(HttpRequest, Reply reply, const EndpointFacts&) {
   const size_t requests = incoming_.size() + pending_.size() + live_.size() + writing_.size();
   SendJson(*reply, Json(Json::Object{{"server_load", static_cast<int64_t>(requests)}}));
 }
 
-void Frontend::TokenizerInfo(HttpRequest, Reply reply) {
+void Frontend::TokenizerInfo(HttpRequest, Reply reply, const EndpointFacts&) {
   Json info = Json::MakeObject();
   for (const auto& [name, token] : tokenizer_.special_tokens()) info.Set(name, token);
   info.Set("vocab_size", static_cast<int64_t>(tokenizer_.vocabulary_size()));
@@ -76,7 +76,7 @@ void Frontend::TokenizerInfo(HttpRequest, Reply reply) {
   SendJson(*reply, info);
 }
 
-void Frontend::Props(HttpRequest, Reply reply) {
+void Frontend::Props(HttpRequest, Reply reply, const EndpointFacts&) {
   const SamplingParams& defaults = model_.defaults.params;
   Json params = Json::MakeObject();
   params.Set("n_predict", -1);
@@ -110,7 +110,7 @@ void Frontend::Props(HttpRequest, Reply reply) {
 
 // Sequences have no fixed places here: the first ones stand for as many as run. Their prompts are
 // their clients' own.
-void Frontend::Slots(HttpRequest request, Reply reply) {
+void Frontend::Slots(HttpRequest request, Reply reply, const EndpointFacts&) {
   if (request.query == "fail_on_no_slot=1" && running_ >= slots_)
     return Refuse(*reply, request.path, {503, "no slot is free", "", ""});
   Json list = Json::MakeArray();
@@ -124,7 +124,7 @@ void Frontend::Slots(HttpRequest request, Reply reply) {
   SendJson(*reply, list);
 }
 
-void Frontend::ApplyTemplate(HttpRequest request, Reply reply) {
+void Frontend::ApplyTemplate(HttpRequest request, Reply reply, const EndpointFacts&) {
   Prepare(
       std::move(request), std::move(reply), [this](Incoming& incoming, WorkerPool::Worker& worker) {
         return Answer(preparer_.ApplyTemplate(

@@ -48,29 +48,10 @@ std::optional<ApiError> Frontend::Unfit(std::string_view path, Needs needs) cons
       ""};
 }
 
-void Frontend::Embeddings(HttpRequest request, Reply reply) {
-  Pool(std::move(request), std::move(reply), Api::kEmbeddings);
-}
-
-void Frontend::Pooling(HttpRequest request, Reply reply) {
-  Pool(std::move(request), std::move(reply), Api::kPooling);
-}
-
-void Frontend::Score(HttpRequest request, Reply reply) {
-  Pool(std::move(request), std::move(reply), Api::kScore);
-}
-
-void Frontend::Rerank(HttpRequest request, Reply reply) {
-  Pool(std::move(request), std::move(reply), Api::kRerank);
-}
-
-void Frontend::Classify(HttpRequest request, Reply reply) {
-  Pool(std::move(request), std::move(reply), Api::kClassify);
-}
-
-void Frontend::Pool(HttpRequest request, Reply reply, Api api) {
+void Frontend::Pool(HttpRequest request, Reply reply, const EndpointFacts& endpoint) {
   Prepare(std::move(request), std::move(reply),
-          [this, api, length = max_model_len_](Incoming& incoming, WorkerPool::Worker&) -> Then {
+          [this, api = *endpoint.body, length = max_model_len_](Incoming& incoming,
+                                                                WorkerPool::Worker&) -> Then {
             const auto shorten = [&incoming](double timeout_s) {
               incoming.limit_s = std::min(incoming.limit_s.load(), timeout_s);
             };

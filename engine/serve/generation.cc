@@ -76,6 +76,11 @@ std::vector<SubmitMessage> Generation::TakeSubmits(uint64_t first_id) {
   return messages;
 }
 
+void Generation::SetEngine(size_t prompt, size_t engine) {
+  const auto n = static_cast<size_t>(request_.n);
+  for (size_t i = 0; i < n; ++i) choices_[prompt * n + i].engine = engine;
+}
+
 void Generation::Begin() {
   if (!request_.stream || std::exchange(streaming_, true)) return;
   origin_.reply->Begin("text/event-stream; charset=utf-8");
@@ -161,9 +166,9 @@ void Generation::Time(Choice& choice, const TokenEvent& event) {
     choice.scheduled_ns = event.scheduled_ns;
     choice.first_token_ns = event.now_ns;
     ticket_.FirstToken(choice.prompt_tokens);
-    metrics_.AddFirstToken(Seconds(origin_.arrived_ns, event.now_ns));
+    metrics_.AddFirstToken(choice.engine, Seconds(origin_.arrived_ns, event.now_ns));
   } else {
-    metrics_.AddInterTokenLatency(Seconds(choice.last_token_ns, event.now_ns));
+    metrics_.AddInterTokenLatency(choice.engine, Seconds(choice.last_token_ns, event.now_ns));
   }
   choice.last_token_ns = event.now_ns;
 }
@@ -191,6 +196,7 @@ void Generation::Finish(Choice& choice, const TokenEvent& event) {
   ticket_.ChoiceEnded();
   const int64_t first_ns = choice.output_tokens > 0 ? choice.first_token_ns : event.now_ns;
   metrics_.AddFinished(
+      choice.engine,
       {choice.finish_reason, Seconds(origin_.arrived_ns, event.now_ns),
        Seconds(event.arrived_ns, event.scheduled_ns), Seconds(origin_.arrived_ns, first_ns),
        event.prompt_tokens, choice.output_tokens, event.cached_tokens,
@@ -199,7 +205,8 @@ void Generation::Finish(Choice& choice, const TokenEvent& event) {
            : static_cast<size_t>(request_.params.max_tokens),
        event.preemptions, Seconds(event.scheduled_ns, first_ns), Seconds(first_ns, event.now_ns)});
   longest_output_ = std::max(longest_output_, choice.output_tokens);
-  if (unfinished_ == 1) metrics_.AddRequest(static_cast<size_t>(request_.n), longest_output_);
+  if (unfinished_ == 1)
+    metrics_.AddRequest(choice.engine, static_cast<size_t>(request_.n), longest_output_);
 }
 
 ChoicePart Generation::TakePart(size_t index) {
@@ -307,7 +314,7 @@ void Generation::Fail(const ApiError& error, const std::string& retry_after) {
 
 void Generation::CountUnfinished(const char* reason) {
   for (const Choice& choice : choices_)
-    if (!choice.done()) metrics_.AddFinished({reason});
+    if (!choice.done()) metrics_.AddFinished(choice.engine, {reason});
 }
 
 }  // namespace pinion

@@ -47,6 +47,8 @@ class Generation {
   // The messages that give the engine this request, one per prompt, with ids from `first_id` on for
   // all choices in their order. Once only: they take the prompts.
   std::vector<SubmitMessage> TakeSubmits(uint64_t first_id);
+  // Which engine has the choices of a prompt, for the metrics.
+  void SetEngine(size_t prompt, size_t engine);
   // Sends a stream's header, before there is a token.
   void Begin();
 
@@ -76,6 +78,7 @@ class Generation {
   struct Choice {
     explicit Choice(OutputText text_of_tokens) : output(std::move(text_of_tokens)) {}
     OutputText output;
+    size_t engine = 0;                     // that computes it
     std::unique_ptr<AnswerParser> parser;  // if the answer may have reasoning or calls
     size_t calls = 0;                      // that it has found
     std::string text;                      // not yet sent

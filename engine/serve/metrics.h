@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/run/engine.h"
 #include "engine/serve/http.h"
@@ -24,13 +25,14 @@ struct FrontCounts {
 // in the front end, from a request's arrival there. Thread rule: one thread.
 class ServeMetrics {
  public:
-  explicit ServeMetrics(const std::string& model_name);
+  // `engine` below is the number of one of `engines`, each of which has series of its own.
+  explicit ServeMetrics(const std::string& model_name, size_t engines = 1);
   ~ServeMetrics();
 
-  // The engine's statistics after a step; totals only grow.
-  void SetEngine(const EngineStats& stats);
-  void AddFirstToken(double seconds);         // since arrival
-  void AddInterTokenLatency(double seconds);  // between two tokens of one sequence
+  // The engine's statistics after a step; totals only grow, except that a new process begins at 0.
+  void SetEngine(size_t engine, const EngineStats& stats);
+  void AddFirstToken(size_t engine, double seconds);         // since arrival
+  void AddInterTokenLatency(size_t engine, double seconds);  // between two tokens of one sequence
 
   struct Finished {
     std::string reason;  // "stop", "length", "abort", "error"
@@ -38,13 +40,14 @@ class ServeMetrics {
     size_t prompt_tokens = 0, output_tokens = 0, cached_tokens = 0, max_tokens = 0, preemptions = 0;
     double prefill_seconds = 0, decode_seconds = 0;  // from the first step; from the first token
   };
-  void AddFinished(const Finished& sequence);
+  void AddFinished(size_t engine, const Finished& sequence);
 
   // A request whose choices have all ended.
-  void AddRequest(size_t n, size_t longest_output);
+  void AddRequest(size_t engine, size_t n, size_t longest_output);
 
-  // Facts about the model, once it is loaded; cache_config: labels.
-  void SetModel(size_t max_model_len, const std::map<std::string, std::string>& cache_config);
+  // Facts about the model, once it is loaded; cache_configs: labels, for each engine.
+  void SetModel(size_t max_model_len,
+                const std::vector<std::map<std::string, std::string>>& cache_configs);
   void SetSleepLevel(int level);  // 0: awake
   // See HttpMetrics.
   void AddExchange(const AccessRecord& exchange, bool known);

@@ -9,32 +9,49 @@
 
 namespace pinion {
 
-// Creates metrics that all carry the same labels. For metrics.cc alone.
+// Metrics of one name, which further labels tell apart.
+template <typename Metric>
+class MetricsOf {
+ public:
+  MetricsOf(prometheus::Family<Metric>& family, prometheus::Labels labels)
+      : family_(family), labels_(std::move(labels)) {}
+
+  // The same one for the same labels.
+  template <typename... Args>
+  Metric& Add(prometheus::Labels labels, const Args&... args) const {
+    labels.insert(labels_.begin(), labels_.end());
+    return family_.Add(labels, args...);
+  }
+
+ private:
+  prometheus::Family<Metric>& family_;
+  prometheus::Labels labels_;
+};
+
+// Creates metrics that all carry the same labels. Makers of one registry share the names: what one
+// of them adds, another finds. For metrics.cc and engine_metrics.cc alone.
 class MetricsMaker {
  public:
   MetricsMaker(prometheus::Registry& registry, prometheus::Labels labels)
       : registry_(registry), labels_(std::move(labels)) {}
 
-  prometheus::Family<prometheus::Gauge>& Gauges(const char* name, const char* help) const {
-    return prometheus::BuildGauge().Name(name).Help(help).Labels(labels_).Register(registry_);
+  MetricsOf<prometheus::Gauge> Gauges(const char* name, const char* help) const {
+    return {prometheus::BuildGauge().Name(name).Help(help).Register(registry_), labels_};
   }
   prometheus::Gauge& Gauge(const char* name, const char* help) const {
     return Gauges(name, help).Add({});
   }
-  prometheus::Family<prometheus::Counter>& Counters(const char* name, const char* help) const {
-    return prometheus::BuildCounter().Name(name).Help(help).Labels(labels_).Register(registry_);
+  MetricsOf<prometheus::Counter> Counters(const char* name, const char* help) const {
+    return {prometheus::BuildCounter().Name(name).Help(help).Register(registry_), labels_};
   }
   prometheus::Counter& Counter(const char* name, const char* help) const {
     return Counters(name, help).Add({});
   }
   prometheus::Histogram& Histogram(const char* name, const char* help,
                                    const prometheus::Histogram::BucketBoundaries& at) const {
-    return prometheus::BuildHistogram()
-        .Name(name)
-        .Help(help)
-        .Labels(labels_)
-        .Register(registry_)
-        .Add({}, at);
+    prometheus::Family<prometheus::Histogram>& family =
+        prometheus::BuildHistogram().Name(name).Help(help).Register(registry_);
+    return family.Add(labels_, at);
   }
 
  private:

@@ -20,20 +20,34 @@ namespace {
 // Held-back text costs a stop string's length squared for each token.
 constexpr size_t kMaxStopBytes = 1024;
 
-// How many times the tree's size a request may take: parsed, read, and for a chat as the template's
-// input, as the library's tree, and as text for the helper.
-// A Message or a Response is translated first, with more around each tool than it had.
-constexpr size_t kTreesOfCompletion = 2, kTreesOfLlama = 4, kTreesOfChat = 4, kTreesOfMessages = 7;
-
 ApiError BadField(const char* param, std::string message) {
   return {400, std::move(message), param, ""};
 }
 
-ApiResult<Json> ParseBody(HttpRequest& request, size_t trees) {
+// How many times the tree's size a request may take: parsed, read, and for a chat as the template's
+// input, as the library's tree, and as text for the helper.
+size_t TreesOf(Api api) {
+  switch (api) {
+    case Api::kMessages:  // translated first, with more around each tool than it had
+    case Api::kCountTokens:
+    case Api::kResponses:
+      return 7;
+    case Api::kChat:
+    case Api::kTokenize:
+    case Api::kApplyTemplate:
+    case Api::kLlama:  // translated first
+    case Api::kInfill:
+      return 4;
+    default:
+      return 2;
+  }
+}
+
+ApiResult<Json> ParseBody(HttpRequest& request, Api api) {
   const TraceSpan span("parse", "bytes", request.body.size());
   if (Trim(request.body).empty())
     return Unexpected(ApiError{400, "the body is empty, want a JSON object", "", ""});
-  PINION_TRY(Reserve(request.memory, trees * ParsedBytes(request.body),
+  PINION_TRY(Reserve(request.memory, TreesOf(api) * ParsedBytes(request.body),
                      StrCat("the values of a body of ", request.body.size(), " bytes")));
   auto body = Json::Parse(request.body);
   if (!body) return Unexpected(ApiError{400, StrCat("the body is ", body.error().message), "", ""});
@@ -42,28 +56,21 @@ ApiResult<Json> ParseBody(HttpRequest& request, size_t trees) {
 }
 
 // The body as completions or chats have it, whichever API it came by.
-ApiResult<TranslatedBody> ParseBodyOf(Api api, HttpRequest& request) {
+ApiResult<TranslatedBody> TranslateBody(Api api, Json body) {
   switch (api) {
-    case Api::kCompletions:
-    case Api::kChat: {
-      const size_t trees = api == Api::kChat ? kTreesOfChat : kTreesOfCompletion;
-      PINION_ASSIGN(Json body, ParseBody(request, trees));
-      return TranslatedBody{std::move(body)};
-    }
     case Api::kMessages: {
-      PINION_ASSIGN(const Json body, ParseBody(request, kTreesOfMessages));
       PINION_ASSIGN(Json chat, ChatBodyOfMessages(body, /*generates=*/true));
       return TranslatedBody{std::move(chat)};
     }
-    case Api::kResponses: {
-      PINION_ASSIGN(const Json body, ParseBody(request, kTreesOfMessages));
+    case Api::kResponses:
       return ChatBodyOfResponses(body);
-    }
-    default:  // llama-server's: those for vectors and scores do not come here
-      break;
+    case Api::kLlama:
+      return CompletionBodyOfLlama(body);
+    case Api::kInfill:
+      return CompletionBodyOfInfill(body);
+    default:
+      return TranslatedBody{std::move(body)};
   }
-  PINION_ASSIGN(const Json body, ParseBody(request, kTreesOfLlama));
-  return api == Api::kLlama ? CompletionBodyOfLlama(body) : CompletionBodyOfInfill(body);
 }
 
 size_t CountOf(const Json& body, const char* key) {
@@ -135,6 +142,24 @@ ApiResult<void> Check(const GenerationRequest& request, const Preparer::CheckGra
   return Unexpected(ApiError{clients ? 400 : 503,
                              StrCat("'", request.grammar_field, "': ", error.message),
                              request.grammar_field, ""});
+}
+
+// `,"token_strs":[...]`, which may be many times as long as the ids.
+ApiResult<void> AppendTokenTexts(const Tokenizer& tokenizer, const std::vector<int32_t>& ids,
+                                 MemoryShare& memory, std::string& answer) {
+  // A character that is escaped takes six; a string that grows has two copies and is twice its
+  // size.
+  constexpr size_t kEscaped = 6, kCopies = 3;
+  size_t bytes = 0;
+  for (const int32_t id : ids) bytes += kEscaped * tokenizer.TokenText(id).size() + 3;
+  PINION_TRY(Reserve(memory, kCopies * bytes, "the texts of the tokens"));
+  answer += ",\"token_strs\":[";
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (i > 0) answer += ',';
+    AppendJsonString(answer, tokenizer.TokenText(ids[i]));
+  }
+  answer += ']';
+  return {};
 }
 
 // Moves the prompts' texts into the echoes.
@@ -223,10 +248,10 @@ ApiResult<Prepared> Preparer::Generation(HttpRequest& request, Api api, size_t m
   Prepared prepared;
   {
     const bool chat = IsChat(api);
-    PINION_ASSIGN(TranslatedBody read, ParseBodyOf(api, request));
+    PINION_ASSIGN(Json sent, ReadBody(request, api, prepared.unknown_fields));
+    PINION_ASSIGN(TranslatedBody read, TranslateBody(api, std::move(sent)));
     const Json& body = read.body;
     PINION_TRY(CheckCounts(body, limits_));
-    PINION_ASSIGN(prepared.unknown_fields, CountUnknown(body, chat, limits_.ignore_unknown_fields));
     PINION_ASSIGN(prepared.request, chat ? ReadChatRequest(body, model_.defaults)
                                          : ReadCompletionRequest(body, model_.defaults));
     prepared.request.api = api;
@@ -259,9 +284,8 @@ ApiResult<Prepared> Preparer::Pooling(HttpRequest& request, Api api, size_t max_
                                       const OnTimeout& on_timeout) const {
   Prepared prepared;
   {
-    PINION_ASSIGN(const Json body, ParseBody(request, kTreesOfCompletion));
-    PINION_ASSIGN(prepared.request, ReadPoolingRequest(api, body, limits_.ignore_unknown_fields,
-                                                       prepared.unknown_fields));
+    PINION_ASSIGN(const Json body, ReadBody(request, api, prepared.unknown_fields));
+    PINION_ASSIGN(prepared.request, ReadPoolingRequest(api, body));
   }
   GenerationRequest& asked = prepared.request;
   asked.pooling.facts = &model_.pooling;
@@ -279,6 +303,12 @@ ApiResult<Prepared> Preparer::Pooling(HttpRequest& request, Api api, size_t max_
   PINION_TRY(KeepWhatIsNeeded(request.memory, prepared, "the texts' vectors"));
   prepared.memory = std::move(request.memory);
   return prepared;
+}
+
+ApiResult<Json> Preparer::ReadBody(HttpRequest& request, Api api, size_t& unknown) const {
+  PINION_ASSIGN(Json body, ParseBody(request, api));
+  PINION_ASSIGN(unknown, CheckFields(api, body, limits_.ignore_unknown_fields));
+  return body;
 }
 
 ApiResult<void> Preparer::CheckPriority(int priority) const {
@@ -322,9 +352,11 @@ ApiResult<std::string> Preparer::Tokenize(HttpRequest& request, size_t max_model
                                           const RenderChat& render) const {
   TokenizeRequest asked;
   {
-    PINION_ASSIGN(const Json body, ParseBody(request, kTreesOfChat));
+    size_t unknown = 0;
+    PINION_ASSIGN(const Json body, ReadBody(request, Api::kTokenize, unknown));
     PINION_ASSIGN(asked, ReadTokenizeRequest(body));
   }
+  const bool texts = asked.token_texts;
   PINION_ASSIGN(const std::vector<int32_t> ids,
                 intake_.Tokenize(std::move(asked), render, request.memory));
   std::string answer =
@@ -333,15 +365,17 @@ ApiResult<std::string> Preparer::Tokenize(HttpRequest& request, size_t max_model
     if (i > 0) answer += ',';
     answer += std::to_string(ids[i]);
   }
-  return answer + "]}";
+  answer += ']';
+  if (texts) PINION_TRY(AppendTokenTexts(tokenizer_, ids, request.memory, answer));
+  return answer + "}";
 }
 
 ApiResult<std::string> Preparer::CountTokens(HttpRequest& request, const RenderChat& render) const {
   TokenizeRequest asked;
   {
-    PINION_ASSIGN(const Json message, ParseBody(request, kTreesOfMessages));
+    size_t unknown = 0;
+    PINION_ASSIGN(const Json message, ReadBody(request, Api::kCountTokens, unknown));
     PINION_ASSIGN(const Json body, ChatBodyOfMessages(message, /*generates=*/false));
-    PINION_TRY(CountUnknown(body, /*chat=*/true, limits_.ignore_unknown_fields));
     PINION_ASSIGN(asked, ReadTokenizeRequest(body));
   }
   PINION_ASSIGN(const std::vector<int32_t> ids,
@@ -353,10 +387,12 @@ ApiResult<std::string> Preparer::ApplyTemplate(HttpRequest& request,
                                                const RenderChat& render) const {
   TokenizeRequest asked;
   {
-    PINION_ASSIGN(const Json body, ParseBody(request, kTreesOfChat));
+    size_t unknown = 0;
+    PINION_ASSIGN(const Json body, ReadBody(request, Api::kApplyTemplate, unknown));
+    if (!body.Find("messages"))
+      return Unexpected(BadField("messages", "'messages' must be a list"));
     PINION_ASSIGN(asked, ReadTokenizeRequest(body));
   }
-  if (asked.prompt) return Unexpected(BadField("messages", "'messages' must be a list"));
   PINION_ASSIGN(const std::string text, intake_.ApplyTemplate(std::move(asked), render));
   std::string answer = "{\"prompt\":";
   AppendJsonString(answer, text);
@@ -364,7 +400,8 @@ ApiResult<std::string> Preparer::ApplyTemplate(HttpRequest& request,
 }
 
 ApiResult<std::string> Preparer::Detokenize(HttpRequest& request) const {
-  PINION_ASSIGN(const Json body, ParseBody(request, kTreesOfCompletion));
+  size_t unknown = 0;
+  PINION_ASSIGN(const Json body, ReadBody(request, Api::kDetokenize, unknown));
   PINION_ASSIGN(const DetokenizeRequest asked, ReadDetokenizeRequest(body));
   PINION_ASSIGN(const std::string text, intake_.Detokenize(asked));
   std::string answer = "{\"prompt\":";

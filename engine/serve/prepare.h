@@ -55,6 +55,8 @@ class Preparer {
   ApiResult<std::string> ApplyTemplate(HttpRequest& request, const RenderChat& render) const;
 
  private:
+  // Its fields have passed CheckFields. `unknown`: how many were ignored.
+  ApiResult<Json> ReadBody(HttpRequest& request, Api api, size_t& unknown) const;
   ApiResult<void> CheckPriority(int priority) const;
   ApiResult<void> CheckChoices(const Prepared& prepared, size_t kv_tokens) const;
 

@@ -1,20 +1,38 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/serve/http.h"
+#include "engine/serve/openapi.h"
 
 namespace pinion {
 
 class AdminApi;
 class Frontend;
 
-// Gives a request to the one of the two that its path belongs to; 404, with all paths, if to none.
-void Route(AdminApi& admin, Frontend& frontend, HttpRequest request,
-           std::shared_ptr<HttpReply> reply);
+// Gives a request to the one of the two that its path belongs to, and describes both at
+// /openapi.json. Thread rule: the server's event loop.
+class Router {
+ public:
+  // Both outlive the object.
+  Router(AdminApi& admin, Frontend& frontend) : admin_(admin), frontend_(frontend) {}
 
-// Whether one of them answers this path.
-bool Answers(const AdminApi& admin, std::string_view path);
+  // 404, with all paths that the model can answer, for one that belongs to nobody.
+  void Route(HttpRequest request, std::shared_ptr<HttpReply> reply);
+  // Whether somebody knows this path.
+  bool Knows(std::string_view path) const;
+
+ private:
+  // What this server offers, in the order of the paths.
+  std::vector<EndpointFacts> Offered() const;
+  void Describe(const HttpRequest& request, HttpReply& reply);
+
+  AdminApi& admin_;
+  Frontend& frontend_;
+  std::string description_;  // once it was asked for
+};
 
 }  // namespace pinion

@@ -8,7 +8,6 @@
 #include "engine/base/json_text.h"
 #include "engine/base/strings.h"
 #include "engine/serve/field_readers.h"
-#include "engine/serve/fields.h"
 
 namespace pinion {
 namespace {
@@ -145,12 +144,6 @@ ApiResult<std::vector<int32_t>> ReadTokenIds(const Json& list, std::string_view 
   return ids;
 }
 
-Checked CheckObject(const Json& body) {
-  if (!body.is_object())
-    return Bad("", StrCat("the body is ", body.type_name(), ", want an object"));
-  return RefuseUnsupported(body);
-}
-
 }  // namespace
 
 ApiResult<std::vector<Prompt>> ReadPrompts(const Json& body, const char* field) {
@@ -212,7 +205,6 @@ Result<ApiDefaults> ReadApiDefaults(const std::optional<Json>& generation_config
 }
 
 ApiResult<GenerationRequest> ReadCompletionRequest(const Json& body, const ApiDefaults& defaults) {
-  PINION_TRY(CheckObject(body));
   GenerationRequest request;
   request.params = defaults.params;
   PINION_ASSIGN(request.prompts, ReadPrompts(body, "prompt"));
@@ -231,7 +223,6 @@ ApiResult<GenerationRequest> ReadCompletionRequest(const Json& body, const ApiDe
 }
 
 ApiResult<GenerationRequest> ReadChatRequest(const Json& body, const ApiDefaults& defaults) {
-  PINION_TRY(CheckObject(body));
   GenerationRequest request;
   request.api = Api::kChat;
   request.chat = true;
@@ -250,9 +241,9 @@ ApiResult<GenerationRequest> ReadChatRequest(const Json& body, const ApiDefaults
 }
 
 ApiResult<TokenizeRequest> ReadTokenizeRequest(const Json& body) {
-  PINION_TRY(CheckObject(body));
   TokenizeRequest request;
   PINION_ASSIGN(request.model, Get<std::string>(body, "model", ""));
+  PINION_ASSIGN(request.token_texts, Get<bool>(body, "return_token_strs", false));
   if (Given(body, "messages")) {
     PINION_ASSIGN(request.conversation, ReadConversation(body));
     PINION_ASSIGN(request.add_special_tokens, Get<bool>(body, "add_special_tokens", false));
@@ -267,7 +258,6 @@ ApiResult<TokenizeRequest> ReadTokenizeRequest(const Json& body) {
 }
 
 ApiResult<DetokenizeRequest> ReadDetokenizeRequest(const Json& body) {
-  PINION_TRY(CheckObject(body));
   DetokenizeRequest request;
   PINION_ASSIGN(request.model, Get<std::string>(body, "model", ""));
   const Json* tokens = body.Find("tokens");

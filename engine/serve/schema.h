@@ -51,8 +51,9 @@ struct Conversation {
 };
 
 // Whose form a request and its answer have: OpenAI's completions, chat completions and Responses,
-// Anthropic's Messages, llama-server's /completion and /infill; and those whose answers are vectors
-// or scores. Those for text are, inside, completions (the first and llama-server's) or chats.
+// Anthropic's Messages, llama-server's /completion and /infill; those whose answers are vectors or
+// scores; and those that show a text's tokens or a conversation's prompt. Those for text are,
+// inside, completions (the first and llama-server's) or chats.
 enum class Api {
   kCompletions,
   kChat,
@@ -64,7 +65,11 @@ enum class Api {
   kPooling,
   kScore,
   kRerank,
-  kClassify
+  kClassify,
+  kTokenize,
+  kDetokenize,
+  kApplyTemplate,
+  kCountTokens  // of a Message
 };
 inline bool IsChat(Api api) {
   return api == Api::kChat || api == Api::kMessages || api == Api::kResponses;
@@ -126,8 +131,7 @@ struct TranslatedBody {
   std::optional<FillIn> fill_in = {};
 };
 
-// Unknown fields are CountUnknown's matter; those that would change the answer in a way Pinion does
-// not support are refused by name.
+// All of these read bodies whose fields CheckFields has let pass.
 ApiResult<GenerationRequest> ReadCompletionRequest(const Json& body, const ApiDefaults& defaults);
 ApiResult<GenerationRequest> ReadChatRequest(const Json& body, const ApiDefaults& defaults);
 
@@ -137,6 +141,7 @@ struct TokenizeRequest {
   std::optional<std::string> prompt;
   Conversation conversation;
   bool add_special_tokens = true;
+  bool token_texts = false;  // as the vocabulary writes them, beside the ids
 };
 ApiResult<TokenizeRequest> ReadTokenizeRequest(const Json& body);
 // The body of POST /detokenize.

@@ -97,6 +97,10 @@ ApiResult<void> AddTemplateFields(const Json& body, Conversation& chat) {
 ApiResult<Conversation> ReadConversation(const Json& body) {
   Conversation chat;
   PINION_ASSIGN(chat.messages, ReadMessages(body));
+  if (const Json* choice = body.Find("tool_choice");
+      choice && !choice->is_null() && !choice->is_string() && !choice->is_object())
+    return Bad("tool_choice", StrCat("'tool_choice' is ", Excerpt(*choice),
+                                     ", want \"auto\", \"none\", \"required\" or an object"));
   if (const Json* tools = body.Find("tools"); tools && !tools->is_null()) {
     if (!tools->is_array()) return Bad("tools", "'tools' must be a list");
     const Json* choice = body.Find("tool_choice");

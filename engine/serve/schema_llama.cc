@@ -18,31 +18,6 @@ namespace {
 
 using Checked = ApiResult<void>;
 
-// Fields of completions whose meaning has another name here.
-constexpr auto kForeignToLlama = std::to_array<std::string_view>({
-    "best_of",
-    "echo",
-    "logprobs",
-    "prompt_logprobs",
-    "repetition_penalty",
-    "return_token_ids",
-    "return_tokens_as_token_ids",
-    "stream_options",
-    "suffix",
-    "top_logprobs",
-});
-
-// Translated below, or without a meaning on this machine: all prompts are cached, sequences have no
-// slots, answers have all their fields and their timings at the end.
-constexpr auto kOwnOfLlama = std::to_array<std::string_view>({
-    "cache_prompt",      "grammar",        "id_slot",         "input_extra",      "input_prefix",
-    "input_suffix",      "json_schema",    "logit_bias",      "min_keep",         "n_cache_reuse",
-    "n_indent",          "n_keep",         "n_predict",       "n_probs",          "prompt",
-    "repeat_last_n",     "repeat_penalty", "response_fields", "return_progress",  "return_tokens",
-    "samplers",          "seed",           "slot_id",         "t_max_predict_ms", "t_max_prompt_ms",
-    "timings_per_token",
-});
-
 // Samplers that do not exist here, with the value at which they are off.
 struct Switch {
   const char* name;
@@ -58,53 +33,12 @@ constexpr auto kSwitches = std::to_array<Switch>({
     {"xtc_probability", 0},
 });
 
-// What belongs to those samplers alone, or to nothing once it is false or empty.
-constexpr auto kOfSwitches = std::to_array<std::string_view>({
-    "adaptive_decay",
-    "dry_allowed_length",
-    "dry_base",
-    "dry_penalty_last_n",
-    "dry_sequence_breakers",
-    "dynatemp_exponent",
-    "grammar_lazy",
-    "mirostat_eta",
-    "mirostat_tau",
-    "penalize_nl",
-    "xtc_threshold",
-});
-
-bool IsSwitch(std::string_view name) {
-  return std::any_of(kSwitches.begin(), kSwitches.end(),
-                     [name](const Switch& one) { return one.name == name; });
-}
-
 Checked CheckSwitches(const Json& body) {
   for (const Switch& sampler : kSwitches) {
     PINION_ASSIGN(const double value, Get<double>(body, sampler.name, sampler.off));
     if (value != sampler.off)
       return Bad(sampler.name, StrCat("'", sampler.name, "' is ", value, ", but this sampler does ",
                                       "not exist here; want ", sampler.off, " (off)"));
-  }
-  PINION_ASSIGN(const bool sampled, Get<bool>(body, "post_sampling_probs", false));
-  if (sampled)
-    return Bad("post_sampling_probs",
-               "'post_sampling_probs' is not supported; want false: probabilities are those of the "
-               "model");
-  return {};
-}
-
-Checked CopySharedOfLlama(const Json& body, Json& changed) {
-  for (const auto& [name, value] : body.object()) {
-    if (value.is_null() || Holds(kOwnOfLlama, name) || Holds(kOfSwitches, name) || IsSwitch(name) ||
-        name == "post_sampling_probs")
-      continue;
-    if (Holds(kForeignToLlama, name))
-      return Bad(name, StrCat("'", name, "' is a field of completions, not of this endpoint"));
-    if (name == "image_data" || name == "lora" || name == "preserved_tokens") {
-      if (value.is_array() && value.array().empty()) continue;
-      return Bad(name, StrCat("'", name, "' is not supported; leave it out"));
-    }
-    changed.object().emplace_back(name, value);
   }
   return {};
 }
@@ -113,7 +47,6 @@ Checked CopySharedOfLlama(const Json& body, Json& changed) {
 Checked AddLengthOfLlama(const Json& body, Json& changed) {
   const char* name = Given(body, "n_predict") ? "n_predict" : "max_tokens";
   PINION_ASSIGN(const int most, Get<int>(body, name, -1));
-  std::erase_if(changed.object(), [](const auto& field) { return field.first == "max_tokens"; });
   if (most < -2) return Bad(name, StrCat("'", name, "' is ", most, ", want at least 0, or -1"));
   if (most >= 0) changed.Set("max_tokens", most);
   if (most == 0) changed.Set("echo", true);  // FinishLlama takes it back
@@ -143,7 +76,12 @@ Checked AddBias(const Json& body, Json& changed) {
 }
 
 Checked AddGrammar(const Json& body, Json& changed) {
-  if (Given(body, "json_schema")) changed.Set("guided_json", *body.Find("json_schema"));
+  if (Given(body, "json_schema")) {
+    const Json& schema = *body.Find("json_schema");
+    if (!schema.is_object() && !schema.is_bool() && !schema.is_string())
+      return Bad("json_schema", StrCat("'json_schema' is ", Excerpt(schema), ", want an object"));
+    changed.Set("guided_json", schema);
+  }
   PINION_ASSIGN(std::string grammar, Get<std::string>(body, "grammar", ""));
   if (!grammar.empty() && Given(body, "json_schema"))
     return Bad("grammar",
@@ -177,10 +115,8 @@ Checked AddSamplers(const Json& body, Json& changed) {
 }
 
 Checked AddRest(const Json& body, Json& changed) {
-  if (Given(body, "repeat_penalty"))
-    changed.Set("repetition_penalty", *body.Find("repeat_penalty"));
-  if (Given(body, "seed") && *body.Find("seed") != Json(-1))
-    changed.Set("seed", *body.Find("seed"));
+  PINION_ASSIGN(const double penalty, Get<double>(body, "repeat_penalty", 1));
+  if (Given(body, "repeat_penalty")) changed.Set("repetition_penalty", penalty);
   PINION_ASSIGN(const int probabilities, Get<int>(body, "n_probs", 0));
   if (probabilities < 0)
     return Bad("n_probs", StrCat("'n_probs' is ", probabilities, ", want at least 0"));
@@ -193,12 +129,9 @@ Checked AddRest(const Json& body, Json& changed) {
   return AddSamplers(body, changed);
 }
 
-ApiResult<Json> Translate(const Json& body) {
-  if (!body.is_object())
-    return Bad("", StrCat("the body is ", body.type_name(), ", want an object"));
-  Json changed = Json::MakeObject();
+ApiResult<Json> TranslateLlama(Api api, const Json& body) {
   PINION_TRY(CheckSwitches(body));
-  PINION_TRY(CopySharedOfLlama(body, changed));
+  Json changed = SharedFields(body, api, Api::kCompletions);
   PINION_TRY(AddLengthOfLlama(body, changed));
   PINION_TRY(AddBias(body, changed));
   PINION_TRY(AddGrammar(body, changed));
@@ -228,15 +161,12 @@ Checked ReadExtra(const Json& body, FillIn& fill) {
 }  // namespace
 
 ApiResult<TranslatedBody> CompletionBodyOfLlama(const Json& body) {
-  PINION_ASSIGN(Json changed, Translate(body));
-  for (const char* name : {"input_prefix", "input_suffix", "input_extra"})
-    if (Given(body, name)) return Bad(name, StrCat("'", name, "' is a field of /infill"));
-  if (Given(body, "prompt")) changed.Set("prompt", *body.Find("prompt"));
+  PINION_ASSIGN(Json changed, TranslateLlama(Api::kLlama, body));
   return TranslatedBody{std::move(changed)};
 }
 
 ApiResult<TranslatedBody> CompletionBodyOfInfill(const Json& body) {
-  PINION_ASSIGN(Json changed, Translate(body));
+  PINION_ASSIGN(Json changed, TranslateLlama(Api::kInfill, body));
   FillIn fill;
   for (const char* name : {"input_prefix", "input_suffix"})
     if (!Given(body, name)) return Bad(name, StrCat("'", name, "' is missing, want a string"));

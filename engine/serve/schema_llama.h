@@ -7,8 +7,8 @@ namespace pinion {
 
 // The body of completions that asks for what a body of llama-server's /completion asks for: its
 // own names (`n_predict`, `repeat_penalty`, `n_probs`, `grammar`, `json_schema`, ...) become those
-// of completions. Samplers that Pinion does not have are refused by name unless they are off;
-// fields about slots and the cache change no answer here.
+// of completions. Samplers that Pinion does not have are refused by name unless they are off.
+// `body`: its fields have passed CheckFields.
 ApiResult<TranslatedBody> CompletionBodyOfLlama(const Json& body);
 // The same of /infill: `input_prefix`, `input_suffix`, `input_extra` and `prompt` are the text
 // around the gap.

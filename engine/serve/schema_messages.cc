@@ -2,8 +2,6 @@
 
 #include "engine/serve/schema_messages.h"
 
-#include <algorithm>
-#include <array>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,36 +13,6 @@
 
 namespace pinion {
 namespace {
-
-// Fields of chat completions whose meaning has another name here, or that no Message can show.
-constexpr auto kForeignToMessages = std::to_array<std::string_view>({
-    "add_generation_prompt",
-    "best_of",
-    "continue_final_message",
-    "include_reasoning",
-    "logprobs",
-    "max_completion_tokens",
-    "n",
-    "parallel_tool_calls",
-    "prompt_logprobs",
-    "response_format",
-    "return_token_ids",
-    "return_tokens_as_token_ids",
-    "stop",
-    "stream_options",
-    "top_logprobs",
-});
-
-// Translated below, or without a meaning on this machine (`cache_control`: all prompts are cached).
-constexpr auto kOwnOfMessages = std::to_array<std::string_view>({
-    "cache_control",
-    "messages",
-    "stop_sequences",
-    "system",
-    "thinking",
-    "tool_choice",
-    "tools",
-});
 
 tl::unexpected<ApiError> BadBlock(const std::string& where, const std::string& type) {
   return Bad(where, StrCat("'", where, "' has a block of type '", type.substr(0, 40),
@@ -222,23 +190,11 @@ ApiResult<void> AddThinking(const Json& body, Json& chat) {
   return {};
 }
 
-ApiResult<void> CopySharedOfMessages(const Json& body, Json& chat) {
-  for (const auto& [name, value] : body.object()) {
-    if (Holds(kOwnOfMessages, name) || value.is_null()) continue;
-    if (Holds(kForeignToMessages, name))
-      return Bad(name, StrCat("'", name, "' is a field of chat completions, not of Messages"));
-    chat.object().emplace_back(name, value);
-  }
-  return {};
-}
-
 }  // namespace
 
 ApiResult<Json> ChatBodyOfMessages(const Json& body, bool generates) {
-  if (!body.is_object())
-    return Bad("", StrCat("the body is ", body.type_name(), ", want an object"));
-  Json chat = Json::MakeObject();
-  PINION_TRY(CopySharedOfMessages(body, chat));
+  Json chat = SharedFields(body, generates ? Api::kMessages : Api::kCountTokens,
+                           generates ? Api::kChat : Api::kTokenize);
   if (generates && !Given(body, "max_tokens"))
     return Bad("max_tokens", "'max_tokens' is missing, want at least 1");
   Json messages = Json::MakeArray();
@@ -250,7 +206,12 @@ ApiResult<Json> ChatBodyOfMessages(const Json& body, bool generates) {
   PINION_TRY(AddToolsOfMessages(body, chat));
   PINION_TRY(AddToolChoiceOfMessages(body, chat));
   PINION_TRY(AddThinking(body, chat));
-  if (Given(body, "stop_sequences")) chat.Set("stop", *body.Find("stop_sequences"));
+  if (Given(body, "stop_sequences")) {
+    const Json& stop = *body.Find("stop_sequences");
+    if (!stop.is_string() && !stop.is_array())
+      return Bad("stop_sequences", StrCat("'stop_sequences' is ", Excerpt(stop), ", want a list"));
+    chat.Set("stop", stop);
+  }
   return chat;
 }
 

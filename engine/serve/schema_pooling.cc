@@ -8,43 +8,16 @@
 #include "engine/base/json_text.h"
 #include "engine/base/strings.h"
 #include "engine/serve/field_readers.h"
-#include "engine/serve/fields.h"
 
 namespace pinion {
 namespace {
 
 using Checked = ApiResult<void>;
 
-constexpr auto kOfAll =
-    std::to_array<std::string_view>({"model", "priority", "timeout", "truncate_prompt_tokens"});
-constexpr auto kOfInputs = std::to_array<std::string_view>({"add_special_tokens", "input"});
-constexpr auto kOfVectors =
-    std::to_array<std::string_view>({"dimensions", "encoding_format", "normalize"});
-constexpr auto kOfScores =
-    std::to_array<std::string_view>({"documents", "queries", "text_1", "text_2"});
-constexpr auto kOfRanking =
-    std::to_array<std::string_view>({"documents", "query", "return_documents", "top_n"});
 // Newer and older names of one switch.
 constexpr auto kOfActivation = std::to_array<std::string_view>({"activation", "use_activation"});
 
-template <typename List>
-void Append(std::vector<std::string_view>& to, const List& names) {
-  to.insert(to.end(), names.begin(), names.end());
-}
-
 bool GivesVectors(Api api) { return api == Api::kEmbeddings || api == Api::kPooling; }
-
-std::vector<std::string_view> FieldsOf(Api api) {
-  std::vector<std::string_view> fields;
-  Append(fields, kOfAll);
-  if (api == Api::kScore) Append(fields, kOfScores);
-  if (api == Api::kRerank) Append(fields, kOfRanking);
-  if (GivesVectors(api) || api == Api::kClassify) Append(fields, kOfInputs);
-  if (GivesVectors(api)) Append(fields, kOfVectors);
-  if (api == Api::kPooling) fields.emplace_back("task");
-  if (api != Api::kEmbeddings) Append(fields, kOfActivation);
-  return fields;
-}
 
 ApiResult<std::string> ReadDocument(const Json& value, std::string_view field) {
   const Json* text = value.is_object() ? value.Find("text") : &value;
@@ -147,13 +120,7 @@ Checked ReadShared(const Json& body, GenerationRequest& request) {
 
 }  // namespace
 
-ApiResult<GenerationRequest> ReadPoolingRequest(Api api, const Json& body, bool ignore,
-                                                size_t& unknown) {
-  if (!body.is_object())
-    return Bad("", StrCat("the body is ", body.type_name(), ", want an object"));
-  if (Given(body, "messages"))
-    return Bad("messages", "'messages' are not supported here; put the text into 'input'");
-  PINION_ASSIGN(unknown, CountUnknownBeside(body, FieldsOf(api), ignore));
+ApiResult<GenerationRequest> ReadPoolingRequest(Api api, const Json& body) {
   GenerationRequest request;
   request.api = api;
   PINION_TRY(ReadShared(body, request));

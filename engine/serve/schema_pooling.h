@@ -12,9 +12,8 @@
 namespace pinion {
 
 // Reads the bodies of the endpoints whose answers are vectors or scores: sets api, prompts or
-// pairs, wishes, priority and the other fields of a request that have a meaning there. `unknown`:
-// the number of fields that were ignored, if `ignore` says so; else the first is refused by name.
-ApiResult<GenerationRequest> ReadPoolingRequest(Api api, const Json& body, bool ignore,
-                                                size_t& unknown);
+// pairs, wishes, priority and the other fields of a request that have a meaning there. `body`: its
+// fields have passed CheckFields.
+ApiResult<GenerationRequest> ReadPoolingRequest(Api api, const Json& body);
 
 }  // namespace pinion

@@ -19,79 +19,6 @@ namespace {
 
 using Checked = ApiResult<void>;
 
-// Fields of chat completions whose meaning has another name here, or that no Response can show.
-constexpr auto kForeignToResponses = std::to_array<std::string_view>({
-    "add_generation_prompt",
-    "best_of",
-    "continue_final_message",
-    "logprobs",
-    "max_completion_tokens",
-    "max_tokens",
-    "messages",
-    "n",
-    "prompt_logprobs",
-    "reasoning_effort",
-    "response_format",
-    "return_token_ids",
-    "return_tokens_as_token_ids",
-});
-
-// Translated below, or without a meaning on this machine: all prompts are cached, nothing is stored
-// (`store`), and built-in tools, whose calls `max_tool_calls` counts, do not exist.
-constexpr auto kOwnOfResponses = std::to_array<std::string_view>({
-    "background",
-    "conversation",
-    "include",
-    "input",
-    "instructions",
-    "max_output_tokens",
-    "max_tool_calls",
-    "previous_response_id",
-    "prompt",
-    "prompt_cache_options",
-    "reasoning",
-    "store",
-    "stream_options",
-    "text",
-    "tool_choice",
-    "tools",
-    "truncation",
-});
-
-// What needs a server that remembers, and what to do instead.
-struct Remembered {
-  const char* name;
-  const char* advice;
-};
-constexpr auto kRemembered = std::to_array<Remembered>({
-    {"background", "wait for the answer, or let it stream"},
-    {"conversation", "send all items of the conversation as 'input'"},
-    {"previous_response_id", "send the earlier items again as 'input'"},
-    {"prompt", "send the text as 'instructions' or 'input'"},
-});
-
-Checked RefuseRemembered(const Json& body) {
-  for (const Remembered& field : kRemembered) {
-    const Json* value = body.Find(field.name);
-    if (!value || value->is_null() || (value->is_bool() && !value->boolean())) continue;
-    return Bad(field.name, StrCat("'", field.name,
-                                  "' is not supported, because this server stores "
-                                  "no responses; ",
-                                  field.advice));
-  }
-  return {};
-}
-
-Checked CopySharedOfResponses(const Json& body, Json& chat) {
-  for (const auto& [name, value] : body.object()) {
-    if (Holds(kOwnOfResponses, name) || name == "top_logprobs" || value.is_null()) continue;
-    if (Holds(kForeignToResponses, name))
-      return Bad(name, StrCat("'", name, "' is a field of chat completions, not of Responses"));
-    chat.object().emplace_back(name, value);
-  }
-  return {};
-}
-
 Checked AddLengthOfResponses(const Json& body, Json& chat) {
   if (!Given(body, "max_output_tokens")) return {};
   PINION_ASSIGN(const int most, Get<int>(body, "max_output_tokens", 0));
@@ -268,11 +195,7 @@ std::string ShownOf(const Json& body) {
 }  // namespace
 
 ApiResult<TranslatedBody> ChatBodyOfResponses(const Json& body) {
-  if (!body.is_object())
-    return Bad("", StrCat("the body is ", body.type_name(), ", want an object"));
-  Json chat = Json::MakeObject();
-  PINION_TRY(RefuseRemembered(body));
-  PINION_TRY(CopySharedOfResponses(body, chat));
+  Json chat = SharedFields(body, Api::kResponses, Api::kChat);
   PINION_TRY(AddLengthOfResponses(body, chat));
   PINION_TRY(AddInput(body, chat));
   PINION_TRY(AddToolsOfResponses(body, chat));

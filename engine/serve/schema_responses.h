@@ -10,9 +10,8 @@ namespace pinion {
 // The body of chat completions that asks for what a body of OpenAI's Responses asks for. Items of
 // `input` become messages, `instructions` the first of them, `text.format` the format of the
 // answer; tools and their choice get the form of chats. Fields that both APIs have, and extensions
-// such as `min_p` and `stop`, go on as they are. What takes a memory of earlier responses
-// (`previous_response_id`, `conversation`, `background`) or has no counterpart (images, tools of
-// OpenAI's servers) is a 400 that names it.
+// such as `min_p` and `stop`, go on as they are. What has no counterpart (images, tools of OpenAI's
+// servers) is a 400 that names it. `body`: its fields have passed CheckFields.
 ApiResult<TranslatedBody> ChatBodyOfResponses(const Json& body);
 
 // Names of fields in errors of the translated request become those that its client sent.

@@ -75,11 +75,11 @@ class Serving {
 
   Status Listen() {
     PINION_ASSIGN(http_, HttpSetup::Make(options_, memory_, [this](const AccessRecord& exchange) {
-                    if (frontend_ && admin_)
-                      frontend_->metrics().AddExchange(exchange, Answers(*admin_, exchange.path));
+                    if (router_)
+                      frontend_->metrics().AddExchange(exchange, router_->Knows(exchange.path));
                   }));
     PINION_ASSIGN(server_, HttpServer::Listen(http_->options(), [this](auto request, auto reply) {
-                    Route(*admin_, *frontend_, std::move(request), std::move(reply));
+                    router_->Route(std::move(request), std::move(reply));
                   }));
     server_->OnSignal({SIGTERM, SIGINT}, [this] { OnSignal(); });
     server_->OnSignal({SIGHUP}, [this] { http_->FollowLogName(); });
@@ -100,6 +100,9 @@ class Serving {
     engine_.emplace(
         *server_, std::move(supervised),
         EngineGroup::Callbacks{
+            [this](size_t replica, const EngineStats& stats) {
+              frontend_->metrics().SetEngine(replica, stats);
+            },
             [this](LinkMessage message) { OnMessage(std::move(message)); },
             [this](EngineState state, const std::string& reason) { OnEngineState(state, reason); },
             [this](Error error) {
@@ -143,8 +146,10 @@ class Serving {
     // Where no CPU is reserved, the workers yield to the engine's threads.
     pool_.emplace(WorkerPool::Options{
         options_.limits.workers, shares_cpus ? kNiceness : 0, {}, {}, GrammarVocabularyOf(files)});
-    frontend_.emplace(std::move(model), *tokenizer_, options_.limits, *pool_, *server_, memory_,
-                      [this](const LinkMessage& message) { engine_->Send(message); });
+    frontend_.emplace(
+        std::move(model), *tokenizer_, options_.limits, *pool_, *server_, memory_,
+        [this](const LinkMessage& message) { return engine_->Send(message); }, engine_->size());
+    router_.emplace(*admin_, *frontend_);
     return {};
   }
 
@@ -155,6 +160,7 @@ class Serving {
     const bool orderly = draining_ && !hurried_ && engine_->state() == EngineState::kReady;
     engine_->Close(!orderly ? 0 : trace::on() ? kTraceSeconds : kEndSeconds);
     if (!admin_->Stop(LeftOfDrain())) LeaveWithoutProfile();
+    router_.reset();
     admin_.reset();
     if (!workers_ended) LeaveWithoutWorkers();
     if (failure_) return Unexpected(*failure_);
@@ -240,8 +246,6 @@ class Serving {
     const EngineState before = std::exchange(engine_state_, state);
     if (state == EngineState::kRestarting && before != EngineState::kSleeping)
       frontend_->metrics().AddRestart();
-    // Nothing of a process that is gone runs, waits or holds blocks.
-    if (state != EngineState::kReady) frontend_->metrics().SetEngine({});
     frontend_->OnEngineState(state, reason, engine_->retry_after_s());
     admin_->OnEngineState(state, reason);
     if (state != EngineState::kFailed) return;
@@ -313,6 +317,7 @@ class Serving {
   std::optional<Frontend> frontend_;
   std::optional<EngineGroup> engine_;
   std::optional<AdminApi> admin_;
+  std::optional<Router> router_;        // between the two
   std::unique_ptr<HttpServer> server_;  // destroyed first: its callbacks use all of the above
   std::string model_at_;                // folder or file of the checkpoint
   bool draining_ = false, hurried_ = false, kv_size_kept_ = false;

@@ -90,7 +90,8 @@ void AddEmbed(CLI::App& app, int& exit_code) {
   options->engine.AddTo(*command);
   command
       ->add_option("--input", options->input,
-                   "JSONL with {\"text\"} or {\"input_ids\"} per line; '-': stdin")
+                   "JSONL with {\"text\"} or {\"input_ids\"} per line, and \"dimensions\" if it "
+                   "wants its own; '-': stdin")
       ->required();
   command->add_option("--output", options->output, "JSONL to write, '-': stdout")
       ->capture_default_str();

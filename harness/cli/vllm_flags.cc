@@ -69,7 +69,8 @@ constexpr FlagGroup kGroups[] = {
      "disable-log-stats aggregate-engine-logging enable-server-load-tracking "
      "enable-prompt-tokens-details show-hidden-metrics-for-version= kv-cache-metrics "
      "kv-cache-metrics-sample= enable-mfu-metrics enable-per-request-metrics"},
-    {Fate::kIgnored, "there are no such pages", "disable-fastapi-docs enable-offline-docs"},
+    {Fate::kIgnored, "/openapi.json is always there, and pages for it are not",
+     "disable-fastapi-docs enable-offline-docs"},
     {Fate::kIgnored, "every answer has X-Request-Id", "enable-request-id-headers"},
     {Fate::kIgnored, "/tokenizer_info is always there", "enable-tokenizer-info-endpoint"},
     {Fate::kRefused, "is for images, audio and video, which Pinion does not read; leave it out",

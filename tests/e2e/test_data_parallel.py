@@ -103,6 +103,32 @@ def test_both_engines_compute_at_once(two):
     assert metric(two, "vllm:generation_tokens_total") == before + 800
 
 
+def series(server, name):
+    """{the engine's number: the sum of its series of this name}"""
+    found = {}
+    for labels, value in re.findall(rf"^{name}{{([^}}]*)}} (\S+)$", server.get("/metrics"), re.M):
+        engine = re.search(r'\bengine="(\d+)"', labels)[1]
+        found[engine] = found.get(engine, 0) + float(value)
+    return found
+
+
+def test_metrics_tell_the_engines_apart(two):
+    names = ("vllm:generation_tokens_total", "vllm:request_success_total", "vllm:time_to_first_token_seconds_count",
+             "vllm:e2e_request_latency_seconds_count", "vllm:prompt_tokens_total")
+    before = {name: series(two, name) for name in names}
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda i: complete(two, f"{i} {LONG}", max_tokens=50, ignore_eos=True), range(8)))
+    grown = {name: {engine: value - before[name][engine] for engine, value in series(two, name).items()} for name in names}
+    assert all(set(each) == {"0", "1"} and min(each.values()) > 0 for each in grown.values()), grown
+    requests = grown["vllm:request_success_total"]
+    assert sum(requests.values()) == 8
+    assert grown["vllm:e2e_request_latency_seconds_count"] == grown["vllm:time_to_first_token_seconds_count"] == requests
+    # A request's tokens and its end are counted for the same engine.
+    assert grown["vllm:generation_tokens_total"] == {engine: 50 * count for engine, count in requests.items()}
+    assert len(re.findall(r"^vllm:num_requests_running{", two.get("/metrics"), re.M)) == 2, "dashboards count engines so"
+    assert series(two, "vllm:cache_config_info") == {"0": 1, "1": 1}
+
+
 def test_a_dead_engine_costs_its_own_requests_alone(two):
     first, second = engines_of(two)
     restarts = metric(two, "pinion:engine_restarts_total")

@@ -90,6 +90,36 @@ def test_embed_names_the_line_and_the_field_of_an_error(pinion, data, tmp_path):
     assert bad["error"].startswith("line 2: 'text' is ")
 
 
+def test_a_line_of_embed_may_have_dimensions_of_its_own(pinion, data, tmp_path):
+    folder, golden = golden_of(data, "qwen3-embedding")
+    text = golden["prompts"][0]["text"]
+    lines = write_lines(tmp_path / "in.jsonl", [{"text": text, "dimensions": 16}, {"text": text},
+                                                {"text": text, "dimensions": 65}, {"text": text, "dimensions": "all"}])
+    done = pinion("embed", folder, *FLAGS, "--input", lines, "--dimensions", "32")
+    assert done.returncode == 1
+    own, usual, too_many, no_number = read_lines(done)
+    first = embeddings_of(folder)[0]
+    assert_near(own["embedding"], first[:16] / numpy.linalg.norm(first[:16]))
+    assert_near(usual["embedding"], first[:32] / numpy.linalg.norm(first[:32]))
+    assert too_many["error"] == "line 3: 'dimensions' is 65, want 1 to 64"
+    assert no_number["error"].startswith("line 4: 'dimensions' is ")
+
+
+def test_keys_of_a_line_that_nothing_heeds_are_refused_by_name(pinion, data, tmp_path):
+    embedder, _ = golden_of(data, "qwen3-embedding")
+    lines = write_lines(tmp_path / "in.jsonl", [{"text": "x", "dimension": 16}, {"text": "x", "input_ids": [1]},
+                                                {"input_ids": [1], "prompt_name": "query"}, {"input_ids": [1]}])
+    errors = [line.get("error") for line in read_lines(pinion("embed", embedder, *FLAGS, "--input", lines))]
+    assert errors == ["line 1: 'dimension' is no key of a line; want text, input_ids, prompt_name, dimensions",
+                      "line 2: 'text' and 'input_ids' are in one line; leave one of them out",
+                      "line 3: 'prompt_name' and 'input_ids' are in one line; leave one of them out", None]
+    reranker, _ = golden_of(data, "bert-reranker")
+    lines = write_lines(tmp_path / "pairs.jsonl", [{"query": "a", "documents": ["b"], "top_n": 1}])
+    done = pinion("rank", reranker, *FLAGS, "--input", lines)
+    assert done.returncode == 1
+    assert read_lines(done) == [{"error": "line 1: 'top_n' is no key of a line; want query, documents, instruction"}]
+
+
 @pytest.mark.parametrize("name", ["bert-reranker", "xlmr-reranker", "modernbert-reranker"])
 def test_rank_writes_the_references_scores(pinion, data, tmp_path, name):
     folder, golden = golden_of(data, name)

@@ -28,7 +28,7 @@ function sampleOf(metrics) {
     running: sum("vllm:num_requests_running"),
     waiting: sum("vllm:num_requests_waiting"),
     preemptions: sum("vllm:num_preemptions_total"),
-    kv: sum("vllm:kv_cache_usage_perc"),
+    kv: sum("vllm:kv_cache_usage_perc") / Math.max(1, metrics["vllm:kv_cache_usage_perc"]?.length ?? 0),
     queries: sum("vllm:prefix_cache_queries_total"),
     hits: sum("vllm:prefix_cache_hits_total"),
     stepSeconds: sum("pinion:step_seconds_total"),

@@ -1,5 +1,6 @@
-"""LangChain's chat model for OpenAI's API: prints as JSON what it got from the server at argv[1], whose model says what
-it is told up to argv[2] and computes nothing, and from the one at argv[3], which computes. See test_langchain.py."""
+"""LangChain's chat model and embeddings for OpenAI's API: prints as JSON what it got from the server at argv[1], whose model says what
+it is told up to argv[2] and computes nothing, from the one at argv[3], which computes, and from the embedder at argv[5],
+of the texts in argv[6]. See test_langchain.py."""
 
 import json
 import sys
@@ -8,9 +9,9 @@ from typing import Literal
 import openai
 import pydantic
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_openai import ChatOpenAI, OpenAI
+from langchain_openai import ChatOpenAI, OpenAI, OpenAIEmbeddings
 
-told, stop, real, call = sys.argv[1:5]
+told, stop, real, call, embedder, texts = sys.argv[1:7]
 
 
 class weather(pydantic.BaseModel):  # noqa: N801: the tool's name
@@ -62,4 +63,13 @@ if real != "none":
     for method in ("json_schema", "function_calling"):
         answer = computing.with_structured_output(Answer, method=method).invoke("Say")
         found[method] = answer.model_dump()
+# Without its own tokenizer, which it would fetch: the server cuts no text unless it is told to.
+embeddings = {"model": "e", "base_url": f"{embedder}/v1", "api_key": "none", "max_retries": 0,
+              "check_embedding_ctx_length": False}
+found["embedded"] = OpenAIEmbeddings(**embeddings).embed_documents(json.loads(texts))
+found["query"] = OpenAIEmbeddings(dimensions=16, **embeddings).embed_query(json.loads(texts)[0])
+try:
+    OpenAIEmbeddings(dimensions=65, **embeddings).embed_query("x")
+except openai.BadRequestError as error:
+    found["too_many"] = error.param
 print(json.dumps(found))

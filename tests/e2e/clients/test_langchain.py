@@ -1,10 +1,13 @@
-"""LangChain's chat model, with its streams, tools and structured output."""
+"""LangChain's chat model, with its streams, tools and structured output, and its embeddings."""
 
+import json
 import pathlib
 
+import numpy
 import pytest
 
 from environment import HEAVY, run_program
+from test_embed import assert_near, embeddings_of, golden_of
 from test_tools import CALL, STOP, echoing  # noqa: F401: a fixture
 
 pytestmark = HEAVY
@@ -17,7 +20,10 @@ def found(start_server, binary, data, echoing):  # noqa: F811
     if (pathlib.Path(binary).parent / "grammar-env").exists():
         real = start_server(data / "models" / "tiny-trained", "--dtype", "float32", "--kv-cache-space", "64MiB",
                             "--served-model-name", "tiny").url
-    return {"real": real, **run_program("langchain", "langchain_client.py", told.url, STOP, real, CALL)}
+    folder, golden = golden_of(data, "qwen3-embedding")
+    embedder = start_server(folder, "--dtype", "float32", "--kv-cache-space", "64MiB", "--served-model-name", "e")
+    texts = json.dumps([prompt["text"] for prompt in golden["prompts"]])
+    return {"real": real, **run_program("langchain", "langchain_client.py", told.url, STOP, real, CALL, embedder.url, texts)}
 
 
 def test_answers_and_streams_are_the_same(found):
@@ -38,5 +44,12 @@ def test_structured_output_is_of_its_type(found):
         assert found[method]["word"] in ("yes", "no") and isinstance(found[method]["sure"], bool)
 
 
+def test_embeddings_are_the_references(found, data):
+    wanted = embeddings_of(golden_of(data, "qwen3-embedding")[0])
+    assert_near(found["embedded"], wanted)
+    assert_near(found["query"], wanted[0][:16] / numpy.linalg.norm(wanted[0][:16]))
+
+
 def test_errors_have_the_classes_of_the_client(found):
     assert found["error"] == "model_not_found"
+    assert found["too_many"] == "dimensions"

@@ -8,6 +8,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
 
 #include "engine/base/strings.h"
@@ -51,22 +52,24 @@ class GroupTest : public testing::Test {
                           .restarts = RestartPolicy(restarts, 600, 0)});
     group_.emplace(
         *server_, std::move(replicas),
-        EngineGroup::Callbacks{[this](LinkMessage message) {
-                                 messages_.push_back(std::move(message));
-                                 if (on_message_) on_message_(messages_.back());
-                               },
-                               [this](EngineState state, const std::string&) {
-                                 states_.push_back(state);
-                                 if (on_state_) on_state_(state);
-                               },
-                               [this](Error error) {
-                                 cannot_start_ = error.message;
-                                 server_->Stop();
-                               },
-                               [this](const std::vector<uint64_t>& prompts, const std::string&) {
-                                 lost_.push_back(prompts);
-                                 if (!goes_on_) server_->Stop();
-                               }});
+        EngineGroup::Callbacks{
+            [this](size_t replica, const EngineStats& stats) { stats_[replica].push_back(stats); },
+            [this](LinkMessage message) {
+              messages_.push_back(std::move(message));
+              if (on_message_) on_message_(messages_.back());
+            },
+            [this](EngineState state, const std::string&) {
+              states_.push_back(state);
+              if (on_state_) on_state_(state);
+            },
+            [this](Error error) {
+              cannot_start_ = error.message;
+              server_->Stop();
+            },
+            [this](const std::vector<uint64_t>& prompts, const std::string&) {
+              lost_.push_back(prompts);
+              if (!goes_on_) server_->Stop();
+            }});
     ASSERT_TRUE(group_->Start());
     server_->Run();
   }
@@ -78,6 +81,7 @@ class GroupTest : public testing::Test {
   std::vector<std::string> files_;
   std::unique_ptr<HttpServer> server_;
   std::optional<EngineGroup> group_;
+  std::map<size_t, std::vector<EngineStats>> stats_;  // by replica
   std::vector<LinkMessage> messages_;
   std::vector<EngineState> states_;
   std::vector<std::vector<uint64_t>> lost_;
@@ -115,19 +119,22 @@ TEST_F(GroupTest, OneThatCannotStartEndsTheStart) {
   EXPECT_TRUE(states_.empty());
 }
 
-// The first that dies has the even prompts, and its end is told with those alone.
+// The one that dies has every other prompt, and its end is told with those alone.
 TEST_F(GroupTest, PromptsOfTheDeadAreLostAndTheOthersGoOn) {
-  on_state_ = [this](EngineState) {
+  std::vector<size_t> placed;
+  on_state_ = [this, &placed](EngineState) {
     for (uint64_t id = 0; id < 6; ++id) {
       SubmitMessage prompt;
       prompt.id = id;
       prompt.prompt_ids.assign(64, static_cast<int32_t>(id));
-      group_->Send(prompt);
+      placed.push_back(group_->Send(prompt));
     }
   };
   // Ends once it was sent something.
   Run({{"cat $0 >&3; head -c 1 <&3 >&2; exit 1", Frames("a", {Ready(500)})},
        {kWaits, Frames("b", {Ready(500)})}});
+  EXPECT_THAT(placed, testing::AnyOf(ElementsAre(0, 1, 0, 1, 0, 1), ElementsAre(1, 0, 1, 0, 1, 0)))
+      << "in turn";
   ASSERT_THAT(lost_, SizeIs(1));
   EXPECT_THAT(lost_[0], SizeIs(3));
   EXPECT_EQ(group_->state(), EngineState::kReady);
@@ -155,6 +162,10 @@ TEST_F(GroupTest, TotalsOfTheDeadStay) {
   const EngineStats& stats = std::get<EventsMessage>(messages_.back()).stats;
   EXPECT_EQ(stats.output_tokens, 17u);
   EXPECT_EQ(stats.scheduler.running, 1u) << "what ran there runs no more";
+  // Of each alone, until the first one has ended.
+  EXPECT_EQ(stats_.at(0).at(0).output_tokens, 7u);
+  EXPECT_EQ(stats_.at(0).back().scheduler.running, 0u);
+  EXPECT_EQ(stats_.at(1).back().output_tokens, 10u);
 }
 
 TEST_F(GroupTest, OneThatDiesTooOftenEndsTheGroup) {

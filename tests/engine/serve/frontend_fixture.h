@@ -33,23 +33,28 @@ class FrontendTest : public testing::Test {
     http.port = 0;
     http.memory = std::make_shared<MemoryBudget>(memory_bytes_);
     server_ = *HttpServer::Listen(http, [this](HttpRequest request, auto reply) {
-      Route(*admin_, *frontend_, std::move(request), std::move(reply));
+      router_->Route(std::move(request), std::move(reply));
     });
     ServedModel model{"fake", "somewhere", 257, *ReadApiDefaults(std::nullopt), {}, aliases_};
     pool_ = std::make_unique<WorkerPool>(
         WorkerPool::Options{3, 0, [this](const ChatRequest& chat) { return RenderChat(chat); }});
-    frontend_ =
-        std::make_unique<Frontend>(model, tokenizer_, limits_, *pool_, *server_, http.memory,
-                                   [this](const LinkMessage& message) { link_->Send(message); });
+    frontend_ = std::make_unique<Frontend>(model, tokenizer_, limits_, *pool_, *server_,
+                                           http.memory, [this](const LinkMessage& message) {
+                                             link_->Send(message);
+                                             return size_t{0};
+                                           });
     AdminApi::Actions actions;
     actions.send = [this](const LinkMessage& message) { link_->Send(message); };
     admin_ = std::make_unique<AdminApi>(*server_, faults_, std::move(actions), AdminApi::Facts{});
+    router_ = std::make_unique<Router>(*admin_, *frontend_);
     const auto ends = *MakeLinkPair();
     link_ = std::make_unique<EngineLink>(
         *server_, ends.first,
         EngineLink::Callbacks{
             [this](LinkMessage message) {
               const bool ready = std::holds_alternative<ReadyMessage>(message);
+              if (const auto* batch = std::get_if<EventsMessage>(&message))
+                frontend_->metrics().SetEngine(0, batch->stats);
               if (!admin_->OnMessage(message)) frontend_->OnMessage(std::move(message));
               if (ready) Enter(EngineState::kReady, "");
             },
@@ -155,6 +160,7 @@ class FrontendTest : public testing::Test {
   std::unique_ptr<WorkerPool> pool_;
   std::unique_ptr<Frontend> frontend_;
   std::unique_ptr<AdminApi> admin_;
+  std::unique_ptr<Router> router_;
   std::unique_ptr<HttpServer> server_;
   std::unique_ptr<EngineLink> link_;
   std::unique_ptr<LinkSocket> engine_end_;

@@ -87,5 +87,31 @@ TEST_F(FrontendTest, TellsOfItsTokenizerAndTemplate) {
   EXPECT_EQ(StatusOf(Post(port_, "/apply-template", R"({"prompt":"x"})")), "400");
 }
 
+TEST_F(FrontendTest, DescribesItselfWhileTheModelLoads) {
+  const std::string said = Get(port_, "/openapi.json");
+  EXPECT_EQ(StatusOf(said), "200");
+  const Json document = *Json::Parse(BodyOf(said));
+  EXPECT_EQ(document.Find("openapi")->string(), "3.1.0");
+  const Json& paths = *document.Find("paths");
+  EXPECT_TRUE(paths.Find("/v1/completions")->Find("post"));
+  EXPECT_TRUE(paths.Find("/openapi.json")->Find("get"));
+  EXPECT_FALSE(paths.Find("/v1/embeddings")) << "the model generates text";
+  EXPECT_FALSE(paths.Find("/sleep")) << "it is not enabled";
+  const Json& body = *document.Find("components")->Find("schemas")->Find("Completion");
+  EXPECT_EQ(body.Find("properties")->Find("echo")->Dump(),
+            R"({"anyOf":[{"type":"boolean"},{"type":"null"}]})");
+  EXPECT_EQ(body.Find("required")->Dump(), R"(["prompt"])");
+  EXPECT_EQ(body.Find("additionalProperties")->Dump(), "false");
+}
+
+TEST_F(FrontendTest, ShowsTheTextsOfTokens) {
+  StartEngine();
+  const char* shown = R"("token_strs":["h","i"])";
+  EXPECT_THAT(Post(port_, "/tokenize", R"({"prompt":"hi","return_token_strs":true})"),
+              HasSubstr(shown));
+  EXPECT_THAT(Post(port_, "/tokenize", R"({"prompt":"hi"})"),
+              testing::Not(HasSubstr("token_strs")));
+}
+
 }  // namespace
 }  // namespace pinion

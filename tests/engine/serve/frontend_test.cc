@@ -236,7 +236,8 @@ TEST_F(FrontendTest, AbortsTheRequestsOfADisconnectedClient) {
     client.Close();
     WaitFor(engine_.aborted, before + 3);
   }
-  EXPECT_THAT(Get(port_, "/metrics"), HasSubstr("finished_reason=\"abort\"} 6"));
+  EXPECT_THAT(Get(port_, "/metrics"),
+              HasSubstr("finished_reason=\"abort\",model_name=\"fake\"} 6"));
 }
 
 TEST_F(FrontendTest, HeldRequestsDoNotHoldUpOthers) {
@@ -412,7 +413,7 @@ TEST_F(FrontendTest, CountsServedRequests) {
   EXPECT_THAT(
       metrics,
       HasSubstr("vllm:inter_token_latency_seconds_count{engine=\"0\",model_name=\"fake\"} 2"));
-  EXPECT_THAT(metrics, HasSubstr("finished_reason=\"length\"} 1"));
+  EXPECT_THAT(metrics, HasSubstr("finished_reason=\"length\",model_name=\"fake\"} 1"));
   EXPECT_THAT(metrics, HasSubstr("vllm:num_requests_running{engine=\"0\",model_name=\"fake\"} 0"));
 }
 

@@ -29,9 +29,9 @@ TEST(ServeMetrics, ShowsTheEnginesCounts) {
   stats.kv.prefix_hit_tokens = 32;
   stats.prefill = {100, 0.5, {.weight_bytes = 1000, .kv_bytes = 24, .flops = 70, .int8_ops = 7}};
   stats.decode = {10, 0.25, {.weight_bytes = 4000, .kv_bytes = 96, .flops = 30, .int8_ops = 3}};
-  metrics.SetEngine(stats);
+  metrics.SetEngine(0, stats);
   stats.output_tokens = 15;
-  metrics.SetEngine(stats);
+  metrics.SetEngine(0, stats);
   const std::string text = metrics.Render();
   for (const char* line :
        {"vllm:num_requests_running{engine=\"0\",model_name=\"m\"} 3",
@@ -50,22 +50,22 @@ TEST(ServeMetrics, ShowsTheEnginesCounts) {
         "vllm:generation_tokens_total{engine=\"0\",model_name=\"m\"} 15",
         "vllm:prefix_cache_queries_total{engine=\"0\",model_name=\"m\"} 64",
         "vllm:prefix_cache_hits_total{engine=\"0\",model_name=\"m\"} 32",
-        "pinion:step_seconds_total{model_name=\"m\",kind=\"prefill\"} 0.5",
-        "pinion:step_tokens_total{model_name=\"m\",kind=\"prefill\"} 100",
-        "pinion:step_bytes_total{model_name=\"m\",kind=\"prefill\"} 1024",
-        "pinion:step_operations_total{model_name=\"m\",kind=\"prefill\"} 77",
-        "pinion:step_seconds_total{model_name=\"m\",kind=\"decode\"} 0.25",
-        "pinion:step_tokens_total{model_name=\"m\",kind=\"decode\"} 10",
-        "pinion:step_bytes_total{model_name=\"m\",kind=\"decode\"} 4096",
-        "pinion:step_operations_total{model_name=\"m\",kind=\"decode\"} 33"})
+        "pinion:step_seconds_total{kind=\"prefill\",model_name=\"m\"} 0.5",
+        "pinion:step_tokens_total{kind=\"prefill\",model_name=\"m\"} 100",
+        "pinion:step_bytes_total{kind=\"prefill\",model_name=\"m\"} 1024",
+        "pinion:step_operations_total{kind=\"prefill\",model_name=\"m\"} 77",
+        "pinion:step_seconds_total{kind=\"decode\",model_name=\"m\"} 0.25",
+        "pinion:step_tokens_total{kind=\"decode\",model_name=\"m\"} 10",
+        "pinion:step_bytes_total{kind=\"decode\",model_name=\"m\"} 4096",
+        "pinion:step_operations_total{kind=\"decode\",model_name=\"m\"} 33"})
     EXPECT_THAT(text, HasSubstr(line));
 }
 
 TEST(ServeMetrics, TellsOfRequestsAndTheirPhases) {
   ServeMetrics metrics("m");
-  metrics.SetModel(300, {{"block_size", "64"}});
-  metrics.AddFinished({"stop", 1.5, 0.25, 0.5, 100, 11, 64, 50, 2, 0.25, 1});
-  metrics.AddRequest(3, 11);
+  metrics.SetModel(300, {{{"block_size", "64"}}});
+  metrics.AddFinished(0, {"stop", 1.5, 0.25, 0.5, 100, 11, 64, 50, 2, 0.25, 1});
+  metrics.AddRequest(0, 3, 11);
   const std::string text = metrics.Render();
   const auto has = [&](const char* name, const char* rest) {
     EXPECT_THAT(text,
@@ -85,7 +85,38 @@ TEST(ServeMetrics, TellsOfRequestsAndTheirPhases) {
   has("request_prompt_tokens_bucket", ",le=\"200\"} 1\n");
   EXPECT_THAT(text, testing::Not(HasSubstr("le=\"500\"} 1"))) << "beyond the model's length";
   EXPECT_THAT(
-      text, HasSubstr("vllm:cache_config_info{engine=\"0\",model_name=\"m\",block_size=\"64\"} 1"));
+      text, HasSubstr("vllm:cache_config_info{block_size=\"64\",engine=\"0\",model_name=\"m\"} 1"));
+}
+
+TEST(ServeMetrics, TellsEnginesApartButAddsTheirSteps) {
+  ServeMetrics metrics("m", 2);
+  EngineStats stats;
+  stats.steps = 3;
+  stats.output_tokens = 10;
+  stats.scheduler.running = 2;
+  metrics.SetEngine(0, stats);
+  stats.output_tokens = 4;
+  metrics.SetEngine(1, stats);
+  metrics.AddFirstToken(1, 0.3);
+  metrics.SetModel(300, {{{"num_gpu_blocks", "7"}}, {{"num_gpu_blocks", "8"}}});
+  metrics.SetEngine(0, {});  // the first one's process has ended
+  metrics.SetFront({.pending = 5});
+  const std::string text = metrics.Render();
+  for (const char* line :
+       {"vllm:generation_tokens_total{engine=\"0\",model_name=\"m\"} 10",
+        "vllm:generation_tokens_total{engine=\"1\",model_name=\"m\"} 4",
+        "vllm:num_requests_running{engine=\"0\",model_name=\"m\"} 0",
+        "vllm:num_requests_running{engine=\"1\",model_name=\"m\"} 2",
+        "vllm:num_requests_waiting{engine=\"0\",model_name=\"m\"} 5",
+        "vllm:num_requests_waiting{engine=\"1\",model_name=\"m\"} 0",
+        "vllm:time_to_first_token_seconds_count{engine=\"0\",model_name=\"m\"} 0",
+        "vllm:time_to_first_token_seconds_count{engine=\"1\",model_name=\"m\"} 1",
+        "vllm:cache_config_info{engine=\"0\",model_name=\"m\",num_gpu_blocks=\"7\"} 1",
+        "vllm:cache_config_info{engine=\"1\",model_name=\"m\",num_gpu_blocks=\"8\"} 1",
+        "pinion:steps_total{model_name=\"m\"} 6"})
+    EXPECT_THAT(text, HasSubstr(line));
+  const std::string head = "# TYPE vllm:generation_tokens_total counter";
+  EXPECT_EQ(text.find(head), text.rfind(head)) << "one name is one family";
 }
 
 TEST(ServeMetrics, TellsWhetherTheEngineSleeps) {
@@ -135,29 +166,29 @@ TEST(ServeMetrics, CountsOnWhenANewEngineProcessStartsFromZero) {
   ServeMetrics metrics("m");
   EngineStats stats;
   stats.output_tokens = 15;
-  metrics.SetEngine(stats);
-  metrics.SetEngine({});
+  metrics.SetEngine(0, stats);
+  metrics.SetEngine(0, {});
   EXPECT_THAT(metrics.Render(),
               HasSubstr("vllm:generation_tokens_total{engine=\"0\",model_name=\"m\"} 15"));
   stats.output_tokens = 20;
-  metrics.SetEngine(stats);
+  metrics.SetEngine(0, stats);
   EXPECT_THAT(metrics.Render(),
               HasSubstr("vllm:generation_tokens_total{engine=\"0\",model_name=\"m\"} 35"));
 }
 
 TEST(ServeMetrics, CountsFinishedSequencesAndTheirLatencies) {
   ServeMetrics metrics("m");
-  metrics.AddFirstToken(0.3);
-  metrics.AddInterTokenLatency(0.06);
-  metrics.AddFinished({"length", 1.3, 0.1, 0.3, 100, 11});
-  metrics.AddFinished({"abort"});
+  metrics.AddFirstToken(0, 0.3);
+  metrics.AddInterTokenLatency(0, 0.06);
+  metrics.AddFinished(0, {"length", 1.3, 0.1, 0.3, 100, 11});
+  metrics.AddFinished(0, {"abort"});
   const std::string text = metrics.Render();
-  EXPECT_THAT(text, HasSubstr("vllm:request_success_total{engine=\"0\",model_name=\"m\",finished_"
-                              "reason=\"length\"} 1"));
+  EXPECT_THAT(text, HasSubstr("vllm:request_success_total{engine=\"0\",finished_reason=\"length\","
+                              "model_name=\"m\"} 1"));
   EXPECT_THAT(
       text,
       HasSubstr(
-          "vllm:request_success_total{engine=\"0\",model_name=\"m\",finished_reason=\"abort\"} 1"));
+          "vllm:request_success_total{engine=\"0\",finished_reason=\"abort\",model_name=\"m\"} 1"));
   EXPECT_THAT(text,
               HasSubstr("vllm:time_to_first_token_seconds_count{engine=\"0\",model_name=\"m\"} 1"));
   EXPECT_THAT(text,

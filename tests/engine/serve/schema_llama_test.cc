@@ -6,15 +6,22 @@
 #include <limits>
 #include <string>
 
+#include "engine/serve/fields.h"
+
 namespace pinion {
 namespace llama_tests {
 namespace {
 
 using testing::HasSubstr;
 
+ApiResult<TranslatedBody> Translate(const Json& body) {
+  PINION_TRY(CheckFields(Api::kLlama, body, /*ignore=*/false));
+  return CompletionBodyOfLlama(body);
+}
+
 // The completion's body as text; an error's parameter and sentence.
 std::string TranslatedLlama(const std::string& body) {
-  const auto read = CompletionBodyOfLlama(*Json::Parse(body));
+  const auto read = Translate(*Json::Parse(body));
   return read ? read->body.Dump() : read.error().param + ": " + read.error().message;
 }
 
@@ -22,11 +29,11 @@ TEST(SchemaLlama, GivesItsNamesThoseOfCompletions) {
   EXPECT_EQ(TranslatedLlama(R"({"prompt":"hi","n_predict":5,"temperature":0.5,"repeat_penalty":1.1,
                            "n_probs":3,"return_tokens":true,"json_schema":{"type":"object"},
                            "stop":["x"],"stream":true,"seed":7,"top_k":-1,"min_p":null})"),
-            R"({"temperature":0.5,"stop":["x"],"stream":true,"top_k":0,"max_tokens":5,)"
-            R"("guided_json":{"type":"object"},"repetition_penalty":1.1,"seed":7,"logprobs":3,)"
-            R"("return_token_ids":true,"prompt":"hi"})");
+            R"({"prompt":"hi","temperature":0.5,"stop":["x"],"stream":true,"seed":7,"top_k":0,)"
+            R"("max_tokens":5,"guided_json":{"type":"object"},"repetition_penalty":1.1,)"
+            R"("logprobs":3,"return_token_ids":true})");
   EXPECT_EQ(TranslatedLlama(R"({"prompt":[1,2],"grammar":"root ::= \"a\"","seed":-1,"n_probs":0})"),
-            R"({"guided_grammar":"root ::= \"a\"","prompt":[1,2]})");
+            R"({"prompt":[1,2],"seed":-1,"guided_grammar":"root ::= \"a\""})");
 }
 
 TEST(SchemaLlama, IgnoresWhatChangesNoAnswerHere) {

@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "engine/serve/fields.h"
+
 namespace pinion {
 namespace {
 
@@ -12,7 +14,10 @@ using testing::HasSubstr;
 
 // The chat's body as text; an error's parameter and sentence.
 std::string Translated(const std::string& body, bool generates = true) {
-  const auto chat = ChatBodyOfMessages(*Json::Parse(body), generates);
+  const Json message = *Json::Parse(body);
+  if (const auto known = CheckFields(Api::kMessages, message, /*ignore=*/false); !known)
+    return known.error().param + ": " + known.error().message;
+  const auto chat = ChatBodyOfMessages(message, generates);
   return chat ? chat->Dump() : chat.error().param + ": " + chat.error().message;
 }
 
@@ -118,7 +123,7 @@ TEST(SchemaMessages, RefusesByName) {
   EXPECT_THAT(Translated("{" + body), HasSubstr("max_tokens: 'max_tokens' is missing"));
   EXPECT_THAT(Translated("{" + body, /*generates=*/false), HasSubstr(R"("content":"x")"));
   EXPECT_THAT(Translated(R"({"max_tokens":1,"n":2,)" + body),
-              HasSubstr("n: 'n' is a field of chat"));
+              HasSubstr("n: 'n' is not a field of this endpoint"));
   EXPECT_THAT(Turns(R"([{"role":"system","content":"x"}])"), HasSubstr("messages[0].role: "));
   EXPECT_THAT(Turns(R"([{"role":"user","content":3}])"), HasSubstr("messages[0].content: "));
   EXPECT_THAT(

@@ -5,15 +5,18 @@
 
 #include <string>
 
+#include "engine/serve/fields.h"
+
 namespace pinion {
 namespace {
 
 using testing::HasSubstr;
 using testing::StartsWith;
 
-ApiResult<GenerationRequest> ReadPooling(Api api, const std::string& body, bool ignore = false) {
-  size_t unknown = 0;
-  return ReadPoolingRequest(api, *Json::Parse(body), ignore, unknown);
+ApiResult<GenerationRequest> ReadPooling(Api api, const std::string& text) {
+  const Json body = *Json::Parse(text);
+  PINION_TRY(CheckFields(api, body, /*ignore=*/false));
+  return ReadPoolingRequest(api, body);
 }
 
 // An error's parameter and sentence; "" if there is none.

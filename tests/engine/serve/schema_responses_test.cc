@@ -5,21 +5,28 @@
 
 #include <string>
 
+#include "engine/serve/fields.h"
+
 namespace pinion {
 namespace responses_tests {  // not those of Messages, whose helpers have the same names
 namespace {
 
 using testing::HasSubstr;
 
+ApiResult<TranslatedBody> Translate(const Json& body) {
+  PINION_TRY(CheckFields(Api::kResponses, body, /*ignore=*/false));
+  return ChatBodyOfResponses(body);
+}
+
 // The chat's body as text; an error's parameter and sentence.
 std::string Translated(const std::string& body) {
-  const auto chat = ChatBodyOfResponses(*Json::Parse(body));
+  const auto chat = Translate(*Json::Parse(body));
   return chat ? chat->body.Dump() : chat.error().param + ": " + chat.error().message;
 }
 
 // With an input, and these fields: the chat's body without its messages.
 std::string Fields(const std::string& fields) {
-  const auto chat = ChatBodyOfResponses(*Json::Parse(R"({"input":"hi",)" + fields + "}"));
+  const auto chat = Translate(*Json::Parse(R"({"input":"hi",)" + fields + "}"));
   if (!chat) return chat.error().param + ": " + chat.error().message;
   Json::Object rest = chat->body.object();
   std::erase_if(rest, [](const auto& field) { return field.first == "messages"; });
@@ -38,7 +45,7 @@ TEST(SchemaResponses, KeepsWhatBothApisHave) {
                            "min_p":0.1,"stop":"x","top_k":null,"store":true,"user":"me",
                            "truncation":"auto","stream":true,"background":false,
                            "stream_options":{"include_obfuscation":true}})"),
-            R"({"model":"m","temperature":0.5,"min_p":0.1,"stop":"x","user":"me","stream":true,)"
+            R"({"model":"m","temperature":0.5,"min_p":0.1,"stop":"x","stream":true,)"
             R"("max_completion_tokens":5,"messages":[{"role":"user","content":"hi"}]})");
 }
 

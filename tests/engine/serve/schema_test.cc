@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/serve/field_table.h"
 #include "engine/serve/fields.h"
 
 namespace pinion {
@@ -15,11 +16,15 @@ ApiDefaults Defaults(const char* generation_config = "{}") {
   EXPECT_TRUE(defaults);
   return *defaults;
 }
-ApiResult<GenerationRequest> Completion(const std::string& body) {
-  return ReadCompletionRequest(*Json::Parse(body), Defaults());
+ApiResult<GenerationRequest> Completion(const std::string& text) {
+  const Json body = *Json::Parse(text);
+  PINION_TRY(CheckFields(Api::kCompletions, body, /*ignore=*/true));
+  return ReadCompletionRequest(body, Defaults());
 }
-ApiResult<GenerationRequest> Chat(const std::string& body) {
-  return ReadChatRequest(*Json::Parse(body), Defaults());
+ApiResult<GenerationRequest> Chat(const std::string& text) {
+  const Json body = *Json::Parse(text);
+  PINION_TRY(CheckFields(Api::kChat, body, /*ignore=*/true));
+  return ReadChatRequest(body, Defaults());
 }
 
 TEST(Schema, TakesEveryFormOfPrompt) {
@@ -236,18 +241,55 @@ TEST(Schema, ReadsVllmsFields) {
 TEST(Fields, NamesAnUnknownOneUnlessTheyAreIgnored) {
   const Json body = *Json::Parse(R"({"prompt":"x","user":"me","guided_json":null,"audio":"",
                                      "watermarking":null,"messages":[],"top_pp":0.5})");
-  auto refused = CountUnknown(body, /*chat=*/true, /*ignore=*/false);
+  auto refused = CheckFields(Api::kChat, body, /*ignore=*/false);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().status, 400);
   EXPECT_EQ(refused.error().param, "prompt") << "a field of the other endpoint";
   EXPECT_EQ(refused.error().code, kUnknownField);
-  EXPECT_THAT(CountUnknown(body, false, false).error().message,
+  EXPECT_THAT(CheckFields(Api::kCompletions, body, false).error().message,
               HasSubstr("'messages' is not a field of this endpoint"));
-  EXPECT_EQ(CountUnknown(body, false, true).value(), 2u);  // messages, top_pp
-  EXPECT_EQ(CountUnknown(body, true, true).value(), 2u);   // prompt, top_pp
-  EXPECT_EQ(CountUnknown(*Json::Parse(R"({"prompt":"x","user":"me","store":true})"), false, false)
-                .value(),
-            0u);
+  EXPECT_EQ(CheckFields(Api::kCompletions, body, true).value(), 2u);  // messages, top_pp
+  EXPECT_EQ(CheckFields(Api::kChat, body, true).value(), 2u);         // prompt, top_pp
+  const Json harmless = *Json::Parse(R"({"prompt":"x","user":"me","store":true})");
+  EXPECT_EQ(CheckFields(Api::kCompletions, harmless, false).value(), 0u);
+}
+
+TEST(Fields, RefusesWhatIsMissingHereEvenIfUnknownOnesAreIgnored) {
+  const auto refused = [](Api api, const std::string& field) {
+    const auto checked = CheckFields(api, *Json::Parse("{" + field + "}"), /*ignore=*/true);
+    return checked ? "" : checked.error().message;
+  };
+  EXPECT_THAT(refused(Api::kChat, R"("functions":[{}])"),
+              HasSubstr("'functions' is not supported; use tools"));
+  EXPECT_EQ(refused(Api::kChat, R"("functions":[])"), "");
+  EXPECT_THAT(refused(Api::kResponses, R"("background":true)"), HasSubstr("stores no responses"));
+  EXPECT_EQ(refused(Api::kChat, R"("background":true)"), "") << "another API's";
+}
+
+TEST(Fields, HaveOneMeaningInEachApi) {
+  std::string last;
+  std::vector<const Field*> of_name;
+  for (const Field& field : FieldTable()) {
+    ASSERT_TRUE(Json::Parse(field.schema)) << field.name;
+    if (last != field.name) of_name.clear();
+    last = field.name;
+    of_name.push_back(&field);
+    for (auto api = Api::kCompletions; api <= Api::kCountTokens;
+         api = static_cast<Api>(static_cast<int>(api) + 1)) {
+      const auto has = [api](const Field* row) {
+        return row->read_by.Has(api) + row->ignored_by.Has(api);
+      };
+      int times = 0;
+      for (const Field* row : of_name) times += has(row);
+      EXPECT_LE(times, 1) << field.name << " of API " << static_cast<int>(api);
+      EXPECT_TRUE(field.read_by.Has(api) || !field.required_by.Has(api)) << field.name;
+    }
+  }
+}
+
+TEST(Fields, GoOnToAnotherApiIfBothMeanTheSame) {
+  const Json body = *Json::Parse(R"({"top_p":0.5,"tools":[],"min_p":null,"user":"me","n":1})");
+  EXPECT_EQ(SharedFields(body, Api::kResponses, Api::kChat).Dump(), R"({"top_p":0.5})");
 }
 
 TEST(Schema, RatesThePromptForEchoAndPromptLogprobs) {

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "engine/base/json.h"
+#include "engine/serve/schema.h"
+
+namespace pinion {
+
+// A parameter behind a path's question mark, which may be left out.
+struct QueryParameter {
+  std::string_view name;
+  const char* schema;  // a JSON Schema of its values
+};
+
+// What an endpoint answers that cannot do what it is asked: an error in the form of its API, or the
+// engine's state.
+enum class Failure { kError, kState };
+
+// What clients are told of an endpoint.
+struct EndpointFacts {
+  std::string_view path;  // "{name}" in it stands for any text
+  std::string_view method;
+  const char* summary;
+  std::optional<Api> body = {};  // whose fields its JSON bodies have; unset: it reads none
+  const char* media = "application/json";  // of its answers other than errors
+  std::optional<QueryParameter> query = {};
+  Failure failure = Failure::kError;
+};
+
+// An OpenAPI 3.1 document of these endpoints; the fields of their bodies are those of FieldTable.
+// `any_field`: others are ignored instead of refused.
+Json OpenApiDocument(std::span<const EndpointFacts> endpoints, bool any_field);
+
+}  // namespace pinion
