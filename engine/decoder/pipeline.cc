@@ -246,7 +246,7 @@ Result<StagePlaces> StagePlaces::Of(const Partition& partition, size_t processes
   places.per_stage_ = whole_stages ? 1 : processes / stages;
   places.stages_ = whole_stages ? static_cast<int>(stages / processes) : 1;
   places.tensor_ = static_cast<int>(tensor / places.per_stage_);
-  places.ranks_ = static_cast<size_t>(places.stages_ * places.tensor_);
+  places.ranks_ = static_cast<size_t>(places.stages_) * static_cast<size_t>(places.tensor_);
   return places;
 }
 

@@ -167,7 +167,8 @@ Checked CheckRest(const Json& body) {
 }
 
 Json Or(const Json& body, const char* key, Json fallback) {
-  return Given(body, key) ? *body.Find(key) : std::move(fallback);
+  if (Given(body, key)) return *body.Find(key);
+  return fallback;
 }
 
 std::string ShownOf(const Json& body) {

@@ -44,10 +44,10 @@ std::string NormPlaces(const TensorNames& names) {
 
 std::vector<std::string> Biases(const DecoderSpec& spec) {
   std::vector<std::string> parts;
-  if (spec.qkv_bias) parts.push_back("q k v");
-  if (spec.o_bias) parts.push_back("o");
-  if (spec.mlp_bias) parts.push_back("MLP");
-  if (spec.norm_bias) parts.push_back("norms");
+  if (spec.qkv_bias) parts.emplace_back("q k v");
+  if (spec.o_bias) parts.emplace_back("o");
+  if (spec.mlp_bias) parts.emplace_back("MLP");
+  if (spec.norm_bias) parts.emplace_back("norms");
   return parts;
 }
 
@@ -178,8 +178,8 @@ std::string LayersText(const DecoderSpec& spec) {
     cut += layer.gate_cut ? 1 : 0;
     if (layer.intermediate > 0) ++widths[layer.intermediate];
   }
-  if (!spec.names.layer_scale.empty()) parts.push_back("each times a number of its own");
-  if (spec.parts_side_by_side) parts.push_back("attention and MLP side by side");
+  if (!spec.names.layer_scale.empty()) parts.emplace_back("each times a number of its own");
+  if (spec.parts_side_by_side) parts.emplace_back("attention and MLP side by side");
   if (mixers_alone > 0) parts.push_back(StrCat(mixers_alone, " of ", spec.layers, " without MLP"));
   if (mlps_alone > 0)
     parts.push_back(StrCat(mlps_alone, " of ", spec.layers, " an MLP or experts alone"));
