@@ -31,7 +31,7 @@ Result<Json> ReadGib(const Json& value, const std::string& what) {
     return Mistyped(what, "GiB as a number or a text such as \"512MiB\"", value);
   const std::string text = value.is_string() ? value.string() : value.Dump();
   PINION_ASSIGN(const uint64_t bytes, ParseBytes(text, kGibBytes, what));
-  return Json(static_cast<double>(bytes) / static_cast<double>(kGibBytes));
+  return Json(GibOf(bytes));
 }
 
 Result<Json> ParseSeed(const std::string& text, const std::string& what) {
@@ -106,6 +106,17 @@ Result<Json> ReadSetting(const SettingRow& row, const Json& value, const std::st
       return value;
   }
   return value;
+}
+
+double GibOf(uint64_t bytes) {
+  const double exact = static_cast<double>(bytes) / static_cast<double>(kGibBytes);
+  for (int digits = 1; digits < 17; ++digits) {
+    char text[40];
+    std::snprintf(text, sizeof text, "%.*g", digits, exact);
+    const double shown = std::strtod(text, nullptr);
+    if (static_cast<uint64_t>(shown * static_cast<double>(kGibBytes)) == bytes) return shown;
+  }
+  return exact;
 }
 
 Result<Json> ParseSetting(const SettingRow& row, const std::string& text, const std::string& what) {

@@ -76,6 +76,9 @@ const std::vector<SettingRow>& SettingRows();
 const SettingRow* FindSetting(std::string_view key);
 std::string SettingKeys();  // joined by ", "
 
+// The number of GiB with the fewest digits that is these bytes: 0.02, not 0.019999999552965164.
+double GibOf(uint64_t bytes);
+
 // A JSON value as the row's kind; numbers may be text only for kGib ("512MiB"). Null stays null for
 // settings that can be unset. Errors (kUsage) begin with `what`.
 Result<Json> ReadSetting(const SettingRow& row, const Json& value, const std::string& what);

@@ -44,7 +44,7 @@ SettingAccess KvSpaceField() {
   constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
   return {[](const Configuration& of) {
             const auto& bytes = of.options.kv_cache_bytes;
-            return bytes ? Json(static_cast<double>(*bytes) / kGib) : Json();
+            return bytes ? Json(GibOf(*bytes)) : Json();
           },
           [](const Json& value, Configuration& of) {
             of.options.kv_cache_bytes.reset();

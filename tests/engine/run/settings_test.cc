@@ -60,6 +60,18 @@ TEST(Settings, TextAndJsonGiveTheSameValue) {
   }
 }
 
+TEST(Settings, GibAreShownAsTheyWereWritten) {
+  const SettingRow& row = Row("kv_cache_space");
+  for (const double written : {0.02, 0.3, 1.0, 2.5, 0.03125, 123.456}) {
+    Configuration configuration;
+    row.set(*ReadSetting(row, written, ""), configuration);
+    EXPECT_EQ(row.get(configuration).number(), written);
+  }
+  // Whatever the number of bytes, what is shown is that number.
+  for (uint64_t bytes = 1; bytes < uint64_t{1} << 40; bytes = bytes * 7 + 3)
+    EXPECT_EQ(static_cast<uint64_t>(GibOf(bytes) * 1073741824.0), bytes);
+}
+
 TEST(Settings, DefaultsAreAllowed) {
   for (const SettingRow& row : SettingRows())
     EXPECT_TRUE(CheckSetting(row, row.get({}), row.key)) << row.key;
