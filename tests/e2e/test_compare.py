@@ -125,7 +125,8 @@ def profile(folder, name, model="preset:tiny", **settings):
 
 def test_two_profiles_race(pinion, tmp_path):
     fast, slow, out = profile(tmp_path, "fast"), profile(tmp_path, "slow", isa="scalar"), tmp_path / "out"
-    done = pinion("compare", fast, slow, "--budget", "10m", "--rounds", 7, "--out", out, "--json",
+    # An eighth of the speed; of 7 rounds all must show it, of 16 it is 13, and other tests disturb some.
+    done = pinion("compare", fast, slow, "--budget", "10m", "--rounds", 16, "--out", out, "--json",
                   timeout=600)
     assert done.returncode == 3, done.stderr
     found = json.loads(done.stdout)
