@@ -106,7 +106,8 @@ spec:
 Result<std::string> JobsText(const FleetRequest& asked, const SweepPod& pod) {
   PINION_TRY(CheckPod(pod));
   FleetRequest request = asked;
-  request.out = StrCat(kSweeps, "/", asked.out.substr(asked.out.rfind('/') + 1));
+  while (request.out.size() > 1 && request.out.back() == '/') request.out.pop_back();
+  request.out = StrCat(kSweeps, "/", request.out.substr(request.out.rfind('/') + 1));
   std::string text =
       StrCat("# kubectl apply -f FILE; then, where the claim pinion-sweeps is at ", kSweeps,
              ":\n#   pinion report --out ", request.out, " --gather ", request.out, "/node-*\n");

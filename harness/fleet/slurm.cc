@@ -1,5 +1,6 @@
 #include "harness/fleet/slurm.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -77,7 +78,7 @@ std::string HowEnded(const Process::Exit& exit) {
 bool IsInAllocation() { return !Variable("SLURM_JOB_ID").empty(); }
 
 Error BecomeAllocation(int nodes, const std::vector<std::string>& words) {
-  std::vector<std::string> all = {"salloc", StrCat("--nodes=", nodes), "--exclusive",
+  std::vector<std::string> all = {"salloc", StrCat("--nodes=", nodes), "--exclusive", "--no-kill",
                                   "--job-name=pinion-sweep"};
   all.insert(all.end(), words.begin(), words.end());
   std::vector<char*> pointers;
@@ -102,10 +103,15 @@ Result<std::vector<int>> RunSteps(const FleetRequest& request, const std::string
         << std::endl;
   }
   std::vector<int> failed;
+  bool stopping = false;
   while (!steps.empty()) {
     for (auto step = steps.begin(); step != steps.end();) {
+      if (!stopping && interrupted()) {  // all at once: those that wait would go on measuring
+        stopping = true;
+        for (Step& one : steps) one.process.Signal(SIGTERM);
+      }
       auto exit = step->process.Wait(kPollSeconds / static_cast<double>(steps.size()));
-      if (!exit && interrupted()) exit = step->process.Stop(kGraceSeconds);
+      if (!exit && stopping) exit = step->process.Stop(kGraceSeconds);
       if (!exit) {
         ++step;
         continue;

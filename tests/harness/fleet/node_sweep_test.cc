@@ -32,7 +32,7 @@ TEST(JobsText, MountsTheModelOnlyIfItIsInAFolder) {
   const SweepPod pod = {"pinion", 4, "8Gi"};
   const FleetRequest preset = {"preset:tiny", {"sweep", "preset:tiny"}, "out/tiny", 1, ""};
   EXPECT_THAT(*JobsText(preset, pod), Not(HasSubstr("pinion-models")));
-  const FleetRequest folder = {"/data/m", {"sweep", "/data/m"}, "m", 1, ""};
+  const FleetRequest folder = {"/data/m", {"sweep", "/data/m"}, "out/m/", 1, ""};
   EXPECT_THAT(*JobsText(folder, pod), HasSubstr("{name: models, mountPath: \"/data/m\""));
   EXPECT_THAT(*JobsText(folder, pod), HasSubstr("\"/sweeps/m/node-0\"")) << "without its parents";
 }
