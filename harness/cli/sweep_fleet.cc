@@ -97,6 +97,18 @@ Status RunOnSlurm(const FleetRequest& request) {
                      "trials are kept, and the same command continues"));
 }
 
+// Flags of the other launcher would do nothing.
+Status CheckLauncher(const SweepFlags& flags) {
+  const bool of_jobs = flags.manifest || flags.node_cpus > 0 || !flags.node_memory.empty();
+  if (flags.launcher == "slurm" && of_jobs)
+    return Fail(ErrorCode::kUsage,
+                "--manifest, --node-cpus and --node-memory are for --launcher k8s; leave them out");
+  if (flags.launcher == "k8s" && (flags.resume || flags.continued))
+    return Fail(ErrorCode::kUsage,
+                "Jobs continue by themselves; leave out --resume and --continue");
+  return {};
+}
+
 }  // namespace
 
 std::string DefaultFolder(std::string model) {
@@ -108,6 +120,7 @@ std::string DefaultFolder(std::string model) {
 }
 
 Status RunFleet(const SweepFlags& flags) {
+  PINION_TRY(CheckLauncher(flags));
   PINION_ASSIGN(const EngineOptions named, flags.engine.Resolve({}));
   const FleetRequest request = RequestFrom(flags, named.model);
   return flags.launcher == "k8s" ? PrintJobs(flags, request) : RunOnSlurm(request);

@@ -131,6 +131,9 @@ def test_a_pod_that_starts_again_continues(pinion, objects_of, definition, tmp_p
     (["--launcher", "slurm"], "--nodes"),
     (["--launcher", "slurm", "--nodes", 0], "--nodes"),
     (["--launcher", "ssh", "--nodes", 2], "--launcher"),
+    (["--launcher", "slurm", "--nodes", 2, "--manifest"], "are for --launcher k8s"),
+    (["--launcher", "slurm", "--nodes", 2, "--node-cpus", 4], "are for --launcher k8s"),
+    ([*NODE_FLAGS, "--resume"], "leave out --resume"),
 ])
 def test_flags_that_say_too_little_are_refused(pinion, flags, says):
     done = pinion("sweep", "preset:tiny", *flags)
