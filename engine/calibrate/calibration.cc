@@ -73,10 +73,11 @@ void Calibration::Collect(int first) {
   model_.decoder->Observe(&collector);
   std::vector<int32_t> blocks(model_.info.blocks);
   std::iota(blocks.begin(), blocks.end(), 0);
+  const BlockTablePointers tables = SameBlocks(KvTables(model_.files.spec), blocks.data());
   StepBatch batch;
   for (const auto& window : windows_) {
     batch.tokens = window;
-    batch.slices = {{0, window.size(), 0, blocks.data(), 0}};
+    batch.slices = {{0, window.size(), 0, tables, 0}};
     model_.decoder->Forward(batch, [](const Worker&, size_t, size_t, float*, size_t) {});
   }
   model_.decoder->Observe(nullptr);

@@ -13,14 +13,14 @@ struct MutablePart {
 };
 
 MutablePart PartAt(const Attention& attention, float* storage) {
-  float* max = storage + kAttentionRows * attention.cache.shape(attention.layer).value_dim;
+  float* max = storage + kAttentionRows * attention.cache.shape(attention.place.layer).value_dim;
   return {storage, max, max + kAttentionRows};
 }
 
 void Merge(const Attention& attention, const AttentionPart* parts, size_t count, size_t group_index,
            size_t row, size_t rows) {
   const HeadGroup& group = attention.heads.groups[group_index];
-  const size_t value_dim = attention.cache.shape(attention.layer).value_dim;
+  const size_t value_dim = attention.cache.shape(attention.place.layer).value_dim;
   const size_t column = group.first_q_head * value_dim;
   std::byte* dst =
       attention.dst + (row * attention.dst_stride + column) * kernels::SizeOf(attention.dst_type);
@@ -39,7 +39,7 @@ void Merge(const Attention& attention, const AttentionPart* parts, size_t count,
 void RunItem(const Attention& attention, const AttentionItem& item, const MutablePart& part) {
   const HeadGroup& group = attention.heads.groups[item.group];
   const KvCache& cache = attention.cache;
-  const KvShape& shape = cache.shape(attention.layer);
+  const KvShape& shape = cache.shape(attention.place.layer);
   const float* q[kAttentionRows];
   int64_t positions[kAttentionRows];
   for (size_t i = 0; i < item.queries; ++i) {
@@ -49,33 +49,34 @@ void RunItem(const Attention& attention, const AttentionItem& item, const Mutabl
   }
   const Reach& reach = attention.spec.reach;
   const int64_t chunk = reach.chunk > 0 ? positions[0] / reach.chunk * reach.chunk : 0;
-  attention.table.attention({.q = q,
-                             .positions = positions,
-                             .tokens = item.queries,
-                             .group = group.q_heads,
-                             .key_dim = shape.key_dim,
-                             .value_dim = shape.value_dim,
-                             .window = reach.window > 0 ? reach.window : kernels::kNoWindow,
-                             .first_seen = chunk,
-                             .context_begin = item.context_begin,
-                             .context_end = item.context_end,
-                             .keys = cache.keys(attention.layer, group.kv_head),
-                             .values = cache.values(attention.layer, group.kv_head),
-                             .key_strides = cache.key_strides(attention.layer),
-                             .value_strides = cache.value_strides(attention.layer),
-                             .block_table = attention.batch.slices[item.slice].block_table,
-                             .block_tokens = cache.block_tokens(),
-                             .dtype = cache.dtype(),
-                             .scale = attention.spec.scale,
-                             .soft_cap = attention.spec.soft_cap,
-                             .out = part.out,
-                             .max = part.max,
-                             .sum = part.sum});
+  attention.table.attention(
+      {.q = q,
+       .positions = positions,
+       .tokens = item.queries,
+       .group = group.q_heads,
+       .key_dim = shape.key_dim,
+       .value_dim = shape.value_dim,
+       .window = reach.window > 0 ? reach.window : kernels::kNoWindow,
+       .first_seen = chunk,
+       .context_begin = item.context_begin,
+       .context_end = item.context_end,
+       .keys = cache.keys(attention.place.layer, group.kv_head),
+       .values = cache.values(attention.place.layer, group.kv_head),
+       .key_strides = cache.key_strides(attention.place.layer),
+       .value_strides = cache.value_strides(attention.place.layer),
+       .block_table = attention.batch.slices[item.slice].block_tables[attention.place.table],
+       .block_tokens = cache.block_tokens(),
+       .dtype = cache.dtype(),
+       .scale = attention.spec.scale,
+       .soft_cap = attention.spec.soft_cap,
+       .out = part.out,
+       .max = part.max,
+       .sum = part.sum});
 }
 
 void Finish(const Attention& attention, const AttentionJoin& join,
             std::vector<AttentionPart>& parts) {
-  const KvShape& shape = attention.cache.shape(attention.layer);
+  const KvShape& shape = attention.cache.shape(attention.place.layer);
   const size_t q_heads = attention.heads.groups[join.group].q_heads;
   parts.clear();
   for (size_t i = 0; i < join.sources; ++i) {
@@ -91,7 +92,7 @@ void Finish(const Attention& attention, const AttentionJoin& join,
 
 void Attend(const Attention& attention, const Worker& worker, float* own_part) {
   const AttentionPlan& plan = attention.plan;
-  const size_t stride = PartFloats(attention.cache.shape(attention.layer));
+  const size_t stride = PartFloats(attention.cache.shape(attention.place.layer));
   worker.ShareOneByOne(plan.items.size(), [&](size_t i) {
     const AttentionItem& item = plan.items[i];
     const bool whole = item.part < 0;

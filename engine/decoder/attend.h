@@ -7,6 +7,7 @@
 #include "engine/decoder/step.h"
 #include "engine/host/team.h"
 #include "engine/spec/attention_spec.h"
+#include "engine/spec/kv_tables.h"
 #include "engine/weights/shard.h"
 #include "kernels/kernels.h"
 
@@ -18,7 +19,7 @@ struct Attention {
   const StepBatch& batch;
   const HeadShare& heads;
   const KvCache& cache;  // holds the keys and values of the batch's tokens too
-  size_t layer;          // of the cache
+  KvPlace place;         // of the layer in it
   AttentionSpec spec;
   const AttentionPlan& plan;  // built for spec.reach
   const float* q;             // [rows][q_stride]: head h at h * key_dim, rotary applied

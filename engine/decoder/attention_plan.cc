@@ -19,8 +19,13 @@ size_t TileQueries(const HeadGroup& group) { return kernels::kAttentionRows / gr
 class Builder {
  public:
   Builder(AttentionPlan& plan, const StepBatch& batch, const HeadShare& heads, size_t block_tokens,
-          const Reach& reach)
-      : plan_(plan), batch_(batch), heads_(heads), block_tokens_(block_tokens), reach_(reach) {}
+          const Reach& reach, std::span<const size_t> tables)
+      : plan_(plan),
+        batch_(batch),
+        heads_(heads),
+        block_tokens_(block_tokens),
+        reach_(reach),
+        tables_(tables) {}
 
   void Build(size_t threads) {
     CollectRuns();
@@ -80,7 +85,7 @@ class Builder {
       AddRun(s, 0, slice.first_position + rows, true);
       for (size_t row = 0; row < rows; ++row) AddQuery(slice, row);
     }
-    FindSharedRuns(batch_, decoding, block_tokens_, [&](const SharedRun& shared) {
+    FindSharedRuns(batch_, decoding, block_tokens_, tables_, [&](const SharedRun& shared) {
       const uint32_t first = shared.slices.front();
       const bool alone = shared.slices.size() == 1 && shared.begin == 0;
       AddRun(first, shared.begin, shared.end, alone);
@@ -189,6 +194,7 @@ class Builder {
   const HeadShare& heads_;
   const size_t block_tokens_;
   const Reach reach_;
+  const std::span<const size_t> tables_;
   uint64_t most_cost_ = std::numeric_limits<uint64_t>::max();  // of an item
   std::vector<Run> runs_;
   std::vector<Piece> pieces_;
@@ -197,14 +203,14 @@ class Builder {
 }  // namespace
 
 void AttentionPlan::Build(const StepBatch& batch, const HeadShare& heads, size_t threads,
-                          size_t block_tokens, const Reach& reach) {
+                          size_t block_tokens, const Reach& reach, std::span<const size_t> tables) {
   queries.clear();
   items.clear();
   joins.clear();
   sources.clear();
   parts = 0;
   shared_tokens = 0;
-  Builder(*this, batch, heads, block_tokens, reach).Build(threads);
+  Builder(*this, batch, heads, block_tokens, reach, tables).Build(threads);
   const auto cost = [](const AttentionItem& item) {
     return uint64_t{item.queries} * (item.context_end - item.context_begin);
   };
@@ -215,18 +221,27 @@ void AttentionPlan::Build(const StepBatch& batch, const HeadShare& heads, size_t
 
 void AttentionPlans::Build(const StepBatch& batch, std::span<const AttendingLayer> layers,
                            size_t threads, size_t block_tokens) {
-  std::vector<AttendingLayer> known;
+  struct Kind {
+    AttendingLayer first;
+    std::vector<size_t> tables;
+  };
+  std::vector<Kind> kinds;
   plan_of_layer_.clear();
   for (const AttendingLayer& layer : layers) {
-    const auto found = std::find_if(known.begin(), known.end(), [&](const AttendingLayer& other) {
-      return other.reach == layer.reach && other.heads->groups == layer.heads->groups;
+    auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const Kind& each) {
+      return each.first.reach == layer.reach && each.first.heads->groups == layer.heads->groups;
     });
-    plan_of_layer_.push_back(static_cast<size_t>(found - known.begin()));
-    if (found == known.end()) known.push_back(layer);
+    if (kind == kinds.end()) kind = kinds.insert(kind, {layer, {}});
+    std::vector<size_t>& tables = kind->tables;
+    if (std::find(tables.begin(), tables.end(), layer.table) == tables.end())
+      tables.push_back(layer.table);
+    plan_of_layer_.resize(layer.layer + 1);
+    plan_of_layer_.back() = static_cast<size_t>(kind - kinds.begin());
   }
-  plans_.resize(known.size());
+  plans_.resize(kinds.size());
   for (size_t i = 0; i < plans_.size(); ++i)
-    plans_[i].Build(batch, *known[i].heads, threads, block_tokens, known[i].reach);
+    plans_[i].Build(batch, *kinds[i].first.heads, threads, block_tokens, kinds[i].first.reach,
+                    kinds[i].tables);
 }
 
 size_t AttentionPlans::parts() const {

@@ -55,29 +55,36 @@ struct AttentionPlan {
   // keep `threads` busy (few sequences, or one much longer than the others). Cuts lie on block
   // boundaries. Blocks that no token of an item sees are left out; an item's tokens are of one
   // chunk. Tokens that choose what they see (Reach::Chooses) are left out.
+  //
+  // `tables`: of the layers that share the plan (KvPlace); blocks are the same if all of them
+  // agree.
   void Build(const StepBatch& batch, const HeadShare& heads, size_t threads, size_t block_tokens,
-             const Reach& reach = {});
+             const Reach& reach = {}, std::span<const size_t> tables = kFirstTable);
+
+  static constexpr size_t kFirstTable[] = {0};
 };
 
 // What decides how a layer's attention is cut.
 struct AttendingLayer {
+  size_t layer;  // of the model
   Reach reach;
   const HeadShare* heads;
+  size_t table = 0;
 };
 
 // The plans of a step: layers with the same reach and groups of heads share one.
 class AttentionPlans {
  public:
-  // layers: those with keys and values of their own (CachedLayer).
+  // layers: all that attend, ascending.
   void Build(const StepBatch& batch, std::span<const AttendingLayer> layers, size_t threads,
              size_t block_tokens);
 
-  const AttentionPlan& of_layer(size_t layer) const { return plans_[plan_of_layer_[layer]]; }
+  const AttentionPlan& of_layer(size_t layer) const { return plans_[plan_of_layer_.at(layer)]; }
   size_t parts() const;  // the most that a plan has
 
  private:
-  std::vector<AttentionPlan> plans_;  // in the order of their first layers
-  std::vector<size_t> plan_of_layer_;
+  std::vector<AttentionPlan> plans_;   // in the order of their first layers
+  std::vector<size_t> plan_of_layer_;  // of the model; 0 if it does not attend
 };
 
 }  // namespace pinion

@@ -107,7 +107,7 @@ class ShardedDecoder : public Decoder {
 
   KvPieces kv_pieces() const override {
     KvPieces pieces;
-    pieces.layers = CachedLayers(model_.spec);
+    pieces.layers = KvLayers(model_.spec);
     for (const KvCache& cache : model_.caches)
       pieces.span_blocks = std::max(pieces.span_blocks, cache.span_blocks());
     pieces.count = (blocks_ + pieces.span_blocks - 1) / pieces.span_blocks * pieces.layers;
@@ -197,8 +197,8 @@ class ShardedDecoder : public Decoder {
       const auto threads = static_cast<size_t>(ranks_.threads(static_cast<int>(rank)));
       layers_.clear();
       for (const size_t layer : attending_)
-        if (Caches(model_.spec.layer_specs[layer]))
-          layers_.push_back({LayerAttention(model_.spec, layer).reach, &shard.Heads(layer)});
+        layers_.push_back({layer, LayerAttention(model_.spec, layer).reach, &shard.Heads(layer),
+                           KvPlaceOf(model_.spec, layer).table});
       w.plans.Build(batch, layers_, threads, model_.options.block_tokens);
       CountShared(w.plans, shard);
       const size_t part = PartFloats(WidestCachedShape(model_.spec));
@@ -212,7 +212,7 @@ class ShardedDecoder : public Decoder {
 
   void CountShared(const AttentionPlans& plans, const Shard& shard) {
     for (const size_t layer : attending_)
-      shared_kv_bytes_ += plans.of_layer(CachedLayer(model_.spec, layer)).shared_tokens *
+      shared_kv_bytes_ += plans.of_layer(layer).shared_tokens *
                           CachedShape(model_.spec, layer).TokenBytes(model_.options.cached()) *
                           shard.Heads(layer).kv_heads.size();
   }
@@ -230,7 +230,7 @@ class ShardedDecoder : public Decoder {
   Pages logits_;
   LoadedModel model_;
   std::vector<size_t> attending_;       // the layers that do
-  std::vector<AttendingLayer> layers_;  // those of them that cache, of the rank that is planned
+  std::vector<AttendingLayer> layers_;  // the same, of the rank that is planned
   size_t blocks_ = 0;                   // of each cache
   uint64_t shared_kv_bytes_ = 0;
 };

@@ -151,7 +151,7 @@ float* ValueOf(const ForwardPass& pass, size_t index, const Heads& heads, size_t
 // [begin, end).
 void PrepareHeads(const ForwardPass& pass, size_t index, const Heads& heads, size_t begin,
                   size_t end) {
-  const size_t cached = CachedLayer(pass.spec, index);
+  const KvPlace place = KvPlaceOf(pass.spec, index);
   size_t slice = 0;
   for (size_t at = begin; at < end; ++at) {
     const size_t row = at / heads.rotated(), unit = at % heads.rotated();
@@ -166,7 +166,8 @@ void PrepareHeads(const ForwardPass& pass, size_t index, const Heads& heads, siz
       ScaleQuery(pass, index, heads, position, head);
       continue;
     }
-    pass.cache.Write(pass.table, cached, unit - heads.q, of.block_table, position, head, value);
+    pass.cache.Write(pass.table, place.layer, unit - heads.q, of.block_tables[place.table],
+                     position, head, value);
   }
 }
 
@@ -183,15 +184,14 @@ void PrepareAndStore(const ForwardPass& pass, size_t index) {
 // token's queries of a group after its result is written.
 void AttendLayer(const ForwardPass& pass, size_t layer) {
   const TraceSpan span("attention", "layer", layer);
-  const size_t cached = CachedLayer(pass.spec, layer);
   const bool gated = pass.spec.attention_gate;
   Attend({.table = pass.table,
           .batch = pass.batch,
           .heads = pass.weights.shard.Heads(layer),
           .cache = pass.cache,
-          .layer = cached,
+          .place = KvPlaceOf(pass.spec, layer),
           .spec = LayerAttention(pass.spec, layer),
-          .plan = pass.w.plans.of_layer(cached),
+          .plan = pass.w.plans.of_layer(layer),
           .q = pass.w.qkv,
           .q_stride = pass.w.qkv_stride,
           .sinks = pass.weights.layers[layer].sinks,

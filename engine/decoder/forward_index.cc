@@ -26,7 +26,7 @@ struct Indexer {
   Indexer(const ForwardPass& pass, size_t layer)
       : pass(pass),
         layer(layer),
-        cached(CachedLayer(pass.spec, layer)),
+        place(KvPlaceOf(pass.spec, layer)),
         weights(pass.weights.layers[layer].index),
         buffers(pass.w.index),
         heads(static_cast<size_t>(pass.spec.index.heads)),
@@ -34,7 +34,8 @@ struct Indexer {
         top_k(static_cast<size_t>(pass.spec.index.top_k)) {}
 
   const ForwardPass& pass;
-  const size_t layer, cached;
+  const size_t layer;
+  const KvPlace place;
   const IndexWeights& weights;
   IndexBuffers& buffers;
   const size_t heads, dim, top_k;
@@ -73,7 +74,8 @@ void StoreKeys(const Indexer& index, size_t begin, size_t end) {
     pass.table.layer_norm(key, Dtype::kF32, key, index.weights.k_norm, index.weights.k_norm_bias,
                           index.dim, kIndexNormEps);
     Rotate(index, row, key);
-    std::byte* block = pass.cache.index_keys(index.cached, of.block_table[position / block_tokens]);
+    std::byte* block = pass.cache.index_keys(
+        index.place.layer, of.block_tables[index.place.table][position / block_tokens]);
     pass.table.convert(block + position % block_tokens * index.key_bytes(), index.key_type(),
                        reinterpret_cast<const std::byte*>(key), Dtype::kF32, index.dim);
   }
@@ -116,7 +118,7 @@ const std::byte* PackKeys(const Indexer& index, const int32_t* block_table, size
     const size_t position = first + done, slot = position % block_tokens;
     const size_t count = std::min(block_tokens - slot, tokens - done);
     const std::byte* block =
-        pass.cache.index_keys(index.cached, block_table[position / block_tokens]);
+        pass.cache.index_keys(index.place.layer, block_table[position / block_tokens]);
     std::memcpy(rows + done * bytes, block + slot * bytes, count * bytes);
     done += count;
   }
@@ -129,7 +131,7 @@ const std::byte* PackKeys(const Indexer& index, const int32_t* block_table, size
 // factor (1 / sqrt(dim * heads)) changes no choice and is left out.
 void ScoreTokens(const Indexer& index, const ChoosingRow& row, size_t first, float* scores) {
   const ForwardPass& pass = index.pass;
-  const int32_t* table = pass.batch.slices[row.slice].block_table;
+  const int32_t* table = pass.batch.slices[row.slice].block_tables[index.place.table];
   const float* weights = index.head_weights(row.row);
   float* products = pass.scratch.index_products;
   const size_t end = std::min<size_t>(first + kScoreTokens, row.position + 1);
@@ -179,14 +181,14 @@ float* PartOf(const Indexer& index, size_t row, size_t cut, size_t group) {
   IndexBuffers& buffers = index.buffers;
   const size_t groups = index.pass.weights.shard.groups.size();
   return buffers.parts.data() + ((row * buffers.cuts + cut) * groups + group) *
-                                    PartFloats(index.pass.cache.shape(index.cached));
+                                    PartFloats(index.pass.cache.shape(index.place.layer));
 }
 
 void MergeParts(const Indexer& index, const ChoosingRow& row, size_t group_index,
                 const std::vector<kernels::AttentionPart>& parts) {
   const ForwardPass& pass = index.pass;
   const HeadGroup& group = pass.weights.shard.groups[group_index];
-  const size_t value_dim = pass.cache.shape(index.cached).value_dim;
+  const size_t value_dim = pass.cache.shape(index.place.layer).value_dim;
   const size_t at = row.row * pass.w.attended_stride + group.first_q_head * value_dim;
   pass.table.attention_merge({.parts = parts.data(),
                               .parts_count = parts.size(),
@@ -204,7 +206,7 @@ void AttendGathered(const Indexer& index, const ChoosingRow& row, const HeadGrou
                     const std::byte* gathered, size_t count, const IndexPart& part) {
   const ForwardPass& pass = index.pass;
   const KvCache& cache = pass.cache;
-  const KvShape& shape = cache.shape(index.cached);
+  const KvShape& shape = cache.shape(index.place.layer);
   const size_t block =
       kernels::KvPlaneBlockBytes(cache.dtype(), cache.block_tokens(), shape.key_dim);
   const float* q = pass.w.latent.latent_queries + row.row * pass.w.latent.latent_queries_stride +
@@ -245,24 +247,24 @@ void AttendCut(const Indexer& index, size_t first, size_t at, size_t cut) {
   const size_t blocks = (count + cache.block_tokens() - 1) / cache.block_tokens();
   std::vector<std::byte>& storage = pass.scratch.gathered;
   storage.resize(
-      blocks * cache.shape(index.cached).BlockBytes(cache.dtype(), cache.block_tokens()) + 64);
+      blocks * cache.shape(index.place.layer).BlockBytes(cache.dtype(), cache.block_tokens()) + 64);
   void* aligned = storage.data();
   size_t space = storage.size();
   auto* gathered = static_cast<std::byte*>(std::align(64, space - 64, aligned, space));
   const auto& groups = pass.weights.shard.groups;
-  kernels::GatherKeys({.keys = cache.keys(index.cached, groups[0].kv_head),
-                       .strides = cache.key_strides(index.cached),
-                       .block_table = pass.batch.slices[row.slice].block_table,
+  kernels::GatherKeys({.keys = cache.keys(index.place.layer, groups[0].kv_head),
+                       .strides = cache.key_strides(index.place.layer),
+                       .block_table = pass.batch.slices[row.slice].block_tables[index.place.table],
                        .positions = buffers.chosen.data() + at * index.top_k + begin,
                        .count = count,
                        .block_tokens = cache.block_tokens(),
-                       .key_dim = cache.shape(index.cached).key_dim,
+                       .key_dim = cache.shape(index.place.layer).key_dim,
                        .dtype = cache.dtype(),
                        .dst = gathered});
   for (size_t g = 0; g < groups.size(); ++g) {
     const bool whole = buffers.cuts == 1;
-    const IndexPart part =
-        PartAt(cache.shape(index.cached), whole ? pass.scratch.part : PartOf(index, at, cut, g));
+    const IndexPart part = PartAt(cache.shape(index.place.layer),
+                                  whole ? pass.scratch.part : PartOf(index, at, cut, g));
     AttendGathered(index, row, groups[g], gathered, count, part);
     if (whole) MergeParts(index, row, g, {{part.out, part.max, part.sum}});
   }
@@ -277,8 +279,8 @@ void AttendRows(const Indexer& index, size_t first, size_t count) {
   index.pass.worker.ShareOneByOne(count * groups, [&](size_t i) {
     std::vector<kernels::AttentionPart> parts;
     for (size_t cut = 0; cut < cuts; ++cut) {
-      const IndexPart part =
-          PartAt(index.pass.cache.shape(index.cached), PartOf(index, i / groups, cut, i % groups));
+      const IndexPart part = PartAt(index.pass.cache.shape(index.place.layer),
+                                    PartOf(index, i / groups, cut, i % groups));
       parts.push_back({part.out, part.max, part.sum});
     }
     MergeParts(index, index.buffers.rows[first + i / groups], i % groups, parts);

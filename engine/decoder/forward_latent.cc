@@ -23,7 +23,7 @@ struct Latent {
   Latent(const ForwardPass& pass, size_t index)
       : pass(pass),
         index(index),
-        cached(CachedLayer(pass.spec, index)),
+        place(KvPlaceOf(pass.spec, index)),
         layer(pass.weights.layers[index]),
         weights(layer.latent),
         buffers(pass.w.latent),
@@ -34,7 +34,8 @@ struct Latent {
         q_rank(static_cast<size_t>(pass.spec.latent.q_rank)) {}
 
   const ForwardPass& pass;
-  const size_t index, cached;  // of the model; of the cache
+  const size_t index;  // of the layer
+  const KvPlace place;
   const LayerWeights& layer;
   const LatentWeights& weights;
   const LatentBuffers& buffers;
@@ -79,7 +80,7 @@ void StoreLatents(const Latent& latent, size_t begin, size_t end) {
     float* key = latent.key(row);
     pass.table.rms_norm(key, Dtype::kF32, key, latent.layer.k_norm, latent.rank, kNormEps);
     Rotate(latent, row, key + latent.rank);
-    pass.cache.Write(pass.table, latent.cached, 0, of.block_table,
+    pass.cache.Write(pass.table, latent.place.layer, 0, of.block_tables[latent.place.table],
                      of.first_position + row - of.first_row, key, nullptr);
     if (latent.q_rank == 0) continue;
     std::byte* dst =
@@ -153,9 +154,9 @@ void AttendLatents(const Latent& latent) {
           .batch = pass.batch,
           .heads = pass.weights.shard,
           .cache = pass.cache,
-          .layer = latent.cached,
+          .place = latent.place,
           .spec = LayerAttention(pass.spec, latent.index),
-          .plan = pass.w.plans.of_layer(latent.cached),
+          .plan = pass.w.plans.of_layer(latent.index),
           .q = latent.buffers.latent_queries,
           .q_stride = latent.buffers.latent_queries_stride,
           .sinks = nullptr,

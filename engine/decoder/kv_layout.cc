@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/host/memory.h"
+#include "engine/spec/kv_tables.h"
 
 namespace pinion {
 namespace {
@@ -44,15 +45,16 @@ uint64_t LayerKvLayout::Bytes(size_t blocks) const {
 KvLayout KvLayout::Of(const DecoderSpec& spec, const Shard& shard, kernels::KvDtype dtype,
                       size_t block_tokens, kernels::Dtype weights) {
   KvLayout layout;
+  layout.layers.resize(KvLayers(spec));
+  // Layers of the model that share one of the cache are alike (AssignKvTables).
   for (size_t index = 0; index < spec.layer_specs.size(); ++index) {
     if (!Caches(spec.layer_specs[index])) continue;
-    LayerKvLayout layer;
+    LayerKvLayout& layer = layout.layers[KvPlaceOf(spec, index).layer];
     layer.shape = CachedShape(spec, index);
     layer.keys = kernels::KvPlaneBlockBytes(dtype, block_tokens, layer.shape.key_dim);
     layer.values = layer.shape.BlockBytes(dtype, block_tokens) - layer.keys;
     layer.heads = shard.Heads(index).kv_heads.size();
     if (layer.heads > 0) layer.index = block_tokens * IndexKeyBytes(spec, weights);
-    layout.layers.push_back(layer);
   }
   return layout;
 }

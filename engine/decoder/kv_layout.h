@@ -36,8 +36,8 @@ struct LayerKvLayout {
   uint64_t Bytes(size_t blocks) const;
 };
 
-// Of all layers with keys and values of their own, one after the other (CachedLayer). Blocks have
-// the same numbers in all of them, but need not have the same size.
+// Of all layers of the cache (KvPlace), one after the other. Blocks have the same numbers in all of
+// them, but need not have the same size.
 struct KvLayout {
   std::vector<LayerKvLayout> layers;
 

@@ -10,9 +10,9 @@ constexpr size_t kMinSharedTokens = 64;
 
 class Finder {
  public:
-  Finder(const StepBatch& batch, size_t block_tokens,
+  Finder(const StepBatch& batch, size_t block_tokens, std::span<const size_t> tables,
          const std::function<void(const SharedRun&)>& take)
-      : batch_(batch), block_tokens_(block_tokens), take_(take) {}
+      : batch_(batch), block_tokens_(block_tokens), tables_(tables), take_(take) {}
 
   // `slices` agree on all blocks before `block`. The tokens before `begin`, which is the first one
   // of a block at or before `block`, are covered.
@@ -36,29 +36,36 @@ class Finder {
   }
 
   size_t AgreedBlocks(const std::vector<uint32_t>& slices, size_t from) const {
-    const int32_t* first = Slice(slices[0]).block_table;
     size_t agreed = FullBlocks(slices[0]);
     for (const uint32_t index : slices) {
       const size_t most = std::min(agreed, FullBlocks(index));
-      const int32_t* table = Slice(index).block_table;
       agreed = from;
-      while (agreed < most && table[agreed] == first[agreed]) ++agreed;
+      while (agreed < most && Compare(slices[0], index, agreed) == 0) ++agreed;
     }
     return agreed;
+  }
+
+  // The order of two slices by their blocks of the same index in all tables; 0: the same ones.
+  int Compare(uint32_t a, uint32_t b, size_t block) const {
+    for (const size_t table : tables_) {
+      const int32_t left = Slice(a).block_tables[table][block];
+      const int32_t right = Slice(b).block_tables[table][block];
+      if (left != right) return left < right ? -1 : 1;
+    }
+    return 0;
   }
 
   // Groups slices by their next block and covers each group; slices without another full block end
   // here.
   void Divide(std::vector<uint32_t> slices, size_t block, size_t begin) {
     const auto ended = [&](uint32_t index) { return FullBlocks(index) == block; };
-    const auto next = [&](uint32_t index) { return Slice(index).block_table[block]; };
     const auto going = std::stable_partition(slices.begin(), slices.end(), ended);
     for (auto i = slices.begin(); i != going; ++i) TakeRest(*i, begin);
     std::stable_sort(going, slices.end(),
-                     [&](uint32_t a, uint32_t b) { return next(a) < next(b); });
+                     [&](uint32_t a, uint32_t b) { return Compare(a, b, block) < 0; });
     for (auto i = going; i != slices.end();) {
       const auto end =
-          std::find_if(i, slices.end(), [&](uint32_t b) { return next(b) != next(*i); });
+          std::find_if(i, slices.end(), [&](uint32_t b) { return Compare(*i, b, block) != 0; });
       Cover({i, end}, block, begin);
       i = end;
     }
@@ -66,14 +73,16 @@ class Finder {
 
   const StepBatch& batch_;
   const size_t block_tokens_;
+  const std::span<const size_t> tables_;
   const std::function<void(const SharedRun&)>& take_;
 };
 
 }  // namespace
 
 void FindSharedRuns(const StepBatch& batch, const std::vector<uint32_t>& slices,
-                    size_t block_tokens, const std::function<void(const SharedRun&)>& take) {
-  if (!slices.empty()) Finder(batch, block_tokens, take).Cover(slices, 0, 0);
+                    size_t block_tokens, std::span<const size_t> tables,
+                    const std::function<void(const SharedRun&)>& take) {
+  if (!slices.empty()) Finder(batch, block_tokens, tables, take).Cover(slices, 0, 0);
 }
 
 }  // namespace pinion

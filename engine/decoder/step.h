@@ -1,10 +1,25 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "engine/spec/kv_tables.h"
+
 namespace pinion {
+
+// The block tables of a sequence, as many as the spec has (KvTables); null from there on.
+using BlockTablePointers = std::array<const int32_t*, kMostKvTables>;
+
+// The same blocks in so many tables. Right for a prompt that is computed in one step, as every
+// layer reads what it has just written; layers of other tables overwrite it.
+inline BlockTablePointers SameBlocks(size_t tables, const int32_t* blocks) {
+  BlockTablePointers all = {};
+  std::fill_n(all.begin(), tables, blocks);
+  return all;
+}
 
 // The input of one pass of the decoder: consecutive tokens of some sequences, row after row.
 struct StepBatch {
@@ -13,7 +28,9 @@ struct StepBatch {
     // Of first_row; the cache holds everything before it. A bidirectional model computes a sequence
     // in one slice, from position 0 on.
     size_t first_position = 0;
-    const int32_t* block_table = nullptr;  // covers first_position + rows tokens
+    // Each for first_position + rows tokens. An entry is -1, or any number, if no token of the
+    // slice sees its block.
+    BlockTablePointers block_tables = {};
     // Where recurrent layers keep the sequence's state: a number of its own below the count of
     // sequences of Decoder::AllocateKv. A slice that begins at position 0 begins a new state.
     int32_t place = 0;

@@ -72,6 +72,7 @@ class BlockPool {
 
   // Makes a full block addressable. Does nothing if another block already has that hash.
   void Publish(int32_t block, const BlockHash& hash);
+  bool Has(const BlockHash& hash) const { return by_hash_.contains(hash); }
   // The block with this hash, referenced once more (a cached one becomes used); nullopt: none.
   std::optional<int32_t> Reuse(const BlockHash& hash);
   // Forgets the content of all blocks, used ones included (so that a measurement starts cold).

@@ -7,6 +7,7 @@
 #include "engine/base/strings.h"
 #include "engine/decoder/state_cache.h"
 #include "engine/decoder/workspace.h"
+#include "engine/spec/kv_tables.h"
 #include "engine/weights/weights.h"
 
 namespace pinion {
@@ -16,9 +17,9 @@ namespace {
 // is of no use. A model's own length is lowered to the cache, a --max-model-len is not.
 constexpr size_t kLeastTokens = 2048;
 
-size_t BlocksFor(size_t tokens, const EngineOptions& options) {
-  const auto block = static_cast<size_t>(options.block_size);
-  return (tokens + block - 1) / block;
+// Of a sequence of so many tokens, the last of which is computed alone.
+size_t BlocksFor(const std::vector<RankNeeds>& needs, size_t tokens, const EngineOptions& options) {
+  return MostBlocks(needs[0].reaches, tokens, 1, static_cast<size_t>(options.block_size));
 }
 
 // Ranks hold different numbers of heads: the largest sets the limit. At least 1, as a divisor.
@@ -32,19 +33,23 @@ uint64_t LargestBlockBytes(const std::vector<RankNeeds>& needs) {
 size_t LeastBlocks(const std::vector<RankNeeds>& needs, const EngineOptions& options,
                    size_t model_length) {
   if (options.kv_cache_bytes) return *options.kv_cache_bytes / LargestBlockBytes(needs);
-  if (options.max_model_len) return BlocksFor(model_length, options);
-  return BlocksFor(std::min(model_length, kLeastTokens), options);
+  if (options.max_model_len) return BlocksFor(needs, model_length, options);
+  return BlocksFor(needs, std::min(model_length, kLeastTokens), options);
 }
 
 // More blocks than these would never be used at once. Pages that were used before are warm.
 size_t MostUsefulBlocks(const std::vector<RankNeeds>& needs, const EngineOptions& options,
                         size_t model_length) {
   const auto sequences = static_cast<size_t>(options.max_num_seqs);
-  const size_t most = BlocksFor(model_length, options) * sequences;
-  if (!needs[0].one_step) return most;
-  // Every sequence of a step may leave its last block in part unused.
+  const size_t most = BlocksFor(needs, model_length, options) * sequences;
   const auto step = static_cast<size_t>(options.max_num_batched_tokens);
-  return std::min(most, BlocksFor(step, options) + sequences);
+  const size_t of_step =
+      needs[0].reaches.size() * (step / static_cast<size_t>(options.block_size) + 1);
+  // Every sequence of a step may leave its last block in part unused.
+  if (needs[0].one_step) return std::min(most, of_step + sequences);
+  const bool limited = std::any_of(needs[0].reaches.begin(), needs[0].reaches.end(),
+                                   [](const TableReach& reach) { return reach.limited(); });
+  return limited ? most + of_step : most;  // a step's tokens stay until it ends
 }
 
 uint64_t LargestState(const std::vector<RankNeeds>& needs) {
@@ -96,6 +101,9 @@ uint64_t LeftByFrontEnd(const EngineOptions& options, uint64_t available_bytes) 
 
 std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions& decoder,
                                   const Partition& partition) {
+  std::vector<TableReach> reaches;
+  for (const Reach& reach : KvReaches(spec))
+    reaches.push_back({static_cast<size_t>(reach.window), static_cast<size_t>(reach.chunk)});
   const std::vector<DecoderSpec> stages = StageSpecs(spec, decoder.dtype, partition.stages);
   std::vector<RankNeeds> needs;
   for (int rank = 0; rank < partition.ranks(); ++rank) {
@@ -106,7 +114,7 @@ std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions&
         {ShardWeightBytes(stage, decoder.dtype, decoder.moe_prepack, ranks, within),
          WorkspaceBytes(stage, decoder, ranks, within),
          KvLayout::Of(stage, shard, decoder.cached(), decoder.block_tokens, decoder.dtype),
-         StateCache::BytesPerSequence(stage, shard), spec.bidirectional});
+         StateCache::BytesPerSequence(stage, shard), spec.bidirectional, reaches});
   }
   return needs;
 }
@@ -158,6 +166,16 @@ Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& o
   return {};
 }
 
+size_t KvTokens(const RankNeeds& needs, const EngineOptions& options, size_t blocks,
+                size_t model_length) {
+  const auto block_tokens = static_cast<size_t>(options.block_size);
+  if (needs.reaches.size() == 1 && !needs.reaches[0].limited()) return blocks * block_tokens;
+  const size_t of_one =
+      std::max<size_t>(1, MostBlocks(needs.reaches, model_length, 1, block_tokens));
+  return static_cast<size_t>(static_cast<double>(blocks) / static_cast<double>(of_one) *
+                             static_cast<double>(model_length));
+}
+
 StatePlaces SizeStates(const std::vector<RankNeeds>& needs, const EngineOptions& options,
                        uint64_t available_bytes) {
   const auto most = static_cast<size_t>(options.max_num_seqs);
@@ -181,7 +199,7 @@ Result<size_t> SizeKv(const std::vector<RankNeeds>& needs, const EngineOptions& 
     const size_t useful = MostUsefulBlocks(needs, options, model_length);
     per_block_all = std::max<uint64_t>(1, per_block_all);
     // More than half, if one sequence of --max-model-len needs it.
-    const size_t asked = options.max_model_len ? BlocksFor(model_length, options) : 1;
+    const size_t asked = options.max_model_len ? BlocksFor(needs, model_length, options) : 1;
     const size_t least = std::clamp<size_t>(available_bytes / per_block_all, 1, asked);
     return std::clamp<size_t>(available_bytes / 2 / per_block_all, least, useful);
   }
@@ -189,14 +207,17 @@ Result<size_t> SizeKv(const std::vector<RankNeeds>& needs, const EngineOptions& 
   const uint64_t states = places * LargestState(needs);
   const size_t blocks =
       (*options.kv_cache_bytes - std::min(*options.kv_cache_bytes, states)) / largest;
-  if (blocks == 0)
-    return Fail(ErrorCode::kUsage,
-                StrCat("--kv-cache-space of ", FormatBytes(*options.kv_cache_bytes),
-                       " does not hold one block of ", options.block_size, " tokens (",
-                       FormatBytes(largest), " per rank)",
-                       states > 0 ? StrCat(" beside ", places, " states of sequences (",
-                                           FormatBytes(states), " per rank)")
-                                  : ""));
+  if (blocks < needs[0].reaches.size())
+    return Fail(
+        ErrorCode::kUsage,
+        StrCat("--kv-cache-space of ", FormatBytes(*options.kv_cache_bytes), " does not hold ",
+               needs[0].reaches.size() == 1 ? std::string("one block")
+                                            : StrCat("the ", needs[0].reaches.size(), " blocks"),
+               " of ", options.block_size, " tokens that a sequence needs (", FormatBytes(largest),
+               " per rank and block)",
+               states > 0 ? StrCat(" beside ", places, " states of sequences (",
+                                   FormatBytes(states), " per rank)")
+                          : ""));
   return blocks;
 }
 

@@ -10,6 +10,7 @@
 #include "engine/host/binding.h"
 #include "engine/host/budget.h"
 #include "engine/host/machine.h"
+#include "engine/kv/table_reach.h"
 #include "engine/run/options.h"
 #include "engine/spec/spec.h"
 #include "engine/weights/stages.h"
@@ -22,6 +23,7 @@ struct RankNeeds {
   KvLayout kv;            // blocks of 0 bytes if the rank holds no heads
   uint64_t state = 0;     // of recurrent layers, for each sequence that runs
   bool one_step = false;  // an encoder's: a sequence needs its KV for one step
+  std::vector<TableReach> reaches = {TableReach{}};  // of a sequence's block tables
 };
 // By rank, as Partition numbers them. decoder.communicator: that of a stage.
 std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions& decoder,
@@ -54,6 +56,10 @@ struct StatePlaces {
 // max_num_seqs are of either kind. Without recurrent layers it is max_num_seqs and none.
 StatePlaces SizeStates(const std::vector<RankNeeds>& needs, const EngineOptions& options,
                        uint64_t available_bytes);
+
+// Tokens that so many KV blocks hold, of sequences of this length.
+size_t KvTokens(const RankNeeds& needs, const EngineOptions& options, size_t blocks,
+                size_t model_length);
 
 // Number of KV blocks: all of --kv-cache-space per rank, else half of `available_bytes` (free after
 // loading the weights), both less the states of SizeStates, but no more than max_num_seqs sequences

@@ -57,7 +57,7 @@ class EngineLoop : public Engine {
         states_(static_cast<int32_t>(model_.options.max_num_seqs), model_.info.kept_states),
         scheduler_({static_cast<size_t>(model_.options.max_num_batched_tokens),
                     static_cast<size_t>(model_.options.max_num_seqs), model_.info.max_model_len,
-                    BoundOfSteps(model_.options)},
+                    BoundOfSteps(model_.options), model_.info.kv_reaches},
                    pool_, model_.step_times.get(), kMachineClock,
                    states_.total() > 0 ? &states_ : nullptr),
         ahead_(AheadOf(model_)),
@@ -245,8 +245,10 @@ class EngineLoop : public Engine {
     for (const Slice& slice : slices) {
       Sequence& sequence = *slice.sequence;
       const size_t row = batch_.tokens.size();
-      batch_.slices.push_back({row, slice.count, slice.first, sequence.block_table.data(),
-                               sequence.place, slice.begins_from, slice.keeps_in});
+      StepBatch::Slice& in_batch = batch_.slices.emplace_back(StepBatch::Slice{
+          row, slice.count, slice.first, {}, sequence.place, slice.begins_from, slice.keeps_in});
+      for (size_t table = 0; table < sequence.tables.size(); ++table)
+        in_batch.block_tables[table] = sequence.tables[table].blocks.data();
       const auto from = sequence.tokens.begin() + static_cast<ptrdiff_t>(slice.first);
       batch_.tokens.insert(batch_.tokens.end(), from, from + static_cast<ptrdiff_t>(slice.count));
       AddTypes(slice);
@@ -420,7 +422,7 @@ Json EngineLoop::ServerInfo() const {
   kv.Set("bytes", info.kv_bytes);
   kv.Set("block_tokens", static_cast<uint64_t>(info.block_tokens));
   kv.Set("blocks", static_cast<uint64_t>(info.blocks));
-  kv.Set("tokens", static_cast<uint64_t>(info.blocks * info.block_tokens));
+  kv.Set("tokens", static_cast<uint64_t>(info.kv_tokens));
   kv.Set("state_bytes", info.state_bytes);
   kv.Set("kept_states", static_cast<uint64_t>(info.kept_states));
   Json out = Json::MakeObject();

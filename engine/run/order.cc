@@ -16,7 +16,7 @@ struct OrderHead {
 struct SentSlice {
   uint64_t first_row = 0, rows = 0, first_position = 0;
   int32_t place = 0, begins_from = -1, keeps_in = -1;
-  std::vector<int32_t> block_table;
+  std::vector<std::vector<int32_t>> block_tables;
 };
 
 struct SentBatch {
@@ -27,7 +27,7 @@ struct SentBatch {
 template <typename Archive>
 void Fields(Archive& archive, SentSlice& slice) {
   archive(slice.first_row, slice.rows, slice.first_position, slice.place, slice.begins_from,
-          slice.keeps_in, slice.block_table);
+          slice.keeps_in, slice.block_tables);
 }
 
 template <typename Archive>
@@ -56,13 +56,15 @@ std::string Encode(const StepBatch& batch, size_t block_tokens) {
   SentBatch sent{batch.tokens, batch.types, batch.logit_rows, {}};
   for (const StepBatch::Slice& slice : batch.slices) {
     const size_t blocks = (slice.first_position + slice.rows + block_tokens - 1) / block_tokens;
-    sent.slices.push_back({slice.first_row,
-                           slice.rows,
-                           slice.first_position,
-                           slice.place,
-                           slice.begins_from,
-                           slice.keeps_in,
-                           {slice.block_table, slice.block_table + blocks}});
+    SentSlice& of = sent.slices.emplace_back(SentSlice{slice.first_row,
+                                                       slice.rows,
+                                                       slice.first_position,
+                                                       slice.place,
+                                                       slice.begins_from,
+                                                       slice.keeps_in,
+                                                       {}});
+    for (const int32_t* table : slice.block_tables)
+      if (table) of.block_tables.emplace_back(table, table + blocks);
   }
   WireWriter writer;
   writer(sent);
@@ -79,11 +81,19 @@ std::optional<DecodedBatch> Decode(const std::string& payload) {
   decoded.batch.types = std::move(sent.types);
   decoded.batch.logit_rows = std::move(sent.logit_rows);
   for (SentSlice& slice : sent.slices) {
-    // A vector's elements stay where they are when it is moved.
-    decoded.block_tables.push_back(std::move(slice.block_table));
-    decoded.batch.slices.push_back({slice.first_row, slice.rows, slice.first_position,
-                                    decoded.block_tables.back().data(), slice.place,
-                                    slice.begins_from, slice.keeps_in});
+    StepBatch::Slice& to = decoded.batch.slices.emplace_back(StepBatch::Slice{slice.first_row,
+                                                                              slice.rows,
+                                                                              slice.first_position,
+                                                                              {},
+                                                                              slice.place,
+                                                                              slice.begins_from,
+                                                                              slice.keeps_in});
+    if (slice.block_tables.size() > to.block_tables.size()) return std::nullopt;
+    for (size_t table = 0; table < slice.block_tables.size(); ++table) {
+      // A vector's elements stay where they are when it is moved.
+      decoded.block_tables.push_back(std::move(slice.block_tables[table]));
+      to.block_tables[table] = decoded.block_tables.back().data();
+    }
   }
   return decoded;
 }

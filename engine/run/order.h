@@ -35,7 +35,7 @@ std::string Encode(const StepBatch& batch, size_t block_tokens);
 // Keeps what its batch points to.
 struct DecodedBatch {
   StepBatch batch;
-  std::vector<std::vector<int32_t>> block_tables;  // of the slices
+  std::vector<std::vector<int32_t>> block_tables;  // of the first slice, then of the next
 };
 // Nothing if `payload` was not written by Encode.
 std::optional<DecodedBatch> Decode(const std::string& payload);

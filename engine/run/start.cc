@@ -43,15 +43,16 @@ std::string Describe(const Plan& plan) {
 // teams and pages in the code, so that the first request pays for none of it. Few rows, or
 // arithmetic would take longer than loading did; one step, because each reads all weights. False:
 // every logit is NaN.
-bool WarmUp(Decoder& decoder, const DecoderOptions& options, size_t blocks, size_t sequences,
-            size_t max_model_len, size_t width, bool decodes) {
+bool WarmUp(Decoder& decoder, const DecoderOptions& options, const EngineInfo& info,
+            size_t sequences, size_t width, bool decodes) {
   const size_t prefilled =
-      std::min({size_t{4}, options.max_rows, options.block_tokens, max_model_len});
+      std::min({size_t{4}, options.max_rows, options.block_tokens, info.max_model_len});
   const int32_t first = 0, second = 1;  // a block each, and a place
+  const size_t tables = info.kv_reaches.size();
   StepBatch batch;
-  batch.slices = {{0, prefilled, 0, &first, 0}};
-  if (decodes && blocks > 1 && sequences > 1 && prefilled < options.max_rows)
-    batch.slices.push_back({prefilled, 1, prefilled - 1, &second, 1});
+  batch.slices = {{0, prefilled, 0, SameBlocks(tables, &first), 0}};
+  if (decodes && info.blocks > 1 && sequences > 1 && prefilled < options.max_rows)
+    batch.slices.push_back({prefilled, 1, prefilled - 1, SameBlocks(tables, &second), 1});
   batch.tokens.assign(batch.slices.back().first_row + batch.slices.back().rows, 0);
   batch.logit_rows = {0};
   bool numbers = true;
@@ -68,7 +69,7 @@ void RunPrompt(StartedModel& model, size_t rows) {
   std::vector<int32_t> blocks((rows + model.info.block_tokens - 1) / model.info.block_tokens);
   std::iota(blocks.begin(), blocks.end(), 0);
   StepBatch batch;
-  batch.slices = {{0, rows, 0, blocks.data(), 0}};
+  batch.slices = {{0, rows, 0, SameBlocks(model.info.kv_reaches.size(), blocks.data()), 0}};
   // Different tokens, so that they choose different experts.
   for (size_t i = 0; i < rows; ++i)
     batch.tokens.push_back(static_cast<int32_t>(i * 7919 % vocabulary));
@@ -320,8 +321,9 @@ Status LoadAndPack(StartedModel& model, StartState& start) {
 // error instead.
 Status FitModelLength(StartedModel& model) {
   EngineInfo& info = model.info;
-  const size_t capacity = info.blocks * info.block_tokens;
-  if (info.max_model_len <= capacity) return {};
+  const size_t capacity =
+      LongestIn(info.blocks, info.kv_reaches, info.max_model_len, info.block_tokens);
+  if (capacity == info.max_model_len) return {};
   if (model.options.max_model_len)
     return Fail(ErrorCode::kExhausted,
                 StrCat("the KV cache holds ", capacity, " tokens, fewer than --max-model-len ",
@@ -358,6 +360,7 @@ Status MakeKvCache(StartedModel& model, StartState& start) {
   const auto blocks = SizeKv(start.needs, model.options, info.max_model_len, available);
   PINION_TRY(Together(model.world, blocks ? Status{} : Unexpected(blocks.error())));
   info.blocks = *blocks;
+  info.kv_reaches = start.needs[0].reaches;
   StatePlaces places = SizeStates(start.needs, model.options, available);
   if (model.world) {
     info.blocks = LeastOf(*model.world, info.blocks);
@@ -378,8 +381,8 @@ Status MakeKvCache(StartedModel& model, StartState& start) {
     info.states = places.running;
     info.kept_states = places.kept;
   }
-  const size_t tokens = info.blocks * info.block_tokens;
-  const size_t sequences = tokens / info.max_model_len;
+  info.kv_tokens = KvTokens(start.needs[0], model.options, info.blocks, info.max_model_len);
+  const size_t tokens = info.kv_tokens, sequences = tokens / info.max_model_len;
   start.stages.Done(
       "KV cache", StrCat(FormatBytes(info.kv_bytes), " of ", kernels::Name(info.kv_dtype), " for ",
                          tokens, " tokens: ", sequences,
@@ -472,8 +475,7 @@ Result<StartedModel> StartModel(const EngineOptions& options) {
   EngineInfo& info = model.info;
   if (model.world)
     model.decoder = LeadDecoder(std::move(model.decoder), *model.world, info.block_tokens);
-  if (!WarmUp(*model.decoder, start.decoder, info.blocks,
-              static_cast<size_t>(model.options.max_num_seqs), info.max_model_len,
+  if (!WarmUp(*model.decoder, start.decoder, info, static_cast<size_t>(model.options.max_num_seqs),
               static_cast<size_t>(model.files.spec.output_width()),
               !model.files.spec.bidirectional))
     LogWarning(StrCat("every logit is NaN: the weights are broken, or too large for ", info.dtype,

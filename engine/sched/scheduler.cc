@@ -50,21 +50,16 @@ size_t Insert(std::unique_ptr<Sequence> sequence, Queue& queue) {
 
 Scheduler::Scheduler(const SchedulerOptions& options, BlockPool& pool, StepTimes* times,
                      const Clock& clock, StatePool* states)
-    : options_(options), pool_(pool), times_(times), clock_(clock), states_(states) {
+    : options_(options),
+      pool_(pool),
+      tables_(pool, options.reaches),
+      times_(times),
+      clock_(clock),
+      states_(states) {
   CHECK(!states || pool.prefix_caching());
   CHECK(options.max_num_batched_tokens > 0 && options.max_num_seqs > 0);
   for (size_t place = options.max_num_seqs; place-- > 0;)
     free_places_.push_back(static_cast<int32_t>(place));
-}
-
-size_t Scheduler::BlocksFor(size_t tokens) const {
-  return (tokens + pool_.block_tokens() - 1) / pool_.block_tokens();
-}
-
-// Blocks that a sequence still needs before its first `tokens` tokens can be computed.
-size_t Scheduler::BlocksShort(const Sequence& sequence, size_t tokens) const {
-  const size_t needed = BlocksFor(tokens);
-  return needed > sequence.block_table.size() ? needed - sequence.block_table.size() : 0;
 }
 
 // ---- Adding and aborting -----------------------------------------------------------------------
@@ -85,7 +80,7 @@ Status Scheduler::Add(std::unique_ptr<Sequence> sequence) {
         static_cast<int>(std::min<size_t>(static_cast<size_t>(params.max_tokens), length - prompt));
   }
   sequence->prompt_tokens = prompt;
-  const size_t needed = BlocksFor(MostComputed(*sequence));
+  const size_t needed = tables_.Most(MostComputed(*sequence), 1);
   if (needed > pool_.total())
     return Fail(ErrorCode::kUsage,
                 StrCat("a prompt of ", prompt, " tokens",
@@ -93,6 +88,7 @@ Status Scheduler::Add(std::unique_ptr<Sequence> sequence) {
                        " needs ", needed, " KV blocks of ", pool_.block_tokens(),
                        " tokens, but the cache has ", pool_.total(), "; raise --kv-cache-space or ",
                        sequence->score ? "shorten the prompt" : "lower max_tokens"));
+  sequence->tables.resize(tables_.count());
   if (sequence->arrived_ns == 0) sequence->arrived_ns = clock_.NowNs();
   sequence->number = ++last_number_;
   Insert(std::move(sequence), waiting_);
@@ -172,8 +168,7 @@ size_t Scheduler::Continue(size_t index, size_t most, size_t& budget, size_t alr
   if (!MakeRoom(index, first + count, budget)) {
     // Only the last gets here. It uses its own and the free blocks, or pauses for this step:
     // preempting one before it would break the promise that the first progresses.
-    const size_t room = (sequence.block_table.size() + pool_.available()) * pool_.block_tokens();
-    count = std::min(count, room - first);
+    count = tables_.Fitting(sequence.tables, first, count);
   }
   if (count == 0) return 0;
   Push(sequence, already, count);
@@ -184,7 +179,7 @@ size_t Scheduler::Continue(size_t index, size_t most, size_t& budget, size_t alr
 // Preempts sequences behind running_[index] until there are blocks for its first `tokens` tokens;
 // false if preempting all of them was not enough.
 bool Scheduler::MakeRoom(size_t index, size_t tokens, size_t& budget) {
-  while (BlocksShort(*running_[index], tokens) > pool_.available()) {
+  while (tables_.Short(running_[index]->tables, tokens) > pool_.available()) {
     if (running_.size() == index + 1) return false;
     PreemptLast(budget);
   }
@@ -244,22 +239,16 @@ std::optional<size_t> Scheduler::Admit(size_t index) {
 // Takes the sequence's leading blocks from the prefix cache, but never all of its tokens: the last
 // one must be computed for its logits. False, with nothing taken, if the other tokens do not fit.
 bool Scheduler::TakePrefix(Sequence& sequence) {
-  const size_t block_tokens = pool_.block_tokens(), tokens = sequence.tokens.size();
-  if (pool_.prefix_caching() && !sequence.rates_prompt()) {
-    const size_t most = (tokens - 1) / block_tokens;
-    HashBlocks(sequence, most, block_tokens);
-    while (sequence.block_table.size() < most) {
-      const auto block = pool_.Reuse(sequence.hashes[sequence.block_table.size()]);
-      if (!block) break;
-      sequence.block_table.push_back(*block);
-    }
-    if (states_) TakeState(sequence);
-  }
-  if (BlocksShort(sequence, tokens) + Headroom() > pool_.available()) {
+  const size_t blocks = CachedBlocks(sequence);
+  tables_.TakePrefix(sequence.tables, std::span(sequence.hashes).first(blocks));
+  sequence.computed = blocks * pool_.block_tokens();
+  // The head of the queue always gets in if nothing runs: Add has checked that it can be computed.
+  if (!running_.empty() &&
+      Lacking(sequence, sequence.tokens.size()) + Headroom() > pool_.available()) {
+    sequence.computed = 0;
     ReleaseBlocks(sequence);
     return false;
   }
-  sequence.computed = sequence.block_table.size() * block_tokens;
   if (sequence.preemptions == 0 && pool_.prefix_caching() && !sequence.rates_prompt()) {
     // After a preemption a sequence finds its own blocks again; that would inflate the hit rate.
     sequence.cached_prompt_tokens = sequence.computed;
@@ -269,18 +258,27 @@ bool Scheduler::TakePrefix(Sequence& sequence) {
   return true;
 }
 
-// Of the blocks that the sequence has found, leaves it those before the last kept state, and
-// decides which states it is to keep.
-void Scheduler::TakeState(Sequence& sequence) {
-  const size_t block_tokens = pool_.block_tokens();
-  const size_t found = sequence.block_table.size(), most = sequence.hashes.size();
-  size_t blocks = found;
-  while (blocks > 0 && !states_->Has(sequence.hashes[blocks - 1])) --blocks;
-  if (blocks > 0) sequence.begins_from = *states_->Use(sequence.hashes[blocks - 1]);
-  while (sequence.block_table.size() > blocks) {
-    pool_.Release(sequence.block_table.back());
-    sequence.block_table.pop_back();
-  }
+// The longest prefix, in blocks, behind which the sequence can begin.
+size_t Scheduler::CachedBlocks(Sequence& sequence) {
+  if (!pool_.prefix_caching() || sequence.rates_prompt()) return 0;
+  const size_t most = (sequence.tokens.size() - 1) / pool_.block_tokens();
+  HashBlocks(sequence, most, pool_.block_tokens());
+  const size_t found = tables_.LongestCached(std::span(sequence.hashes).first(most));
+  return states_ ? TakeState(sequence, found) : found;
+}
+
+// Of the prefix that the cache has, `found` blocks, takes the longest that has a kept state, too,
+// and decides which states the sequence is to keep. Returns the blocks of what it takes.
+size_t Scheduler::TakeState(Sequence& sequence, size_t found) {
+  const size_t block_tokens = pool_.block_tokens(), most = sequence.hashes.size();
+  const std::span<const BlockHash> hashes = sequence.hashes;
+  size_t blocks = found, cached = found;
+  do {
+    blocks = cached;
+    while (blocks > 0 && !states_->Has(hashes[blocks - 1])) --blocks;
+    cached = tables_.LongestCached(hashes.first(blocks));
+  } while (cached < blocks);
+  if (blocks > 0) sequence.begins_from = *states_->Use(hashes[blocks - 1]);
   sequence.keeps_at.clear();
   size_t before = blocks;
   for (const size_t end : {found, most}) {
@@ -288,6 +286,7 @@ void Scheduler::TakeState(Sequence& sequence) {
     sequence.keeps_at.push_back(end * block_tokens);
     before = end;
   }
+  return blocks;
 }
 
 // Finds places for the states that the step's slices end at, one for each prefix.
@@ -315,15 +314,21 @@ void Scheduler::SettleStates() {
   }
 }
 
+// Blocks that the sequence still needs before its first `tokens` tokens are computed.
+size_t Scheduler::Lacking(const Sequence& sequence, size_t tokens) const {
+  return tables_.Lacking(sequence.tables, sequence.computed, tokens,
+                         options_.max_num_batched_tokens);
+}
+
 // Blocks to keep free at admission: those that running prompts still lack, and one for every
 // running sequence that will need one for its output. A sequence admitted into the last blocks
-// would be preempted within block_tokens steps and its prefill wasted. 0 if nothing runs, so that
-// the head of the queue always gets in.
+// would be preempted within block_tokens steps and its prefill wasted.
 size_t Scheduler::Headroom() const {
   size_t blocks = 0;
   for (const auto& sequence : running_) {
-    const size_t prompt = BlocksShort(*sequence, sequence->tokens.size());
-    blocks += prompt + (BlocksShort(*sequence, MostComputed(*sequence)) > prompt ? 1 : 0);
+    const size_t tokens = sequence->tokens.size();
+    blocks += Lacking(*sequence, tokens) + tables_.Growing(sequence->tables, sequence->computed,
+                                                           tokens, MostComputed(*sequence));
   }
   return blocks;
 }
@@ -331,7 +336,7 @@ size_t Scheduler::Headroom() const {
 // Adds `count` tokens behind the `already` ones that the step has of the sequence.
 void Scheduler::Push(Sequence& sequence, size_t already, size_t count) {
   const size_t first = sequence.computed, end = first + already + count;
-  Grow(sequence, end);
+  tables_.Grow(sequence.tables, end);
   prefill_rows_ += count;
   const Slice slice{&sequence, first, already + count,
                     end == sequence.tokens.size() && !sequence.score, sequence.begins_from};
@@ -346,25 +351,11 @@ std::vector<Slice>::iterator Scheduler::FindSlice(const Sequence& sequence) {
                       [&](const Slice& slice) { return slice.sequence == &sequence; });
 }
 
-void Scheduler::Grow(Sequence& sequence, size_t tokens) {
-  for (size_t missing = BlocksShort(sequence, tokens); missing > 0; --missing) {
-    std::vector<int32_t>& table = sequence.block_table;
-    const auto block =
-        pool_.Allocate(table.empty() ? std::nullopt : std::optional<int32_t>(table.back()));
-    CHECK(block) << "the pool had fewer blocks than available()";
-    table.push_back(*block);
-  }
-}
-
-// Blocks last to first: the pool evicts in order of release, so a prefix outlives its
-// continuations. And its place, if it has one.
+// And its place, if it has one.
 void Scheduler::ReleaseBlocks(Sequence& sequence) {
   if (sequence.place >= 0) free_places_.push_back(std::exchange(sequence.place, -1));
   if (sequence.begins_from >= 0) states_->Release(std::exchange(sequence.begins_from, -1));
-  while (!sequence.block_table.empty()) {
-    pool_.Release(sequence.block_table.back());
-    sequence.block_table.pop_back();
-  }
+  tables_.Release(sequence.tables);
 }
 
 // ---- A step's results -----------------------------------------------------------------------
@@ -387,7 +378,8 @@ std::vector<std::unique_ptr<Sequence>> Scheduler::Commit(const std::vector<int32
   return finished;
 }
 
-// Marks the slice as computed and publishes the blocks that it filled.
+// Marks the slice as computed, publishes the blocks that it filled, and drops those that no later
+// token sees.
 void Scheduler::Advance(const Slice& slice) {
   Sequence& sequence = *slice.sequence;
   const size_t full_before = sequence.computed / pool_.block_tokens();
@@ -395,11 +387,12 @@ void Scheduler::Advance(const Slice& slice) {
   if (sequence.rates_prompt()) sequence.scored = std::max(sequence.scored, sequence.computed);
   if (sequence.score && sequence.computed == sequence.tokens.size())
     sequence.finish = FinishReason::kLength;
-  if (!pool_.prefix_caching()) return;
-  const size_t full = sequence.computed / pool_.block_tokens();
-  HashBlocks(sequence, full, pool_.block_tokens());
-  for (size_t i = full_before; i < full; ++i)
-    pool_.Publish(sequence.block_table[i], sequence.hashes[i]);
+  if (pool_.prefix_caching()) {
+    const size_t full = sequence.computed / pool_.block_tokens();
+    HashBlocks(sequence, full, pool_.block_tokens());
+    tables_.Publish(sequence.tables, sequence.hashes, full_before, full);
+  }
+  tables_.DropBehind(sequence.tables, sequence.computed);
 }
 
 void Scheduler::Append(Sequence& sequence, int32_t token) {

@@ -10,6 +10,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/result.h"
 #include "engine/kv/block_pool.h"
+#include "engine/kv/block_tables.h"
 #include "engine/kv/state_pool.h"
 #include "engine/sched/prefill_order.h"
 #include "engine/sched/sequence.h"
@@ -18,10 +19,11 @@
 namespace pinion {
 
 struct SchedulerOptions {
-  size_t max_num_batched_tokens = 2048;  // >= 1: tokens computed in one step
-  size_t max_num_seqs = 128;             // >= 1: sequences running at once
-  size_t max_model_len = 2048;           // prompt + output
-  StepBound bound;                       // of steps, if there are StepTimes
+  size_t max_num_batched_tokens = 2048;              // >= 1: tokens computed in one step
+  size_t max_num_seqs = 128;                         // >= 1: sequences running at once
+  size_t max_model_len = 2048;                       // prompt + output
+  StepBound bound;                                   // of steps, if there are StepTimes
+  std::vector<TableReach> reaches = {TableReach{}};  // of the block tables of a sequence
 };
 
 // One sequence's share of a step: its tokens [first, first + count) are computed. If that includes
@@ -55,6 +57,9 @@ struct SchedulerStats {
 // admits no further one, so that the first tokens of a burst come one after another, not all at its
 // end. With StepTimes the prefill part of a step is cut so that the step ends within a bound, and
 // PrefillOrder shares it.
+//
+// Blocks that no later token of a sequence sees are given back after each step. A prompt begins
+// behind a cached prefix if the cache still has the blocks that the next token sees.
 //
 // With a StatePool a prompt can only begin behind a prefix whose state is kept. It keeps the state
 // behind its own last full block, and that of the last block that it found in the cache without a
@@ -98,8 +103,7 @@ class Scheduler {
   SchedulerStats stats() const;
 
  private:
-  size_t BlocksFor(size_t tokens) const;
-  size_t BlocksShort(const Sequence& sequence, size_t tokens) const;
+  size_t Lacking(const Sequence& sequence, size_t tokens) const;
   size_t Headroom() const;
 
   size_t ScheduleRunning(bool decodes, size_t budget);
@@ -108,11 +112,11 @@ class Scheduler {
   bool Admissible(const Sequence& sequence, size_t budget) const;
   std::optional<size_t> Admit(size_t index);
   bool TakePrefix(Sequence& sequence);
-  void TakeState(Sequence& sequence);
+  size_t CachedBlocks(Sequence& sequence);
+  size_t TakeState(Sequence& sequence, size_t found);
   void ReserveStates();
   void SettleStates();
   bool MakeRoom(size_t index, size_t tokens, size_t& budget);
-  void Grow(Sequence& sequence, size_t tokens);
   void Push(Sequence& sequence, size_t already, size_t count);
   std::vector<Slice>::iterator FindSlice(const Sequence& sequence);
   void PreemptLast(size_t& budget);
@@ -133,6 +137,7 @@ class Scheduler {
 
   SchedulerOptions options_;
   BlockPool& pool_;
+  BlockTables tables_;
   StepTimes* times_;
   const Clock& clock_;
   StatePool* states_;

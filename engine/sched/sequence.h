@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/kv/block_pool.h"
+#include "engine/kv/block_tables.h"
 #include "engine/sample/params.h"
 #include "engine/sample/sampler.h"
 
@@ -32,9 +33,9 @@ struct Sequence {
   bool whole = false;  // is computed in a single step: its tokens see those behind them
   std::vector<int32_t> types;  // of its tokens, or nothing
 
-  size_t computed = 0;               // tokens whose KV is in the cache
-  std::vector<int32_t> block_table;  // grows with `computed`
-  int32_t place = -1;                // below max_num_seqs, its own while it runs; else -1
+  size_t computed = 0;         // tokens whose KV is in the cache, as far as later ones see it
+  BlockTables::Tables tables;  // by the scheduler's reaches; grow with `computed`
+  int32_t place = -1;          // below max_num_seqs, its own while it runs; else -1
   // If layers are recurrent: the kept state that it begins with, until the step that does; and the
   // lengths of the prefixes whose state it is to leave behind, ascending.
   int32_t begins_from = -1;

@@ -27,6 +27,7 @@ class StandIn final : public Engine {
     info_.block_tokens = kBlockTokens;
     // No request is refused for want of blocks.
     info_.blocks = (max_model_len + kBlockTokens - 1) / kBlockTokens;
+    info_.kv_tokens = info_.blocks * kBlockTokens;
   }
 
   const EngineInfo& info() const override { return info_; }

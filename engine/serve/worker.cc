@@ -162,7 +162,7 @@ int RunEngineWorker(const EngineOptions& options, std::optional<double> stand_in
     return ExitCode(engine.error());
   }
   const EngineInfo& info = (*engine)->info();
-  link.Send(ReadyMessage{info.max_model_len, info.blocks * info.block_tokens,
+  link.Send(ReadyMessage{info.max_model_len, info.kv_tokens,
                          std::min(static_cast<size_t>(options.max_num_seqs), info.states),
                          (*engine)->ServerInfo().Dump()});
   ServeLink(**engine, link, cpus);

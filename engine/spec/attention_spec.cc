@@ -72,30 +72,23 @@ size_t RecurrentLayers(const DecoderSpec& spec) {
                     [](const LayerSpec& layer) { return Recurs(layer.mixer); }));
 }
 
-size_t CachedLayers(const DecoderSpec& spec) { return CachedLayer(spec, spec.layer_specs.size()); }
-
-size_t CachedLayer(const DecoderSpec& spec, size_t layer) {
-  if (layer < spec.layer_specs.size() && spec.layer_specs[layer].kv_from >= 0)
-    return CachedLayer(spec, static_cast<size_t>(spec.layer_specs[layer].kv_from));
-  const auto first = spec.layer_specs.begin();
-  return static_cast<size_t>(std::count_if(first, first + static_cast<ptrdiff_t>(layer),
-                                           [](const LayerSpec& each) { return Caches(each); }));
-}
-
 uint64_t IndexKeyBytes(const DecoderSpec& spec, kernels::Dtype dtype) {
   return static_cast<uint64_t>(spec.index.dim) * kernels::SizeOf(kernels::ActivationType(dtype));
 }
 
-uint64_t KvBytesPerToken(const DecoderSpec& spec, kernels::KvDtype dtype) {
+uint64_t KvBytesPerToken(const DecoderSpec& spec, kernels::KvDtype dtype, size_t layer) {
   const kernels::Dtype weights = dtype == kernels::KvDtype::kF32   ? kernels::Dtype::kF32
                                  : dtype == kernels::KvDtype::kF16 ? kernels::Dtype::kF16
                                                                    : kernels::Dtype::kBf16;
+  return static_cast<uint64_t>(LayerHeads(spec, layer).kv_heads) *
+             CachedShape(spec, layer).TokenBytes(dtype) +
+         IndexKeyBytes(spec, weights);
+}
+
+uint64_t KvBytesPerToken(const DecoderSpec& spec, kernels::KvDtype dtype) {
   uint64_t bytes = 0;
   for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer)
-    if (Caches(spec.layer_specs[layer]))
-      bytes += static_cast<uint64_t>(LayerHeads(spec, layer).kv_heads) *
-                   CachedShape(spec, layer).TokenBytes(dtype) +
-               IndexKeyBytes(spec, weights);
+    if (Caches(spec.layer_specs[layer])) bytes += KvBytesPerToken(spec, dtype, layer);
   return bytes;
 }
 

@@ -77,10 +77,6 @@ KvShape WidestCachedShape(const DecoderSpec& spec);
 
 // Whether a layer has keys and values of its own in the cache.
 bool Caches(const LayerSpec& layer);
-// The number of layers that do; the place of a layer that attends among them, which is that of
-// kv_from if it has none of its own.
-size_t CachedLayers(const DecoderSpec& spec);
-size_t CachedLayer(const DecoderSpec& spec, size_t layer);
 
 // A token's key for the indexer, of one layer: 0 if there is none. Beside weights of that type; it
 // has the type of activations, because a rounding may change what is chosen.
@@ -89,6 +85,7 @@ uint64_t IndexKeyBytes(const DecoderSpec& spec, kernels::Dtype dtype);
 // Over all layers and KV heads, as TokenBytes; an indexer's keys as they are beside weights of that
 // type, or of bfloat16 if the cache holds bytes.
 uint64_t KvBytesPerToken(const DecoderSpec& spec, kernels::KvDtype dtype);
+uint64_t KvBytesPerToken(const DecoderSpec& spec, kernels::KvDtype dtype, size_t layer);
 
 // What one recurrent layer keeps of a sequence, float32: the last inputs of its convolution,
 // [width - 1][channels], and a state of `state_floats` for each value head, if it has any. All

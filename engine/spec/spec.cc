@@ -7,6 +7,7 @@
 #include "engine/base/strings.h"
 #include "engine/spec/architecture.h"
 #include "engine/spec/attention_spec.h"
+#include "engine/spec/kv_tables.h"
 #include "engine/spec/tensor_list.h"
 
 namespace pinion {
@@ -165,7 +166,7 @@ Status CheckMamba(const DecoderSpec& spec) {
 
 // The KV cache, and with it the scheduler, counts the tokens of layers that attend.
 Status CheckMixers(const DecoderSpec& spec) {
-  if (CachedLayers(spec) > 0) return {};
+  if (KvLayers(spec) > 0) return {};
   return Fail(ErrorCode::kUnsupported,
               "no layer has full attention, want at least one beside the recurrent ones");
 }
@@ -221,6 +222,7 @@ Result<DecoderSpec> ReadSpec(const Json& whole) {
   PINION_TRY(architecture->read(config, spec));
   if (!wrapper.empty()) AddWrapperAliases(spec.names);
   PINION_TRY(CheckShape(spec));
+  AssignKvTables(spec);
   PINION_ASSIGN(spec.checkpoint_dtype, ReadDtype(config));
   PINION_TRY(JoinEosIds(config, spec));
   PINION_ASSIGN(const auto bos, ReadIds(config, "bos_token_id"));

@@ -126,6 +126,7 @@ struct LayerSpec {
   MlpKind mlp = MlpKind::kDense;
   int kv_heads = 0, head_dim = 0;  // of attention; 0: the decoder's
   int kv_from = -1;      // the earlier layer whose keys and values it sees; -1: it has its own
+  int kv_table = 0;      // the block table by which its own are found (AssignKvTables)
   int intermediate = 0;  // of a dense MLP; 0: the decoder's
   // A dense MLP's gates become max(0, gate - mean - gate_cut * deviation), of all gates of a token,
   // before the activation; unset: they stay as they are.

@@ -6,6 +6,7 @@
 
 #include "engine/base/strings.h"
 #include "engine/spec/attention_spec.h"
+#include "engine/spec/kv_tables.h"
 
 namespace pinion {
 namespace {
@@ -118,6 +119,19 @@ std::string WindowText(const DecoderSpec& spec) {
   if (windowed == 0) return "";
   return StrCat(window, spec.bidirectional ? " tokens each way" : " tokens", " in ", windowed,
                 " of ", spec.layers, " layers");
+}
+
+// What the cache keeps, of a model with layers that do not see everything.
+std::string CacheText(const DecoderSpec& spec) {
+  const bool limits =
+      std::any_of(spec.layer_specs.begin(), spec.layer_specs.end(),
+                  [](const LayerSpec& layer) { return layer.window > 0 || layer.chunk > 0; });
+  if (!limits || spec.bidirectional) return "";
+  const std::vector<Reach> reaches = KvReaches(spec);
+  const bool drops = std::any_of(reaches.begin(), reaches.end(), [](const Reach& reach) {
+    return reach.window > 0 || reach.chunk > 0;
+  });
+  return drops ? "layers keep no more tokens than they see" : "all layers keep all tokens";
 }
 
 std::string ChunkText(const DecoderSpec& spec) {
@@ -397,6 +411,7 @@ std::vector<std::pair<std::string, std::string>> SpecFacts(const DecoderSpec& sp
   if (const std::string text = ClassifierText(spec.classifier); !text.empty())
     facts.emplace_back("classifier", text);
   if (const std::string text = ChunkText(spec); !text.empty()) facts.emplace_back("chunks", text);
+  if (const std::string text = CacheText(spec); !text.empty()) facts.emplace_back("cache", text);
   if (const std::string text = LayersText(spec); !text.empty()) facts.emplace_back("layers", text);
   AddStreamFacts(spec, facts);
   if (const std::string text = MultiplierText(spec); !text.empty())

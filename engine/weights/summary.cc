@@ -8,6 +8,7 @@
 #include "engine/base/strings.h"
 #include "engine/spec/attention_spec.h"
 #include "engine/spec/format_plan.h"
+#include "engine/spec/kv_tables.h"
 #include "engine/spec/spec_facts.h"
 #include "engine/spec/tensor_list.h"
 #include "engine/weights/weights.h"
@@ -27,10 +28,10 @@ Json BytesByDtype(uint64_t elements) {
   return bytes;
 }
 
-Json KvBytesByDtype(const DecoderSpec& spec) {
+template <typename Bytes>
+Json KvBytesByDtype(const Bytes& bytes_of) {
   Json bytes = Json::MakeObject();
-  for (const KvDtype dtype : kernels::kKvDtypes)
-    bytes.Set(kernels::Name(dtype), KvBytesPerToken(spec, dtype));
+  for (const KvDtype dtype : kernels::kKvDtypes) bytes.Set(kernels::Name(dtype), bytes_of(dtype));
   return bytes;
 }
 
@@ -163,8 +164,9 @@ std::string ByteTable(const DecoderSpec& spec) {
              StrCat("KV of ", Grouped(static_cast<uint64_t>(spec.max_positions)), " tokens")});
   const auto row = [&](const char* name, const std::string& weights, KvDtype kv) {
     const uint64_t token = KvBytesPerToken(spec, kv);
-    table.Row({name, weights, FormatBytes(token),
-               FormatBytes(token * static_cast<uint64_t>(spec.max_positions))});
+    table.Row(
+        {name, weights, FormatBytes(token),
+         FormatBytes(KvBytesOfSequence(spec, kv, static_cast<uint64_t>(spec.max_positions)))});
   };
   for (const Dtype dtype : kDtypes)
     row(kernels::Name(dtype), FormatBytes(ParameterCount(spec) * kernels::SizeOf(dtype)),
@@ -336,7 +338,11 @@ Json SummariseModel(const ModelFiles& files, const TensorSource& weights) {
   json.Set("eos_ids", spec.eos_ids);
   json.Set("parameters", ParameterCount(spec));
   json.Set("weight_bytes", BytesByDtype(ParameterCount(spec)));
-  json.Set("kv_bytes_per_token", KvBytesByDtype(spec));
+  const auto longest = static_cast<uint64_t>(spec.max_positions);
+  json.Set("kv_bytes_per_token",
+           KvBytesByDtype([&](KvDtype dtype) { return KvBytesPerToken(spec, dtype); }));
+  json.Set("kv_bytes_of_longest_sequence",
+           KvBytesByDtype([&](KvDtype dtype) { return KvBytesOfSequence(spec, dtype, longest); }));
   json.Set("state_bytes_per_sequence", StateBytesPerSequence(spec));
   json.Set("stored", StoredJson(CountStored(spec, weights)));
   if (const auto packed = CountPacked(spec)) json.Set("packed", PackedJson(*packed));

@@ -45,6 +45,10 @@ def test_info_knows_presets_and_folders(pinion, pinion_json, data):
     assert preset["kv_bytes_per_token"]["bfloat16"] == 32768
     folder = pinion_json("model", "info", data / "models/llama", "--json")
     assert folder["stored"]["tensors"] == 29 and len(folder["stored"]["files"]) == 4
+    # One of six layers sees all of 512 tokens, the others see 16 of them.
+    windows = pinion_json("model", "info", data / "models/gemma3", "--json")
+    token = windows["kv_bytes_per_token"]["bfloat16"]
+    assert windows["kv_bytes_of_longest_sequence"]["bfloat16"] * 6 == token * (512 + 5 * 16)
     table = pinion("model", "info", data / "models/opt")
     assert table.returncode == 0
     assert "model.decoder.layers.*.fc1.weight" in table.stdout

@@ -125,7 +125,7 @@ std::vector<float> Logits(StartedModel& model, const std::vector<int32_t>& ids) 
   for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<int32_t>(i);
   StepBatch batch;
   batch.tokens = ids;
-  batch.slices = {{0, ids.size(), 0, blocks.data()}};
+  batch.slices = {{0, ids.size(), 0, SameBlocks(KvTables(model.files.spec), blocks.data())}};
   for (size_t i = 0; i < ids.size(); ++i) batch.logit_rows.push_back(static_cast<int32_t>(i));
   model.decoder->Forward(
       batch, [&](const Worker& worker, size_t first, size_t count, float* logits, size_t stride) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
 #include <vector>
@@ -29,7 +30,7 @@ StepBatch Batch(std::vector<std::pair<size_t, size_t>> position_and_rows) {
   StepBatch batch;
   for (const auto& [position, rows] : position_and_rows) {
     const int32_t* table = numbers.data() + batch.slices.size() * 1024;
-    batch.slices.push_back({batch.tokens.size(), rows, position, table});
+    batch.slices.push_back({batch.tokens.size(), rows, position, {table}});
     batch.tokens.resize(batch.tokens.size() + rows);
   }
   return batch;
@@ -41,7 +42,7 @@ using Blocks = std::vector<int32_t>;
 StepBatch Decodes(const std::vector<std::pair<size_t, const Blocks*>>& position_and_table) {
   StepBatch batch;
   for (const auto& [position, table] : position_and_table) {
-    batch.slices.push_back({batch.tokens.size(), 1, position, table->data()});
+    batch.slices.push_back({batch.tokens.size(), 1, position, {table->data()}});
     batch.tokens.push_back(0);
   }
   return batch;
@@ -65,7 +66,7 @@ SeenBy Collect(const AttentionPlan& plan, const StepBatch& batch, const Shard& s
     if (item.part >= 0) {
       EXPECT_TRUE(parts.insert(item.part).second);
     }
-    const int32_t* table = batch.slices[item.slice].block_table;
+    const int32_t* table = batch.slices[item.slice].block_tables[0];
     Blocks blocks;
     for (size_t at = item.context_begin; table && at < item.context_end; at += block_tokens)
       blocks.push_back(table[at / block_tokens]);
@@ -123,7 +124,7 @@ void ExpectComplete(const AttentionPlan& plan, const StepBatch& batch, const Sha
           EXPECT_EQ(range.begin, next);
           next = range.end;
           for (size_t i = 0; i < range.blocks.size(); ++i)
-            EXPECT_EQ(range.blocks[i], slice.block_table[range.begin / block_tokens + i]);
+            EXPECT_EQ(range.blocks[i], slice.block_tables[0][range.begin / block_tokens + i]);
         }
         EXPECT_GE(next, end);
       }
@@ -246,6 +247,26 @@ TEST(AttentionPlan, ReadsACommonPromptOnceForAllSequences) {
   EXPECT_EQ(read, 2048u + 8 * 3);
 }
 
+// Layers with the same window may have several tables. Sequences whose blocks are the same in one
+// of them need not share them in another: each may have computed its own at the same time.
+TEST(AttentionPlan, SharesWhatAllTablesOfAPlanAgreeOn) {
+  Blocks common(64, 0), part(64, 0);
+  std::iota(common.begin(), common.end(), 0);
+  std::iota(part.begin(), part.end(), 100);
+  Blocks apart = part;
+  for (size_t i = 16; i < 64; ++i) apart[i] += 100;
+  StepBatch batch = Decodes({{2040, &common}, {2040, &common}});
+  batch.slices[0].block_tables[1] = part.data();
+  batch.slices[1].block_tables[1] = apart.data();
+  AttentionPlans plans;
+  const Shard two = TwoGroups();
+  plans.Build(batch, std::vector<AttendingLayer>{{0, {}, &two, 0}, {1, {}, &two, 1}}, 1, 32);
+  EXPECT_EQ(&plans.of_layer(0), &plans.of_layer(1));
+  EXPECT_EQ(plans.of_layer(0).shared_tokens, 16u * 32);
+  plans.Build(batch, std::vector<AttendingLayer>{{0, {}, &two, 0}, {1, {}, &two, 0}}, 1, 32);
+  EXPECT_EQ(plans.of_layer(0).shared_tokens, 2040u / 32 * 32);
+}
+
 // Blocks that a window hides from one sequence and not from another.
 TEST(AttentionPlan, DoesNotShareAcrossWindows) {
   const Blocks table(70, 5);
@@ -339,16 +360,19 @@ TEST(AttentionPlan, LayersOfTheSameWindowAndHeadsShareAPlan) {
   const Shard two = TwoGroups();
   HeadShare one;
   one.groups = {{0, 0, 10}};
-  const std::vector<AttendingLayer> layers = {
-      {{}, &two}, {{.window = 512}, &two}, {{.window = 512}, &two}, {{}, &two}, {{}, &one}};
+  const std::vector<AttendingLayer> layers = {{0, {}, &two},
+                                              {1, {.window = 512}, &two},
+                                              {2, {.window = 512}, &two},
+                                              {3, {}, &two},
+                                              {5, {}, &one}};  // layer 4 does not attend
   plans.Build(Batch({{8191, 1}}), layers, 8, 32);
-  EXPECT_NE(&plans.of_layer(0), &plans.of_layer(4));
-  EXPECT_EQ(plans.of_layer(4).items[0].group, 0u);
+  EXPECT_NE(&plans.of_layer(0), &plans.of_layer(5));
+  EXPECT_EQ(plans.of_layer(5).items[0].group, 0u);
   EXPECT_EQ(&plans.of_layer(0), &plans.of_layer(3));
   EXPECT_EQ(&plans.of_layer(1), &plans.of_layer(2));
   EXPECT_EQ(plans.of_layer(0).items[0].context_begin, 0u);
   EXPECT_GE(plans.of_layer(1).items[0].context_begin, 8191u - 512 - 32);
-  EXPECT_EQ(plans.parts(), std::max(plans.of_layer(0).parts, plans.of_layer(4).parts));
+  EXPECT_EQ(plans.parts(), std::max(plans.of_layer(0).parts, plans.of_layer(5).parts));
 }
 
 TEST(AttentionPlan, IsEmptyForARankWithoutHeads) {

@@ -78,7 +78,7 @@ struct Encoder {
     StepBatch batch;
     size_t block = 0;
     for (const Text& text : texts) {
-      batch.slices.push_back({batch.tokens.size(), text.ids.size(), 0, blocks.data() + block});
+      batch.slices.push_back({batch.tokens.size(), text.ids.size(), 0, {blocks.data() + block}});
       batch.tokens.insert(batch.tokens.end(), text.ids.begin(), text.ids.end());
       batch.types.insert(batch.types.end(), text.types.begin(), text.types.end());
       block += (text.ids.size() + 15) / 16;

@@ -7,6 +7,7 @@
 
 #include "engine/checkpoint/model.h"
 #include "engine/decoder/decoder.h"
+#include "engine/spec/kv_tables.h"
 #include "tests/engine/decoder/golden.h"
 
 namespace pinion::testing {
@@ -36,6 +37,7 @@ struct Loaded {
   ModelFiles files;
   std::unique_ptr<Ranks> ranks;
   std::unique_ptr<Decoder> decoder;
+  size_t block_tokens = 0, blocks = 0;  // the latter of each table
 
   Loaded(const std::string& model, const Plan& plan, const DecoderOptions& options)
       : Loaded(FindModel(ModelFolder(model)).value(), plan, options) {}
@@ -54,7 +56,22 @@ struct Loaded {
     auto loaded = Decoder::Load(files.spec, std::move(weights), *ranks, options);
     CHECK(loaded) << loaded.error().message;
     decoder = *std::move(loaded);
-    CHECK(decoder->AllocateKv(max_len / options.block_tokens, max_len, 4));
+    block_tokens = options.block_tokens;
+    blocks = max_len / block_tokens;
+    CHECK(decoder->AllocateKv(blocks * KvTables(files.spec), max_len, 4));
+  }
+
+  // The block tables of a sequence whose rows from `first` on are computed next: block i of table t
+  // is table[i] of the t-th part of the cache, or none if no token from `first` on sees it.
+  std::vector<std::vector<int32_t>> Tables(const std::vector<int32_t>& table, size_t first) const {
+    std::vector<std::vector<int32_t>> tables;
+    for (const Reach& reach : KvReaches(files.spec)) {
+      std::vector<int32_t>& own = tables.emplace_back(table);
+      for (int32_t& block : own) block += static_cast<int32_t>((tables.size() - 1) * blocks);
+      const size_t gone = std::min(own.size(), reach.First(first) / block_tokens);
+      std::fill_n(own.begin(), gone, -1);
+    }
+    return tables;
   }
 
   // Logits of rows [first, first + rows) of a sequence, the earlier ones of which are in the cache;
@@ -66,7 +83,9 @@ struct Loaded {
     StepBatch batch;
     const auto begin = ids.begin() + static_cast<ptrdiff_t>(first);
     batch.tokens.assign(begin, begin + static_cast<ptrdiff_t>(rows));
-    batch.slices = {{0, rows, first, table.data()}};
+    const auto tables = Tables(table, first);
+    batch.slices = {{0, rows, first}};
+    for (size_t i = 0; i < tables.size(); ++i) batch.slices[0].block_tables[i] = tables[i].data();
     for (size_t i = 0; i < rows; ++i) batch.logit_rows.push_back(static_cast<int32_t>(i));
     decoder->Forward(
         batch, [&](const Worker& worker, size_t at, size_t count, float* logits, size_t stride) {

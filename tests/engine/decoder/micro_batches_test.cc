@@ -14,7 +14,10 @@ StepBatch StepOf(const std::vector<size_t>& lengths) {
   for (size_t i = 0; i < lengths.size(); ++i)
     batch.slices.push_back(
         {batch.slices.empty() ? 0 : batch.slices.back().first_row + batch.slices.back().rows,
-         lengths[i], 10 * i, table + i, static_cast<int32_t>(i)});
+         lengths[i],
+         10 * i,
+         {table + i},
+         static_cast<int32_t>(i)});
   const size_t rows = batch.slices.back().first_row + batch.slices.back().rows;
   batch.tokens.resize(rows);
   std::iota(batch.tokens.begin(), batch.tokens.end(), 0);

@@ -105,7 +105,7 @@ TEST(Pipeline, ProcessesHandHiddenStatesOn) {
     ASSERT_TRUE(decoder.AllocateKv(table.size(), 1024, 1));
     StepBatch batch;
     batch.tokens = ids;
-    batch.slices = {{0, kRows, 0, table.data()}};
+    batch.slices = {{0, kRows, 0, {table.data()}}};
     batch.logit_rows.resize(kRows);
     std::iota(batch.logit_rows.begin(), batch.logit_rows.end(), 0);
     const auto vocabulary = static_cast<size_t>(files.spec.vocabulary);

@@ -21,6 +21,7 @@ constexpr size_t kBlockTokens = 16, kSequences = 5;
 
 struct Sizes {
   uint64_t block = 0, state = 0;
+  size_t longest = 0;  // blocks that the longest sequence takes
 };
 
 EngineOptions HybridOf(const std::string& model) {
@@ -45,6 +46,7 @@ Sizes SizesOf(const EngineOptions& options) {
   for (const RankNeeds& rank : needs) {
     most.block = std::max(most.block, rank.kv.block_bytes());
     most.state = std::max(most.state, rank.state);
+    most.longest = MostBlocks(rank.reaches, 128, 1, kBlockTokens);
   }
   return most;
 }
@@ -138,7 +140,7 @@ TEST_P(HybridKinds, RecomputesTheStateOfAPreemptedSequence) {
   options.max_num_batched_tokens = 13;
   const Sizes sizes = SizesOf(options);
   const uint64_t blocks = (kSequences * sizes.state + sizes.block - 1) / sizes.block;
-  const auto engine = StartWithBlocks(options, std::max<uint64_t>(blocks, 9));
+  const auto engine = StartWithBlocks(options, std::max<uint64_t>(blocks, sizes.longest + 1));
   EXPECT_EQ(RunAll(*engine, Requests()), alone());
   EXPECT_GT(engine->stats().scheduler.preemptions, 0u);
 }

@@ -8,12 +8,13 @@ namespace pinion {
 namespace {
 
 TEST(Order, ABatchBringsItsBlockTables) {
-  const std::vector<int32_t> first = {7, 3, 9, 1}, second = {4};
+  const std::vector<int32_t> first = {7, 3, 9, 1}, windowed = {-1, 8, 2}, second = {4};
   StepBatch batch;
   batch.tokens = {11, 12, 13, 14};
   batch.logit_rows = {2, 3};
   batch.types = {0, 1, 1, 0};
-  batch.slices = {{0, 3, 30, first.data(), 2}, {3, 1, 0, second.data(), 5, 8, 9}};
+  batch.slices = {{0, 3, 30, {first.data(), windowed.data()}, 2},
+                  {3, 1, 0, {second.data(), second.data()}, 5, 8, 9}};
   // Tokens 0 to 32 take three blocks of 16, so the fourth entry may not be read.
   const auto decoded = Decode(Encode(batch, 16));
   ASSERT_TRUE(decoded);
@@ -22,7 +23,8 @@ TEST(Order, ABatchBringsItsBlockTables) {
   EXPECT_EQ(decoded->batch.types, batch.types);
   ASSERT_EQ(decoded->batch.slices.size(), 2u);
   EXPECT_EQ(decoded->block_tables[0], (std::vector<int32_t>{7, 3, 9}));
-  EXPECT_EQ(decoded->block_tables[1], second);
+  EXPECT_EQ(decoded->block_tables[1], windowed);
+  EXPECT_EQ(decoded->block_tables[2], second);
   for (size_t i = 0; i < 2; ++i) {
     const StepBatch::Slice &got = decoded->batch.slices[i], &want = batch.slices[i];
     EXPECT_EQ(got.first_row, want.first_row);
@@ -31,7 +33,9 @@ TEST(Order, ABatchBringsItsBlockTables) {
     EXPECT_EQ(got.place, want.place);
     EXPECT_EQ(got.begins_from, want.begins_from);
     EXPECT_EQ(got.keeps_in, want.keeps_in);
-    EXPECT_EQ(got.block_table, decoded->block_tables[i].data());
+    EXPECT_EQ(got.block_tables[0], decoded->block_tables[2 * i].data());
+    EXPECT_EQ(got.block_tables[1], decoded->block_tables[2 * i + 1].data());
+    EXPECT_EQ(got.block_tables[2], nullptr);
   }
 }
 

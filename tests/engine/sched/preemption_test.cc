@@ -8,7 +8,6 @@ namespace pinion {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 // Two sequences that want 4 blocks each at their end, and 5 blocks for both.
 TEST(Scheduler, PreemptsTheYoungestWhenBlocksRunOut) {
@@ -19,7 +18,7 @@ TEST(Scheduler, PreemptsTheYoungestWhenBlocksRunOut) {
   EXPECT_EQ(first->preemptions, 0);
   EXPECT_EQ(second->preemptions, 1);
   EXPECT_EQ(second->computed, 0u);
-  EXPECT_THAT(second->block_table, IsEmpty());
+  EXPECT_EQ(second->tables[0].held(), 0u);
   EXPECT_EQ(bench.scheduler.stats().waiting, 1u);
   bench.Drain();
   ASSERT_EQ(bench.finished.size(), 2u);

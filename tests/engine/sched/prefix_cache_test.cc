@@ -27,9 +27,9 @@ TEST(Scheduler, SharesPrefixBlocksOfARunningSequence) {
   Sequence* second = bench.Add(2, Prompt(35));
   bench.Step();
   EXPECT_EQ(second->cached_prompt_tokens, 32u);
-  EXPECT_EQ(second->block_table[0], first->block_table[0]);
-  EXPECT_EQ(second->block_table[1], first->block_table[1]);
-  EXPECT_NE(second->block_table[2], first->block_table[2]);
+  EXPECT_EQ(second->tables[0].blocks[0], first->tables[0].blocks[0]);
+  EXPECT_EQ(second->tables[0].blocks[1], first->tables[0].blocks[1]);
+  EXPECT_NE(second->tables[0].blocks[2], first->tables[0].blocks[2]);
   EXPECT_EQ(bench.pool.used(), 4u);
 }
 

@@ -39,6 +39,7 @@ struct Setup {
   size_t blocks = 100, block_tokens = 16, budget = 64, seqs = 8, length = 1000;
   bool caching = true;
   size_t states = 0;  // kept ones; 0: the model has none
+  std::vector<TableReach> reaches = {TableReach{}};
 };
 
 class Bench {
@@ -46,8 +47,8 @@ class Bench {
   explicit Bench(const Setup& setup)
       : pool(setup.blocks, setup.block_tokens, setup.caching),
         states(static_cast<int32_t>(setup.seqs), setup.states),
-        scheduler({setup.budget, setup.seqs, setup.length, {}}, pool, nullptr, kMachineClock,
-                  setup.states > 0 ? &states : nullptr) {}
+        scheduler({setup.budget, setup.seqs, setup.length, {}, setup.reaches}, pool, nullptr,
+                  kMachineClock, setup.states > 0 ? &states : nullptr) {}
 
   static std::unique_ptr<Sequence> Make(uint64_t id, std::vector<int32_t> prompt, int max_tokens) {
     auto sequence = std::make_unique<Sequence>();

@@ -22,6 +22,7 @@ struct Shape {
   bool timed = false;  // steps of 50 ms with decodes, of up to 200 alone
   int priorities = 1;
   size_t states = 0;  // kept ones of a recurrent model, which reads nothing from the cache
+  std::vector<TableReach> reaches = {TableReach{}};
 
   // Prompts are computed in order of arrival. One that ends a slice early to keep a state leaves
   // the rest of the step to the next.
@@ -64,7 +65,7 @@ class Simulation {
         rng_(seed),
         pool_(shape.blocks, shape.block_tokens, shape.caching),
         kept_(static_cast<int32_t>(shape.seqs), shape.states),
-        scheduler_({shape.budget, shape.seqs, shape.length, {0.05, 0.05, 0}}, pool_,
+        scheduler_({shape.budget, shape.seqs, shape.length, {0.05, 0.05, 0}, shape.reaches}, pool_,
                    shape.timed ? &times_ : nullptr, clock_, shape.states > 0 ? &kept_ : nullptr),
         slots_(shape.blocks * shape.block_tokens),
         states_(shape.seqs + shape.states) {}
@@ -118,7 +119,7 @@ class Simulation {
     else
       ++refused_;
     // Never refused: what surely fits.
-    if (prompt + shape_.length / 2 < shape_.blocks * shape_.block_tokens &&
+    if (prompt + shape_.length / 2 < shape_.blocks / shape_.reaches.size() * shape_.block_tokens &&
         prompt + shape_.length / 2 < shape_.length) {
       ASSERT_TRUE(live_.contains(last_id_)) << prompt;
     }
@@ -131,7 +132,7 @@ class Simulation {
     const auto aborted = scheduler_.Abort(place->first);
     ASSERT_TRUE(aborted);
     EXPECT_EQ(aborted->finish, FinishReason::kAborted);
-    EXPECT_TRUE(aborted->block_table.empty());
+    EXPECT_EQ(Held(*aborted), 0u);
     live_.erase(place);
   }
 
@@ -182,8 +183,15 @@ class Simulation {
     }
   }
 
-  uint64_t& Slot(const Sequence& sequence, size_t position) {
-    const int32_t block = sequence.block_table.at(position / shape_.block_tokens);
+  static size_t Held(const Sequence& sequence) {
+    size_t held = 0;
+    for (const BlockTable& table : sequence.tables) held += table.held();
+    return held;
+  }
+
+  // Throws if the table has no block for the position.
+  uint64_t& Slot(const Sequence& sequence, size_t position, size_t table = 0) {
+    const int32_t block = sequence.tables.at(table).blocks.at(position / shape_.block_tokens);
     return slots_.at(static_cast<size_t>(block) * shape_.block_tokens +
                      position % shape_.block_tokens);
   }
@@ -198,8 +206,10 @@ class Simulation {
     ASSERT_EQ(slice.first, sequence.computed);
     ASSERT_GT(slice.count, 0u);
     ASSERT_LE(slice.first + slice.count, sequence.tokens.size());
-    ASSERT_EQ(sequence.block_table.size(),
-              (slice.first + slice.count + shape_.block_tokens - 1) / shape_.block_tokens);
+    ASSERT_EQ(sequence.tables.size(), shape_.reaches.size());
+    for (const BlockTable& table : sequence.tables)
+      ASSERT_EQ(table.blocks.size(),
+                (slice.first + slice.count + shape_.block_tokens - 1) / shape_.block_tokens);
     ASSERT_EQ(slice.samples,
               !sequence.score && slice.first + slice.count == sequence.tokens.size());
     uint64_t state = 0;
@@ -207,23 +217,42 @@ class Simulation {
       state = shape_.states > 0 ? StateIn(sequence.place) : Slot(sequence, slice.first - 1);
     for (size_t p = slice.first; p < slice.first + slice.count; ++p) {
       state = NextState(state, sequence.tokens[p]);
-      Slot(sequence, p) = state;
+      for (size_t table = 0; table < shape_.reaches.size(); ++table)
+        Slot(sequence, p, table) = state;
     }
     StateIn(sequence.place) = state;
+    CheckSeen(slice);
+  }
+
+  // Everything that the slice's tokens see is in each table as this sequence, or one with the same
+  // prefix, wrote it, and the tables hold no more than that takes.
+  void CheckSeen(const Slice& slice) {
+    const Sequence& sequence = *slice.sequence;
+    std::vector<uint64_t> states;
+    for (size_t p = 0; p < slice.first + slice.count; ++p)
+      states.push_back(NextState(p == 0 ? 0 : states.back(), sequence.tokens[p]));
+    for (size_t table = 0; table < shape_.reaches.size(); ++table) {
+      const TableReach& reach = shape_.reaches[table];
+      for (size_t p = reach.First(slice.first); p < states.size(); ++p)
+        ASSERT_EQ(Slot(sequence, p, table), states[p]) << "table " << table << ", position " << p;
+      ASSERT_LE(sequence.tables[table].held(),
+                reach.MostBlocks(states.size(), slice.count, shape_.block_tokens));
+    }
   }
 
   // Every used block is held by at least one live sequence, and every holder counts.
   void CheckReferences() {
     std::map<int32_t, int> holders;
     for (const auto& [id, sequence] : live_)
-      for (const int32_t block : sequence->block_table) ++holders[block];
+      for (const BlockTable& table : sequence->tables)
+        for (size_t i = table.gone; i < table.blocks.size(); ++i) ++holders[table.blocks[i]];
     ASSERT_EQ(holders.size(), pool_.used());
   }
 
   void Check(const Sequence& sequence) {
     ASSERT_EQ(live_.erase(sequence.id), 1u);
     ++finished_;
-    EXPECT_TRUE(sequence.block_table.empty());
+    EXPECT_EQ(Held(sequence), 0u);
     if (sequence.score) {
       EXPECT_EQ(sequence.scored, sequence.prompt_tokens);
       EXPECT_EQ(sequence.output_tokens(), 0u);
@@ -257,6 +286,9 @@ class Simulation {
   uint64_t last_id_ = 0;
   size_t finished_ = 0, refused_ = 0, steps_ = 0;
 };
+
+// Of a model with layers that see everything, some that see 20 tokens, and chunks of 24.
+const std::vector<TableReach> kMixed = {{}, {20, 0}, {20, 0}, {0, 24}};
 
 class Schedules : public ::testing::TestWithParam<Shape> {};
 
@@ -293,7 +325,15 @@ INSTANTIATE_TEST_SUITE_P(
                       Shape{"Recurrent", 400, 4, 64, 16, 120, true, false, 1, 9},
                       Shape{"RecurrentOneKept", 400, 4, 64, 16, 120, true, false, 1, 1},
                       Shape{"RecurrentAndTimed", 400, 4, 64, 16, 120, true, true, 3, 9},
-                      Shape{"TightAndRecurrent", 48, 4, 64, 16, 120, true, false, 1, 5}),
+                      Shape{"TightAndRecurrent", 48, 4, 64, 16, 120, true, false, 1, 5},
+                      Shape{"Windows", 400, 4, 64, 16, 120, true, false, 1, 0, kMixed},
+                      Shape{"WindowsWithoutCache", 400, 4, 64, 16, 120, false, false, 1, 0, kMixed},
+                      Shape{"TightWindows", 100, 4, 32, 16, 120, true, false, 1, 0, kMixed},
+                      Shape{"WindowsOneTokenAStep", 60, 4, 1, 8, 60, true, false, 1, 0, kMixed},
+                      Shape{"TightWindowsAndTimed", 100, 4, 64, 16, 120, true, true, 3, 0, kMixed},
+                      Shape{"WindowsAndRecurrent", 400, 4, 64, 16, 120, true, false, 1, 9, kMixed},
+                      Shape{"OnlyWindows", 40, 4, 16, 8, 120, true, false, 1, 0, {{20, 0}}},
+                      Shape{"TightWindowsAlone", 14, 4, 16, 8, 120, true, false, 1, 0, {{20, 0}}}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Simulation, RefusesSequencesThatThePoolCannotHold) {

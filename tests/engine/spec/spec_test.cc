@@ -11,6 +11,7 @@
 #include "engine/base/strings.h"
 #include "engine/spec/architecture.h"
 #include "engine/spec/attention_spec.h"
+#include "engine/spec/kv_tables.h"
 #include "engine/spec/tensor_list.h"
 #include "tests/engine/spec/configs.h"
 
@@ -304,12 +305,12 @@ TEST(Spec, LetsLastLayersOfGemma4ESeeTheLastKeysAndValuesOfTheirType) {
   for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer) {
     from.push_back(spec.layer_specs[layer].kv_from);
     widths.push_back(static_cast<int>(MlpWidth(spec, layer)));
-    places.push_back(CachedLayer(spec, layer));
+    places.push_back(KvPlaceOf(spec, layer).layer);
   }
   EXPECT_EQ(from, (std::vector<int>{-1, -1, -1, 1, 1, 2}));
   EXPECT_EQ(widths, (std::vector<int>{80, 80, 80, 160, 160, 160}));
   EXPECT_EQ(places, (std::vector<size_t>{0, 1, 2, 1, 1, 2}));
-  EXPECT_EQ(CachedLayers(spec), 3u);
+  EXPECT_EQ(KvLayers(spec), 3u);
   // Two layers of one head of 16, one of one head of 32: keys and values of 2 bytes.
   EXPECT_EQ(KvBytesPerToken(spec, kernels::KvDtype::kBf16), (2u * 16 + 32) * 2 * 2);
   EXPECT_EQ(spec.layer_inputs.size, 16);

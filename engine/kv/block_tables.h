@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/kv/block_pool.h"
+#include "engine/kv/table_reach.h"
+
+namespace pinion {
+
+// The blocks of a sequence by which some of its layers find keys and values: blocks[i] holds its
+// tokens [i * block_tokens, (i + 1) * block_tokens). The first `gone` lie behind what the next
+// token sees; they are -1 and not held.
+struct BlockTable {
+  std::vector<int32_t> blocks;
+  size_t gone = 0;
+
+  size_t held() const { return blocks.size() - gone; }
+};
+
+// Gives blocks of a pool to the tables of sequences and takes them back. Every sequence has as many
+// tables as there are reaches; they are empty at first. Not thread-safe.
+class BlockTables {
+ public:
+  using Tables = std::vector<BlockTable>;
+
+  BlockTables(BlockPool& pool, std::vector<TableReach> reaches);
+
+  size_t count() const { return reaches_.size(); }
+  // MostBlocks of these reaches.
+  size_t Most(size_t tokens, size_t step) const;
+
+  // Blocks that a sequence lacks to have its first `tokens` tokens, of which `computed` are,
+  // computed at once.
+  size_t Short(const Tables& tables, size_t tokens) const;
+  // As Short, but in steps of at most `step`, after each of which blocks are dropped.
+  size_t Lacking(const Tables& tables, size_t computed, size_t tokens, size_t step) const;
+  // The tables that lack more blocks for `longer` tokens than for `tokens`.
+  size_t Growing(const Tables& tables, size_t computed, size_t tokens, size_t longer) const;
+  // How many tokens from `first` on, at most `count`, the pool's available blocks suffice for.
+  size_t Fitting(const Tables& tables, size_t first, size_t count) const;
+
+  // Takes the blocks that are short. Requires that the pool has them.
+  void Grow(Tables& tables, size_t tokens);
+  // Makes the blocks [begin, end) of every table addressable by the hashes of the same index.
+  void Publish(const Tables& tables, std::span<const BlockHash> hashes, size_t begin, size_t end);
+  // Gives back the blocks that the token at `position`, and so every later one, does not see.
+  void DropBehind(Tables& tables, size_t position);
+  // Gives back everything, last blocks first: the pool evicts in order of release, so a prefix
+  // outlives its continuations.
+  void Release(Tables& tables);
+
+  // The longest prefix, in blocks, of those with these hashes behind which a sequence can begin:
+  // the pool has all blocks that the token behind it sees.
+  size_t LongestCached(std::span<const BlockHash> hashes) const;
+  // Takes the blocks of such a prefix; the tables are empty.
+  void TakePrefix(Tables& tables, std::span<const BlockHash> hashes);
+
+ private:
+  size_t BlocksFor(size_t tokens) const;
+  size_t FirstBlock(size_t table, size_t prefix_blocks) const;
+  bool Has(const BlockHash& hash, size_t table) const;
+
+  BlockPool& pool_;
+  std::vector<TableReach> reaches_;
+};
+
+}  // namespace pinion

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "engine/spec/attention_spec.h"
+#include "engine/spec/spec.h"
+
+namespace pinion {
+
+// A sequence has a block table for each kind of reach, so that layers that see a window need not
+// keep what lies behind it. Layers of one table see equally far, and all tables take blocks of one
+// size from one pool: a block holds some tokens' keys and values of as many layers as the kind with
+// the fewest layers has, and a kind with more layers has several tables. (For Gemma 3, of whose 34
+// layers 5 see everything, that is one table for these and six for the others.)
+//
+// The cache has as many layers as a block: layer i of every table lies in its layer i.
+constexpr size_t kMostKvTables = 8;
+
+// Gives every layer its table (LayerSpec::kv_table). A model is left with one table if its layers
+// all see equally far, if their entries differ in size, if tokens choose what they see or see those
+// behind them.
+void AssignKvTables(DecoderSpec& spec);
+
+// Of a sequence, in a stage as in the whole model.
+size_t KvTables(const DecoderSpec& spec);
+// How far the tokens of each table see, of the whole model: no limits if the table's layers differ,
+// or if nothing is ever behind its window.
+std::vector<Reach> KvReaches(const DecoderSpec& spec);
+
+// Over all layers and KV heads, what a sequence of so many tokens holds when the next one is
+// computed: of layers whose reach is limited no more than that. Whole blocks may be some tokens
+// more.
+uint64_t KvBytesOfSequence(const DecoderSpec& spec, kernels::KvDtype dtype, uint64_t tokens);
+
+// Where a layer's keys and values are; those of kv_from if it has none of its own.
+struct KvPlace {
+  size_t table = 0, layer = 0;  // the latter of the cache
+};
+KvPlace KvPlaceOf(const DecoderSpec& spec, size_t layer);
+// Of the cache: as many as the table with the most has, in a stage of the stage's own.
+size_t KvLayers(const DecoderSpec& spec);
+
+}  // namespace pinion

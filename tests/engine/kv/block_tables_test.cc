@@ -1,0 +1,158 @@
+#include "engine/kv/block_tables.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace pinion {
+namespace {
+
+constexpr size_t kBlock = 4;
+// 10 tokens begin in one block and end in the third or fourth behind it.
+const std::vector<TableReach> kFullAndWindow = {{}, {.window = 10}};
+
+std::vector<BlockHash> Hashes(size_t blocks) {
+  std::vector<BlockHash> hashes;
+  for (size_t i = 0; i < blocks; ++i) {
+    std::vector<int32_t> tokens(kBlock);
+    std::iota(tokens.begin(), tokens.end(), static_cast<int32_t>(i * kBlock));
+    hashes.push_back(HashBlock(i == 0 ? BlockHash{} : hashes.back(), tokens));
+  }
+  return hashes;
+}
+
+// A sequence of so many blocks that is computed one by one, and ends.
+void Compute(BlockPool& pool, BlockTables& tables, const std::vector<BlockHash>& hashes) {
+  BlockTables::Tables own(tables.count());
+  for (size_t block = 0; block < hashes.size(); ++block) {
+    tables.Grow(own, (block + 1) * kBlock);
+    tables.Publish(own, hashes, block, block + 1);
+    tables.DropBehind(own, (block + 1) * kBlock);
+  }
+  tables.Release(own);
+  EXPECT_EQ(pool.used(), 0u);
+}
+
+TEST(TableReach, CountsWhatTheNextTokenSees) {
+  EXPECT_EQ((TableReach{}.First(99)), 0u);
+  EXPECT_EQ((TableReach{.window = 10}.First(9)), 0u);
+  EXPECT_EQ((TableReach{.window = 10}.First(10)), 1u);
+  EXPECT_EQ((TableReach{.chunk = 8}.First(7)), 0u);
+  EXPECT_EQ((TableReach{.chunk = 8}.First(8)), 8u);
+  EXPECT_EQ((TableReach{.window = 10, .chunk = 8}.First(23)), 16u);
+  EXPECT_EQ((TableReach{.window = 3, .chunk = 8}.First(23)), 21u);
+}
+
+// By walking over every sequence instead of by the formula.
+TEST(TableReach, HoldsAtMostTheBlocksOfTheWorstAlignment) {
+  for (const TableReach reach : {TableReach{}, {.window = 1}, {.window = 10}, {.chunk = 12}})
+    for (const size_t step : {1u, 3u, 8u})
+      for (const size_t tokens : {1u, 4u, 5u, 40u, 61u}) {
+        size_t most = 0, of_alignments = 0;
+        for (size_t begin = 0; begin < tokens; begin += step) {
+          const size_t end = std::min(tokens, begin + step);
+          most = std::max(most, (end + kBlock - 1) / kBlock - reach.First(begin) / kBlock);
+        }
+        // Steps begin anywhere, as other sequences take parts of them.
+        for (size_t begin = 0; begin < tokens; ++begin) {
+          const size_t end = std::min(tokens, begin + step);
+          of_alignments =
+              std::max(of_alignments, (end + kBlock - 1) / kBlock - reach.First(begin) / kBlock);
+        }
+        const size_t counted = reach.MostBlocks(tokens, step, kBlock);
+        EXPECT_GE(counted, most) << reach.window << " " << reach.chunk << " " << tokens;
+        EXPECT_LE(counted, of_alignments + 1)
+            << reach.window << " " << reach.chunk << " " << tokens;
+      }
+  EXPECT_EQ((TableReach{.window = 10}.MostBlocks(1000, 1, kBlock)), 4u);
+}
+
+TEST(TableReach, TheLongestSequenceIsAsLongAsBlocksLast) {
+  const std::vector<TableReach> full = {{}}, window = {{.window = 10}};
+  EXPECT_EQ(LongestIn(5, full, 100, kBlock), 20u);
+  EXPECT_EQ(LongestIn(25, full, 100, kBlock), 100u);
+  // The window takes 4 blocks once the sequence is longer.
+  EXPECT_EQ(LongestIn(3, window, 100, kBlock), 12u);
+  EXPECT_EQ(LongestIn(4, window, 100, kBlock), 100u);
+  EXPECT_EQ(LongestIn(4 + 7, kFullAndWindow, 100, kBlock), 28u);
+}
+
+TEST(BlockTables, GiveBackWhatLiesBehindTheWindow) {
+  BlockPool pool(100, kBlock, false);
+  BlockTables tables(pool, kFullAndWindow);
+  BlockTables::Tables own(2);
+  tables.Grow(own, 20);
+  EXPECT_EQ(pool.used(), 10u);
+  tables.DropBehind(own, 20);  // sees 11 to 20, so the first two blocks are done with
+  EXPECT_EQ(own[0].held(), 5u);
+  EXPECT_EQ(own[1].gone, 2u);
+  EXPECT_EQ(own[1].blocks[1], -1);
+  EXPECT_GE(own[1].blocks[2], 0);
+  EXPECT_EQ(pool.used(), 8u);
+  EXPECT_EQ(tables.Short(own, 21), 2u);
+  tables.Release(own);
+  EXPECT_EQ(pool.used(), 0u);
+}
+
+TEST(BlockTables, APrefixOfAWindowIsWhatTheNextTokenSees) {
+  BlockPool pool(100, kBlock, true);
+  BlockTables tables(pool, kFullAndWindow);
+  const auto hashes = Hashes(10);
+  EXPECT_EQ(tables.LongestCached(hashes), 0u);
+  Compute(pool, tables, hashes);
+  EXPECT_EQ(tables.LongestCached(hashes), 10u);
+  EXPECT_EQ(tables.LongestCached(std::span(hashes).first(7)), 7u);
+  BlockTables::Tables own(2);
+  tables.TakePrefix(own, std::span(hashes).first(7));
+  EXPECT_EQ(own[0].held(), 7u);
+  EXPECT_EQ(own[1].gone, 4u);  // token 28 sees 19 to 28
+  EXPECT_EQ(own[1].held(), 3u);
+  for (size_t block = 4; block < 7; ++block) EXPECT_NE(own[0].blocks[block], own[1].blocks[block]);
+  tables.Release(own);
+}
+
+// The pool evicts what lies behind windows first, as that was given back first.
+TEST(BlockTables, APrefixWithoutItsWindowIsNoneThoughALongerOneIs) {
+  BlockPool pool(20, kBlock, true);
+  BlockTables tables(pool, kFullAndWindow);
+  const auto hashes = Hashes(10);
+  Compute(pool, tables, hashes);
+  std::vector<int32_t> others;
+  for (int i = 0; i < 6; ++i) others.push_back(pool.Allocate().value());
+  EXPECT_EQ(tables.LongestCached(hashes), 10u);
+  EXPECT_EQ(tables.LongestCached(std::span(hashes).first(7)), 0u);
+  // Without the end of the table that keeps everything it is shorter, and has no window there.
+  for (int i = 0; i < 6; ++i) others.push_back(pool.Allocate().value());
+  EXPECT_LT(tables.LongestCached(hashes), 10u);
+  for (const int32_t block : others) pool.Release(block);
+}
+
+TEST(BlockTables, FitAsManyTokensAsBlocksAreLeft) {
+  BlockPool pool(7, kBlock, false);
+  BlockTables tables(pool, kFullAndWindow);
+  BlockTables::Tables own(2);
+  EXPECT_EQ(tables.Fitting(own, 0, 100), 12u);  // three blocks in each
+  tables.Grow(own, 6);
+  EXPECT_EQ(tables.Fitting(own, 6, 100), 6u);
+  EXPECT_EQ(tables.Fitting(own, 6, 5), 5u);
+}
+
+// While a prompt is computed in steps its window takes no more than a step and what that sees.
+TEST(BlockTables, LackForAPromptWhatItHoldsAtOnce) {
+  BlockPool pool(1000, kBlock, false);
+  BlockTables tables(pool, kFullAndWindow);
+  BlockTables::Tables own(2);
+  EXPECT_EQ(tables.Lacking(own, 0, 400, 400), 200u);
+  EXPECT_EQ(tables.Lacking(own, 0, 400, 8),
+            100u + TableReach{.window = 10}.MostBlocks(400, 8, kBlock));
+  for (size_t computed = 0; computed < 400; computed += 8) {
+    const size_t before = pool.used(), lacking = tables.Lacking(own, computed, 400, 8);
+    tables.Grow(own, computed + 8);
+    EXPECT_LE(pool.used() - before, lacking) << computed;
+    tables.DropBehind(own, computed + 8);
+  }
+  EXPECT_EQ(tables.Lacking(own, 400, 400, 8), 0u);
+}
+
+}  // namespace
+}  // namespace pinion

@@ -1,0 +1,121 @@
+#include "engine/spec/kv_tables.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <utility>
+
+#include "engine/spec/stage.h"
+#include "tests/engine/spec/configs.h"
+
+namespace pinion {
+namespace {
+
+using ::testing::ElementsAre;
+
+// Llama's with layers of these windows, of which `kinds` says how they repeat.
+DecoderSpec WithWindows(size_t layers, const std::vector<int>& kinds) {
+  DecoderSpec spec = SpecOf("llama");
+  spec.max_positions = 100000;
+  spec.layers = static_cast<int>(layers);
+  spec.layer_specs.assign(layers, LayerSpec{});
+  for (size_t layer = 0; layer < layers; ++layer)
+    spec.layer_specs[layer].window = kinds[layer % kinds.size()];
+  AssignKvTables(spec);
+  return spec;
+}
+
+std::vector<int> WindowsOf(const DecoderSpec& spec) {
+  std::vector<int> windows;
+  for (const Reach& reach : KvReaches(spec)) windows.push_back(reach.window);
+  return windows;
+}
+
+TEST(KvTables, LayersThatSeeEquallyFarShareOne) {
+  EXPECT_THAT(WindowsOf(WithWindows(12, {0})), ElementsAre(0));
+  EXPECT_THAT(WindowsOf(WithWindows(12, {128})), ElementsAre(128));
+  EXPECT_EQ(KvLayers(WithWindows(12, {128})), 12u);
+}
+
+// gpt-oss-20b: every other layer.
+TEST(KvTables, HalvesOfALayerKindHaveATableEach) {
+  const DecoderSpec spec = WithWindows(24, {128, 0});
+  EXPECT_THAT(WindowsOf(spec), ElementsAre(0, 128));
+  EXPECT_EQ(KvLayers(spec), 12u);
+  EXPECT_EQ(KvPlaceOf(spec, 0).table, 1u);
+  EXPECT_EQ(KvPlaceOf(spec, 1).table, 0u);
+  EXPECT_EQ(KvPlaceOf(spec, 23).layer, 11u);
+}
+
+// Gemma 3 4B: 34 layers, the sixth of six sees everything.
+TEST(KvTables, AKindWithMoreLayersHasSeveral) {
+  const DecoderSpec spec = WithWindows(34, {1024, 1024, 1024, 1024, 1024, 0});
+  EXPECT_THAT(WindowsOf(spec), ElementsAre(0, 1024, 1024, 1024, 1024, 1024, 1024));
+  EXPECT_EQ(KvLayers(spec), 5u);
+  std::set<std::pair<size_t, size_t>> places;
+  for (size_t layer = 0; layer < 34; ++layer) {
+    const KvPlace place = KvPlaceOf(spec, layer);
+    EXPECT_LT(place.layer, 5u);
+    EXPECT_TRUE(places.insert({place.table, place.layer}).second) << layer;
+  }
+}
+
+TEST(KvTables, AreNeverMoreThanAStepHoldsOfASequence) {
+  for (const size_t layers : {9u, 26u, 62u, 97u}) {
+    std::vector<int> kinds(layers, 64);
+    kinds.back() = 0;  // a single one sees everything
+    const DecoderSpec spec = WithWindows(layers, kinds);
+    EXPECT_LE(KvTables(spec), kMostKvTables) << layers;
+    EXPECT_GE(KvTables(spec) * KvLayers(spec), layers);
+    EXPECT_EQ(KvReaches(spec)[0].window, 0);
+  }
+}
+
+TEST(KvTables, AWindowOverEverySequenceIsNone) {
+  DecoderSpec spec = WithWindows(4, {512, 0});
+  spec.max_positions = 512;
+  AssignKvTables(spec);
+  EXPECT_THAT(WindowsOf(spec), ElementsAre(0));
+}
+
+TEST(KvTables, StayOneAndKeepEverythingIfEntriesDiffer) {
+  DecoderSpec spec = WithWindows(4, {512, 0});
+  spec.layer_specs[1].head_dim = 2 * spec.head_dim;
+  AssignKvTables(spec);
+  EXPECT_THAT(WindowsOf(spec), ElementsAre(0));
+  EXPECT_EQ(KvLayers(spec), 4u);
+}
+
+// A layer that sees another's keys and values, but further than it, would miss them.
+TEST(KvTables, StayOneIfAReaderSeesFurtherThanTheLayerThatItReads) {
+  DecoderSpec spec = WithWindows(6, {512, 0, 512});
+  spec.layer_specs[4].kv_from = 2;  // sees everything
+  AssignKvTables(spec);
+  EXPECT_THAT(WindowsOf(spec), ElementsAre(0));
+  spec.layer_specs[4].kv_from = 1;
+  AssignKvTables(spec);
+  EXPECT_EQ(KvPlaceOf(spec, 4).table, KvPlaceOf(spec, 1).table);
+  EXPECT_EQ(KvPlaceOf(spec, 4).layer, KvPlaceOf(spec, 1).layer);
+  EXPECT_EQ(KvReaches(spec)[0].window, 0);
+  EXPECT_GT(KvTables(spec), 1u);
+}
+
+TEST(KvTables, AreOneAndKeepEverythingIfTokensSeeThoseBehindThem) {
+  DecoderSpec spec = WithWindows(4, {512});
+  spec.bidirectional = true;
+  AssignKvTables(spec);
+  EXPECT_THAT(WindowsOf(spec), ElementsAre(0));
+}
+
+TEST(KvTables, AStagesLayersKeepTheirTables) {
+  const DecoderSpec whole = WithWindows(24, {128, 0});
+  const DecoderSpec stage = StageOf(whole, 12, 24);
+  EXPECT_EQ(KvTables(stage), 2u);
+  EXPECT_EQ(KvLayers(stage), 6u);
+  EXPECT_EQ(KvPlaceOf(stage, 12).table, 1u);
+  EXPECT_EQ(KvPlaceOf(stage, 12).layer, 0u);
+}
+
+}  // namespace
+}  // namespace pinion
