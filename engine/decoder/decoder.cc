@@ -107,10 +107,12 @@ class ShardedDecoder : public Decoder {
 
   KvPieces kv_pieces() const override {
     KvPieces pieces;
-    pieces.layers = KvLayers(model_.spec);
-    for (const KvCache& cache : model_.caches)
+    pieces.parts = 0;  // without layers that have a cache
+    for (const KvCache& cache : model_.caches) {
       pieces.span_blocks = std::max(pieces.span_blocks, cache.span_blocks());
-    pieces.count = (blocks_ + pieces.span_blocks - 1) / pieces.span_blocks * pieces.layers;
+      pieces.parts = std::max(pieces.parts, cache.parts());
+    }
+    pieces.count = (blocks_ + pieces.span_blocks - 1) / pieces.span_blocks * pieces.parts;
     return pieces;
   }
 
@@ -120,8 +122,8 @@ class ShardedDecoder : public Decoder {
     ranks_.Run([&](const Worker& worker) {
       KvCache& cache = model_.caches[static_cast<size_t>(worker.rank)];
       worker.ShareOneByOne(last - first, [&](size_t i) {
-        const size_t piece = first + i, block = piece / pieces.layers * pieces.span_blocks;
-        cache.Touch(piece % pieces.layers, block, std::min(block + pieces.span_blocks, blocks_));
+        const size_t piece = first + i, block = piece / pieces.parts * pieces.span_blocks;
+        cache.Touch(piece % pieces.parts, block, std::min(block + pieces.span_blocks, blocks_));
       });
     });
   }

@@ -80,10 +80,10 @@ class Decoder {
   virtual uint64_t shared_kv_bytes() const = 0;
 
   // The cache's memory in pieces, in the order in which a pool gives out the blocks: piece p is
-  // that of span p / layers in layer p % layers, of those that have a cache. A span is the blocks
-  // that lie together (on the rank with the longest spans).
+  // that of span p / parts in part p % parts (KvCache::parts). A span is the blocks that lie
+  // together (on the rank with the longest spans).
   struct KvPieces {
-    size_t span_blocks = 1, layers = 0, count = 0;
+    size_t span_blocks = 1, parts = 1, count = 0;
   };
   virtual KvPieces kv_pieces() const = 0;
   // Makes pieces [first, last) resident, by the threads of the ranks that own them; changes

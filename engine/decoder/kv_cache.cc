@@ -14,12 +14,13 @@ Result<KvCache> KvCache::Allocate(const DecoderSpec& spec, const Shard& shard,
   cache.dtype_ = dtype;
   cache.block_tokens_ = block_tokens;
   cache.size_bytes_ = layout.block_bytes() * blocks;
+  cache.paged_ = layout.page > 0;
   size_t offset = 0;
   for (const LayerKvLayout& of : layout.layers) {
     const size_t keys = of.keys, values = of.values, both = keys + values;
     const bool alternate = of.alternate();
-    const unsigned shift = of.SpanShift(blocks);
-    const size_t span = of.SpanBytes(blocks);
+    const unsigned shift = cache.paged_ ? 0 : of.SpanShift(blocks);
+    const size_t span = cache.paged_ ? layout.page : of.SpanBytes(blocks);
     Layer layer;
     layer.shape = of.shape;
     layer.key_strides = {alternate ? both : keys, span, shift};
@@ -28,8 +29,8 @@ Result<KvCache> KvCache::Allocate(const DecoderSpec& spec, const Shard& shard,
     layer.index_strides = {of.index, span, shift};
     layer.index_offset = (both * of.heads) << shift;
     layer.head_bytes = both << shift;
-    layer.bytes = of.Bytes(blocks);
-    layer.offset = offset;
+    layer.bytes = cache.paged_ ? layout.page * blocks : of.Bytes(blocks);
+    layer.offset = cache.paged_ ? of.in_page : offset;
     offset += layer.bytes;
     cache.layers_.push_back(layer);
   }
@@ -43,12 +44,12 @@ size_t KvCache::span_blocks() const {
   return most;
 }
 
-void KvCache::Touch(size_t layer, size_t first, size_t last) {
-  const Layer& of = layers_[layer];
+void KvCache::Touch(size_t part, size_t first, size_t last) {
+  const Layer& of = layers_[part];
   if (first >= last || of.bytes == 0) return;
   const auto [stride, span, shift] = of.key_strides;
   const size_t begin = (first >> shift) * span, end = (((last - 1) >> shift) + 1) * span;
-  TouchPages(storage_.data() + of.offset + begin, end - begin);
+  TouchPages(storage_.data() + (paged_ ? 0 : of.offset) + begin, end - begin);
 }
 
 void KvCache::Write(const kernels::Table& table, size_t layer, size_t head,

@@ -48,9 +48,12 @@ class KvCache {
            of.index_strides.At(static_cast<size_t>(block));
   }
 
-  // Makes the memory of a layer's blocks [first, last) resident, with the rest of their spans.
+  // The parts of the storage in each of which a block has its place: one for every layer, or one in
+  // all if blocks are pages (KvLayout).
+  size_t parts() const { return paged_ ? 1 : layers_.size(); }
+  // Makes the memory of a part's blocks [first, last) resident, with the rest of their spans.
   // Changes nothing; not at the same time as Write.
-  void Touch(size_t layer, size_t first, size_t last);
+  void Touch(size_t part, size_t first, size_t last);
 
   const KvShape& shape(size_t layer) const { return layers_[layer].shape; }
   size_t span_blocks() const;  // of the layer with the longest spans
@@ -70,13 +73,14 @@ class KvCache {
     size_t values_offset = 0;      // from a head's first keys to its first values
     size_t index_offset = 0;       // from the first keys to the first index keys
     size_t head_bytes = 0;         // of a head within a span
-    size_t offset = 0, bytes = 0;  // in the storage, of all spans
+    size_t offset = 0, bytes = 0;  // in the storage; of all spans
   };
 
   Pages storage_;
   std::vector<Layer> layers_;
   kernels::KvDtype dtype_ = kernels::KvDtype::kF32;
   size_t block_tokens_ = 0, size_bytes_ = 0;
+  bool paged_ = false;
 };
 
 }  // namespace pinion

@@ -46,32 +46,41 @@ KvLayout KvLayout::Of(const DecoderSpec& spec, const Shard& shard, kernels::KvDt
                       size_t block_tokens, kernels::Dtype weights) {
   KvLayout layout;
   layout.layers.resize(KvLayers(spec));
-  // Layers of the model that share one of the cache are alike (AssignKvTables).
+  const bool pages = KvTables(spec) > 1 && !ShareCacheLayers(spec);
+  std::vector<size_t> taken(KvTables(spec));  // of a page
   for (size_t index = 0; index < spec.layer_specs.size(); ++index) {
     if (!Caches(spec.layer_specs[index])) continue;
-    LayerKvLayout& layer = layout.layers[KvPlaceOf(spec, index).layer];
+    const KvPlace place = KvPlaceOf(spec, index);
+    LayerKvLayout& layer = layout.layers[place.layer];
     layer.shape = CachedShape(spec, index);
     layer.keys = kernels::KvPlaneBlockBytes(dtype, block_tokens, layer.shape.key_dim);
     layer.values = layer.shape.BlockBytes(dtype, block_tokens) - layer.keys;
     layer.heads = shard.Heads(index).kv_heads.size();
     if (layer.heads > 0) layer.index = block_tokens * IndexKeyBytes(spec, weights);
+    if (!pages) continue;
+    layer.in_page = taken[place.table];
+    taken[place.table] += layer.block_bytes();
+    layout.page = std::max(layout.page, taken[place.table]);
   }
   return layout;
 }
 
 uint64_t KvLayout::block_bytes() const {
+  if (page > 0) return page;
   uint64_t bytes = 0;
   for (const LayerKvLayout& layer : layers) bytes += layer.block_bytes();
   return bytes;
 }
 
 uint64_t KvLayout::SpanBytes(size_t blocks) const {
+  if (page > 0) return page;
   uint64_t bytes = 0;
   for (const LayerKvLayout& layer : layers) bytes += layer.SpanBytes(blocks);
   return bytes;
 }
 
 uint64_t KvLayout::StorageBytes(size_t blocks) const {
+  if (page > 0) return uint64_t{page} * blocks;
   uint64_t bytes = 0;
   for (const LayerKvLayout& layer : layers) bytes += layer.Bytes(blocks);
   return bytes;

@@ -24,7 +24,8 @@ struct LayerKvLayout {
   KvShape shape;
   size_t keys = 0, values = 0;  // bytes of a block of one head
   size_t heads = 0;
-  size_t index = 0;  // bytes of a block of index keys, behind the heads of each span
+  size_t index = 0;    // bytes of a block of index keys, behind the heads of each span
+  size_t in_page = 0;  // if blocks are pages: bytes from a page's begin to the first head
 
   // Whether a block's values lie right behind its keys, rather than behind all keys of its span.
   bool alternate() const;
@@ -38,14 +39,18 @@ struct LayerKvLayout {
 
 // Of all layers of the cache (KvPlace), one after the other. Blocks have the same numbers in all of
 // them, but need not have the same size.
+//
+// Unless layers of several tables differ in size: a block is then a page, one stretch of memory
+// that holds the layers of any one table, one after the other. Its spans are of one block.
 struct KvLayout {
   std::vector<LayerKvLayout> layers;
+  size_t page = 0;  // bytes; 0: blocks are no pages
 
   // weights: their type, on which that of an indexer's keys depends (IndexKeyBytes).
   static KvLayout Of(const DecoderSpec& spec, const Shard& shard, kernels::KvDtype dtype,
                      size_t block_tokens, kernels::Dtype weights = kernels::Dtype::kF32);
 
-  // Over all layers; a span, and everything, in a cache of so many blocks.
+  // Over all layers, or of a page; a span, and everything, in a cache of so many blocks.
   uint64_t block_bytes() const;
   uint64_t SpanBytes(size_t blocks) const;
   uint64_t StorageBytes(size_t blocks) const;

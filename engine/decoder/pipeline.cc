@@ -89,7 +89,7 @@ class PipelinedDecoder final : public Decoder {
   uint64_t expert_bytes_read() const override { return Sum(&Decoder::expert_bytes_read); }
   uint64_t shared_kv_bytes() const override { return Sum(&Decoder::shared_kv_bytes); }
 
-  // A piece is a span of all layers.
+  // A piece is a span of all parts.
   KvPieces kv_pieces() const override {
     KvPieces pieces;
     for (const auto& stage : *stages_)
@@ -102,7 +102,7 @@ class PipelinedDecoder final : public Decoder {
     OnAll([&](Stage& stage) {
       const KvPieces own = stage.decoder->kv_pieces();
       const auto piece = [&](size_t block) {
-        return std::min(own.count, (block + own.span_blocks - 1) / own.span_blocks * own.layers);
+        return std::min(own.count, (block + own.span_blocks - 1) / own.span_blocks * own.parts);
       };
       stage.decoder->TouchKv(piece(first * span), piece(last * span));
     });

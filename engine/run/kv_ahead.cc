@@ -18,9 +18,9 @@ size_t CeilDiv(size_t value, size_t step) { return (value + step - 1) / step; }
 
 KvAhead::Range KvAhead::Next(size_t reached, size_t most, bool half) {
   // The span that `reached` lies in is in use, but perhaps not all of its pages.
-  next_ = std::max(next_, reached / pieces_.span_blocks * pieces_.layers);
+  next_ = std::max(next_, reached / pieces_.span_blocks * pieces_.parts);
   const size_t reserve = half ? reserve_ / 2 : reserve_;
-  const size_t wanted = CeilDiv(reached + reserve, pieces_.span_blocks) * pieces_.layers;
+  const size_t wanted = CeilDiv(reached + reserve, pieces_.span_blocks) * pieces_.parts;
   const size_t until = reserve_ == 0 ? 0 : std::min(wanted, pieces_.count);
   if (next_ >= until) return {};
   const size_t first = next_;

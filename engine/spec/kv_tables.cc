@@ -1,8 +1,9 @@
 #include "engine/spec/kv_tables.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
-#include <numeric>
+#include <utility>
 
 namespace pinion {
 namespace {
@@ -15,14 +16,9 @@ Reach LimitOf(const DecoderSpec& spec, size_t layer) {
   return reach;
 }
 
-bool SamePlaces(const DecoderSpec& spec, size_t a, size_t b) {
-  return LayerHeads(spec, a) == LayerHeads(spec, b);
-}
-
-bool MayDivide(const DecoderSpec& spec, const std::vector<size_t>& caching) {
-  return !spec.bidirectional && spec.index.heads == 0 &&
-         std::all_of(caching.begin(), caching.end(),
-                     [&](size_t layer) { return SamePlaces(spec, layer, caching.front()); });
+// What a token takes of the cache in a layer, up to a factor that all layers share.
+size_t EntryOf(const DecoderSpec& spec, size_t layer) {
+  return static_cast<size_t>(LayerHeads(spec, layer).kv());
 }
 
 // Layers that read another's keys and values must not see further than it keeps them.
@@ -34,37 +30,48 @@ bool ReadersAgree(const DecoderSpec& spec) {
   return true;
 }
 
-size_t TablesOf(const std::map<Reach, std::vector<size_t>>& kinds, size_t of_block) {
-  size_t tables = 0;
-  for (const auto& [reach, layers] : kinds) tables += (layers.size() + of_block - 1) / of_block;
-  return tables;
+// The layers of a kind, dealt to tables of blocks that hold so much of a token. In turns, so that a
+// stage of neighbouring layers has about equally many of each table.
+std::vector<std::vector<size_t>> Deal(const DecoderSpec& spec, const std::vector<size_t>& layers,
+                                      size_t block) {
+  size_t widest = 0;
+  for (const size_t layer : layers) widest = std::max(widest, EntryOf(spec, layer));
+  const size_t of_table = block / widest, tables = (layers.size() + of_table - 1) / of_table;
+  std::vector<std::vector<size_t>> dealt(tables);
+  for (size_t i = 0; i < layers.size(); ++i) dealt[i % tables].push_back(layers[i]);
+  return dealt;
 }
 
 }  // namespace
 
 void AssignKvTables(DecoderSpec& spec) {
-  std::vector<size_t> caching;
   std::map<Reach, std::vector<size_t>> kinds;
+  size_t widest = 0;
   for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer) {
     spec.layer_specs[layer].kv_table = 0;
     if (!Caches(spec.layer_specs[layer])) continue;
-    caching.push_back(layer);
     kinds[LimitOf(spec, layer)].push_back(layer);
+    widest = std::max(widest, EntryOf(spec, layer));
   }
-  if (kinds.size() < 2 || kinds.size() > kMostKvTables || !MayDivide(spec, caching) ||
-      !ReadersAgree(spec))
+  if (kinds.size() < 2 || kinds.size() > kMostKvTables || spec.bidirectional ||
+      spec.index.heads > 0 || !ReadersAgree(spec))
     return;
-  size_t of_block = caching.size();
-  for (const auto& [reach, layers] : kinds) of_block = std::min(of_block, layers.size());
-  while (TablesOf(kinds, of_block) > kMostKvTables) ++of_block;
-  int first = 0;
+  size_t block = SIZE_MAX;
   for (const auto& [reach, layers] : kinds) {
-    const size_t tables = (layers.size() + of_block - 1) / of_block;
-    // In turns, so that a stage of neighbouring layers has about equally many of each table.
-    for (size_t i = 0; i < layers.size(); ++i)
-      spec.layer_specs[layers[i]].kv_table = first + static_cast<int>(i % tables);
-    first += static_cast<int>(tables);
+    size_t entries = 0;
+    for (const size_t layer : layers) entries += EntryOf(spec, layer);
+    block = std::min(block, entries);
   }
+  std::vector<std::vector<size_t>> tables;
+  for (block = std::max(block, widest);; ++block) {
+    tables.clear();
+    for (const auto& [reach, layers] : kinds)
+      for (auto& table : Deal(spec, layers, block)) tables.push_back(std::move(table));
+    if (tables.size() <= kMostKvTables) break;
+  }
+  for (size_t table = 0; table < tables.size(); ++table)
+    for (const size_t layer : tables[table])
+      spec.layer_specs[layer].kv_table = static_cast<int>(table);
 }
 
 size_t KvTables(const DecoderSpec& spec) {
@@ -102,21 +109,35 @@ uint64_t KvBytesOfSequence(const DecoderSpec& spec, kernels::KvDtype dtype, uint
   return bytes;
 }
 
+bool ShareCacheLayers(const DecoderSpec& spec) {
+  const LayerSpec* first = nullptr;
+  HeadShape shape;
+  for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer) {
+    if (!Caches(spec.layer_specs[layer])) continue;
+    if (!std::exchange(first, &spec.layer_specs[layer])) shape = LayerHeads(spec, layer);
+    if (LayerHeads(spec, layer) != shape) return false;
+  }
+  return true;
+}
+
 KvPlace KvPlaceOf(const DecoderSpec& spec, size_t layer) {
   const LayerSpec* own = &spec.layer_specs[layer];
   if (own->kv_from >= 0) return KvPlaceOf(spec, static_cast<size_t>(own->kv_from));
+  const bool of_table = ShareCacheLayers(spec);
   const auto first = spec.layer_specs.begin();
-  const auto before = std::count_if(
-      first, first + static_cast<ptrdiff_t>(layer),
-      [&](const LayerSpec& each) { return Caches(each) && each.kv_table == own->kv_table; });
+  const auto before =
+      std::count_if(first, first + static_cast<ptrdiff_t>(layer), [&](const LayerSpec& each) {
+        return Caches(each) && (!of_table || each.kv_table == own->kv_table);
+      });
   return {static_cast<size_t>(own->kv_table), static_cast<size_t>(before)};
 }
 
 size_t KvLayers(const DecoderSpec& spec) {
-  std::vector<size_t> layers(KvTables(spec));
-  for (const LayerSpec& layer : spec.layer_specs)
-    if (Caches(layer)) ++layers[static_cast<size_t>(layer.kv_table)];
-  return *std::max_element(layers.begin(), layers.end());
+  size_t layers = 0;
+  for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer)
+    if (Caches(spec.layer_specs[layer]))
+      layers = std::max(layers, KvPlaceOf(spec, layer).layer + 1);
+  return layers;
 }
 
 }  // namespace pinion

@@ -10,16 +10,13 @@ namespace pinion {
 
 // A sequence has a block table for each kind of reach, so that layers that see a window need not
 // keep what lies behind it. Layers of one table see equally far, and all tables take blocks of one
-// size from one pool: a block holds some tokens' keys and values of as many layers as the kind with
-// the fewest layers has, and a kind with more layers has several tables. (For Gemma 3, of whose 34
-// layers 5 see everything, that is one table for these and six for the others.)
-//
-// The cache has as many layers as a block: layer i of every table lies in its layer i.
-constexpr size_t kMostKvTables = 8;
+// size from one pool: a block holds some tokens' keys and values of as many layers as the kind that
+// takes least has, and the other kinds have several tables. (For Gemma 3, of whose 34 layers 5 see
+// everything, that is one table for these and six for the others.)
+constexpr size_t kMostKvTables = 16;
 
 // Gives every layer its table (LayerSpec::kv_table). A model is left with one table if its layers
-// all see equally far, if their entries differ in size, if tokens choose what they see or see those
-// behind them.
+// all see equally far, or if tokens choose what they see or see those behind them.
 void AssignKvTables(DecoderSpec& spec);
 
 // Of a sequence, in a stage as in the whole model.
@@ -38,7 +35,10 @@ struct KvPlace {
   size_t table = 0, layer = 0;  // the latter of the cache
 };
 KvPlace KvPlaceOf(const DecoderSpec& spec, size_t layer);
-// Of the cache: as many as the table with the most has, in a stage of the stage's own.
+// Whether layers of different tables are one layer of the cache, as their entries are of one size.
+// Otherwise each has its own, which overlap in the bytes of a block: it is of one table at a time.
+bool ShareCacheLayers(const DecoderSpec& spec);
+// Of the cache, in a stage for its own layers.
 size_t KvLayers(const DecoderSpec& spec);
 
 }  // namespace pinion

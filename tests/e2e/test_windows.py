@@ -14,6 +14,7 @@ MODELS = {
     "gemma3": (BLOCK * 1 * 64 * 2 * 4, 16 + 5 * 2),   # a table of one layer for each of six
     "gptoss": (BLOCK * 2 * 32 * 2 * 4, 16 + 2),       # two layers, one of which has a window
     "mistral": (None, 2),                             # all layers have it
+    "gemma4-dense": (BLOCK * 32 * 2 * 4, 16 + 2 * 2), # three layers, one of one head of 32, the others of two of 16
 }
 
 

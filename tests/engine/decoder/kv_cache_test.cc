@@ -8,10 +8,13 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "engine/base/check.h"
 #include "engine/checkpoint/preset.h"
+#include "engine/spec/kv_tables.h"
+#include "tests/engine/spec/configs.h"
 #include "tests/kernels/kv_block.h"
 
 namespace pinion {
@@ -91,6 +94,56 @@ TEST(KvCache, NoTwoBlocksOverlap) {
         }
         EXPECT_LE(places.back().end, first + storage.size_bytes());
         EXPECT_EQ(bytes, c.cache.size_bytes());
+      }
+    }
+  }
+}
+
+// Gemma 4's layers differ in size and in how far they see: a block is a page of the layers of one
+// table, whichever that is.
+TEST(KvCache, APageHoldsTheLayersOfEachTable) {
+  for (const char* model : {"gemma4-dense", "gemma4-e", "gemma4-moe"}) {
+    for (const KvDtype dtype : {KvDtype::kBf16, KvDtype::kI8, KvDtype::kF32}) {
+      for (const int ranks : {1, 2}) {
+        constexpr size_t kBlocks = 5;
+        const DecoderSpec spec = SpecOf(model);
+        const Shard shard = MakeShard(spec, ranks, 0);
+        const KvCache cache = KvCache::Allocate(spec, shard, dtype, 16, kBlocks).value();
+        const size_t page = cache.size_bytes() / kBlocks;
+        std::vector<size_t> most;
+        for (size_t table = 0; table < KvTables(spec); ++table) {
+          std::vector<Place> places;
+          for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer) {
+            const KvPlace at = KvPlaceOf(spec, layer);
+            if (!Caches(spec.layer_specs[layer]) || at.table != table) continue;
+            const KvShape& shape = cache.shape(at.layer);
+            for (size_t head = 0; head < shard.Heads(layer).kv_heads.size(); ++head)
+              for (size_t block = 0; block < kBlocks; ++block)
+                for (const auto& [plane, strides, dim] :
+                     {std::tuple{cache.keys(at.layer, head), cache.key_strides(at.layer),
+                                 shape.key_dim},
+                      {cache.values(at.layer, head), cache.value_strides(at.layer),
+                       shape.value_dim}}) {
+                  const auto begin =
+                      static_cast<size_t>(plane + strides.At(block) - cache.storage().data());
+                  const size_t end = begin + kernels::KvPlaneBlockBytes(dtype, 16, dim);
+                  ASSERT_EQ(begin % 64, 0u);
+                  ASSERT_GE(begin, block * page) << model;
+                  ASSERT_LE(end, (block + 1) * page) << model;
+                  places.push_back({begin, end});
+                }
+          }
+          std::sort(places.begin(), places.end(),
+                    [](const Place& a, const Place& b) { return a.begin < b.begin; });
+          size_t bytes = 0;
+          for (size_t i = 0; i < places.size(); ++i) {
+            if (i > 0) ASSERT_GE(places[i].begin, places[i - 1].end) << model << " " << table;
+            bytes += places[i].end - places[i].begin;
+          }
+          most.push_back(bytes / kBlocks);
+        }
+        EXPECT_GT(most.size(), 1u) << model;
+        EXPECT_EQ(*std::max_element(most.begin(), most.end()), page) << "nothing is left over";
       }
     }
   }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 #include <utility>
 
@@ -79,12 +80,26 @@ TEST(KvTables, AWindowOverEverySequenceIsNone) {
   EXPECT_THAT(WindowsOf(spec), ElementsAre(0));
 }
 
-TEST(KvTables, StayOneAndKeepEverythingIfEntriesDiffer) {
-  DecoderSpec spec = WithWindows(4, {512, 0});
-  spec.layer_specs[1].head_dim = 2 * spec.head_dim;
+// Gemma 4 26B-A4B: five of six layers with 8 KV heads of 256, the others with 2 of 512.
+TEST(KvTables, HoldAsMuchAsTheOthersIfEntriesDiffer) {
+  DecoderSpec spec = WithWindows(30, {1024, 1024, 1024, 1024, 1024, 0});
+  for (LayerSpec& layer : spec.layer_specs) {
+    layer.kv_heads = layer.window > 0 ? 8 : 2;
+    layer.head_dim = layer.window > 0 ? 256 : 512;
+  }
   AssignKvTables(spec);
-  EXPECT_THAT(WindowsOf(spec), ElementsAre(0));
-  EXPECT_EQ(KvLayers(spec), 4u);
+  // A block has room for the five layers that see everything, or for two of the others.
+  std::vector<int> windows(14, 1024);
+  windows[0] = 0;
+  EXPECT_EQ(WindowsOf(spec), windows);
+  EXPECT_FALSE(ShareCacheLayers(spec));
+  EXPECT_EQ(KvLayers(spec), 30u);
+  std::map<size_t, int64_t> entries;
+  for (size_t layer = 0; layer < 30; ++layer) {
+    EXPECT_EQ(KvPlaceOf(spec, layer).layer, layer);
+    entries[KvPlaceOf(spec, layer).table] += LayerHeads(spec, layer).kv();
+  }
+  for (const auto& [table, sum] : entries) EXPECT_LE(sum, 5 * 2 * 512) << table;
 }
 
 // A layer that sees another's keys and values, but further than it, would miss them.
