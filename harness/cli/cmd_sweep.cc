@@ -20,7 +20,9 @@
 #include "harness/report/export.h"
 #include "harness/report/write.h"
 #include "harness/sweep/folder.h"
+#include "harness/sweep/gather.h"
 #include "harness/sweep/load.h"
+#include "harness/sweep/provenance.h"
 #include "harness/sweep/summary.h"
 #include "harness/sweep/sweep.h"
 #include "harness/watch/server.h"
@@ -93,18 +95,31 @@ Result<Asked> AskIn(const SweepFlags& flags, const std::string& folder, bool res
   return Asked{folder, resumes, std::move(meta)};
 }
 
-// With --continue: the sweep in the folder, or the next one beside it that was measured under the
-// same circumstances; a new one if there is none. A pod that starts again may have other CPUs, or
-// be on another machine, and then it is another block of the experiment.
+// What keeps this machine from continuing a sweep; an error if the two could not be gathered
+// either.
+Result<std::string> Obstacle(const std::string& folder, const SweepMeta& stored,
+                             const SweepMeta& asked) {
+  const Json* name = stored.provenance.is_object() ? stored.provenance.Find("node") : nullptr;
+  const std::string node = name && name->is_string() ? name->string() : NodeName();
+  const Status same = CheckResumable(stored, asked);
+  if (same && node == NodeName()) return std::string();
+  PINION_TRY(CheckOneKind(folder, stored, WithProvenance(asked)));
+  return same ? StrCat("it was measured on ", node, ", and this is ", NodeName())
+              : same.error().message;
+}
+
+// With --continue: the sweep in the folder, or the next one beside it, that this machine began
+// under the same circumstances; a new one if there is none. A pod that starts again may have other
+// CPUs, or be on another machine, and then it is another block of the experiment.
 Result<Asked> Continue(const SweepFlags& flags, const std::string& folder) {
   for (int number = 1;; ++number) {
     const std::string own = number == 1 ? folder : StrCat(folder, "-", number);
     if (!HoldsSweep(own)) return AskIn(flags, own, false);
     PINION_ASSIGN(Asked asked, AskIn(flags, own, true));
     PINION_ASSIGN(const SweepMeta stored, StoredSweep(own));
-    const Status same = CheckResumable(stored, asked.meta);
-    if (same) return asked;
-    std::cerr << own << " is left as it is: " << same.error().message << std::endl;
+    PINION_ASSIGN(const std::string obstacle, Obstacle(own, stored, asked.meta));
+    if (obstacle.empty()) return asked;
+    std::cerr << own << " is left as it is: " << obstacle << std::endl;
   }
 }
 

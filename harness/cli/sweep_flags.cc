@@ -177,7 +177,9 @@ void SweepFlags::AddFleet(CLI::App& command) {
       .add_flag("--manifest", manifest,
                 "with --launcher k8s: print the Jobs as YAML for kubectl apply")
       ->needs(fleet);
-  command.add_option("--image", image, "with --manifest: the container image, see Containerfile")
+  command
+      .add_option("--image", image,
+                  "with --manifest: the container image, see Containerfile (default: pinion)")
       ->needs(fleet);
   command.add_option("--node-cpus", node_cpus, "with --manifest: whole CPUs of each pod")
       ->needs(fleet);
@@ -186,7 +188,7 @@ void SweepFlags::AddFleet(CLI::App& command) {
   command.add_flag(
       "--continue", continued,
       "continue the sweep in the folder if there is one that this machine can continue, "
-      "else begin it, in FOLDER-2 if the folder holds one of another machine");
+      "else begin it, in FOLDER-2 if the folder holds one of another machine of the kind");
   for (const char* run : {"--plan", "--watch", "--json"}) fleet->excludes(command.get_option(run));
 }
 

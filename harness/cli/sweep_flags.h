@@ -27,7 +27,7 @@ struct SweepFlags {
   std::vector<std::string> engines;
   std::optional<std::string> max_memory;
   std::optional<int> max_cores;
-  std::string launcher, image = "pinion", node_memory;  // of a fleet
+  std::string launcher, image, node_memory;  // of a fleet
   int nodes = 0, node_cpus = 0;
   bool manifest = false, continued = false;
   std::vector<uint16_t> watch_port;  // the port of --watch; empty: any free one

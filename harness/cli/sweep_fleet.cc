@@ -2,6 +2,8 @@
 
 #include <signal.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <iostream>
 
 #include "engine/base/file.h"
@@ -11,10 +13,13 @@
 #include "harness/fleet/kubernetes_jobs.h"
 #include "harness/fleet/slurm.h"
 #include "harness/report/write.h"
+#include "harness/store/store.h"
 #include "harness/sweep/folder.h"
 #include "harness/sweep/gather.h"
 #include "harness/sweep/load.h"
+#include "harness/sweep/state.h"
 #include "harness/sweep/summary.h"
+#include "harness/sweep/sweep.h"
 
 namespace pinion::harness {
 namespace {
@@ -54,21 +59,42 @@ Status PrintJobs(const SweepFlags& flags, FleetRequest request) {
     PINION_ASSIGN(request.definition, ReadFile(flags.definition_file));
   }
   PINION_ASSIGN(const std::string text,
-                JobsText(request, {flags.image, flags.node_cpus, flags.node_memory}));
+                JobsText(request, {flags.image.empty() ? "pinion" : flags.image, flags.node_cpus,
+                                   flags.node_memory}));
   std::cout << text << std::flush;
   return {};
 }
 
-// Reports on the nodes that have measured anything.
+bool IsFinished(const std::string& folder) {
+  const auto store = Store::Open(folder + "/results.db", Store::Mode::kRead);
+  if (!store) return false;
+  const auto progress = ReadProgress(**store);
+  return progress && progress->finished;
+}
+
+// Whether the node has ended the sweep, in its folder or in that of a later block of its own.
+bool HasFinished(const FleetRequest& request, int node) {
+  std::string folder = NodeFolder(request, node);
+  for (int number = 2; HoldsSweep(folder); ++number) {  // as --continue numbers them
+    if (IsFinished(folder)) return true;
+    folder = StrCat(NodeFolder(request, node), "-", number);
+  }
+  return false;
+}
+
+// Reports on the nodes that have measured anything, in this allocation or in an earlier one.
 Status ReportOnNodes(const FleetRequest& request) {
   std::vector<std::string> folders;
-  for (int node = 0; node < request.nodes; ++node) {
-    std::string folder = NodeFolder(request, node);
-    for (int number = 2; HoldsSweep(folder); ++number) {  // as --continue numbers them
-      folders.push_back(folder);
-      folder = StrCat(NodeFolder(request, node), "-", number);
-    }
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(request.out, ignored)) {
+    if (!HoldsSweep(entry.path())) continue;
+    const auto stored = StoredSweep(entry.path());
+    if (!stored)  // such as one that was killed before it was planned
+      std::cerr << entry.path().string() << " is left out: " << stored.error().message << std::endl;
+    else if (stored->nodes.is_null())
+      folders.push_back(entry.path());
   }
+  std::sort(folders.begin(), folders.end());
   if (folders.empty()) return Fail(ErrorCode::kFailed, "no node has begun its sweep");
   const std::string folder = folders.size() == 1 ? folders.front() : request.out;
   if (folders.size() > 1) PINION_TRY(Gather(folders, request.out));
@@ -78,31 +104,37 @@ Status ReportOnNodes(const FleetRequest& request) {
   return {};
 }
 
-Status RunOnSlurm(const FleetRequest& request) {
+Status RunOnSlurm(FleetRequest request) {
   if (!IsInAllocation()) {
     std::vector<std::string> words = OwnWords();
     words.insert(words.begin(), SelfPath());
     return tl::unexpected(BecomeAllocation(request.nodes, words));
   }
   CatchStopRequests({SIGINT, SIGTERM});
+  PINION_ASSIGN(request.names, NodesOfAllocation(request.nodes));
   PINION_ASSIGN(const std::vector<int> failed,
                 RunSteps(request, SelfPath(), StopRequested, std::cerr));
   PINION_TRY(ReportOnNodes(request));
-  if (failed.empty()) return {};
   std::vector<std::string> names;
-  for (const int node : failed) names.push_back(StrCat(node));
+  for (int node = 0; node < request.nodes; ++node)
+    if (std::find(failed.begin(), failed.end(), node) != failed.end() ||
+        !HasFinished(request, node))
+      names.push_back(request.names[static_cast<size_t>(node)]);
+  if (names.empty()) return {};
   return Fail(ErrorCode::kFailed,
-              StrCat(failed.size() == 1 ? "node " : "nodes ", Join(names, ", "),
+              StrCat(names.size() == 1 ? "node " : "nodes ", Join(names, ", "),
                      " did not end the sweep (see sweep.log in the folder of each); all finished "
                      "trials are kept, and the same command continues"));
 }
 
 // Flags of the other launcher would do nothing.
 Status CheckLauncher(const SweepFlags& flags) {
-  const bool of_jobs = flags.manifest || flags.node_cpus > 0 || !flags.node_memory.empty();
+  const bool of_jobs =
+      flags.manifest || flags.node_cpus > 0 || !flags.node_memory.empty() || !flags.image.empty();
   if (flags.launcher == "slurm" && of_jobs)
     return Fail(ErrorCode::kUsage,
-                "--manifest, --node-cpus and --node-memory are for --launcher k8s; leave them out");
+                "--manifest, --image, --node-cpus and --node-memory are for --launcher k8s; leave "
+                "them out");
   if (flags.launcher == "k8s" && (flags.resume || flags.continued))
     return Fail(ErrorCode::kUsage,
                 "Jobs continue by themselves; leave out --resume and --continue");

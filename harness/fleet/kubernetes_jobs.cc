@@ -1,5 +1,6 @@
 #include "harness/fleet/kubernetes_jobs.h"
 
+#include <algorithm>
 #include <cctype>
 
 #include "engine/base/json.h"
@@ -22,6 +23,22 @@ bool IsQuantity(const std::string& memory) {
   return false;
 }
 
+// The last part of a folder as part of an object's name: two sweeps in one namespace differ in it.
+std::string NamePart(const std::string& folder) {
+  constexpr size_t kMost = 40;  // of the 63 characters of a name
+  std::string part;
+  for (const char letter : folder.substr(folder.rfind('/') + 1)) {
+    const auto byte = static_cast<unsigned char>(letter);
+    if (std::isalnum(byte) != 0 && byte < 128)
+      part += static_cast<char>(std::tolower(byte));
+    else if (!part.empty() && part.back() != '-')
+      part += '-';
+  }
+  part.resize(std::min(part.size(), kMost));
+  while (!part.empty() && part.back() == '-') part.pop_back();
+  return part.empty() ? "pinion-sweep" : "pinion-sweep-" + part;
+}
+
 Status CheckPod(const SweepPod& pod) {
   if (pod.cpus < 1)
     return Fail(ErrorCode::kUsage,
@@ -42,8 +59,8 @@ std::string JobText(const FleetRequest& request, const SweepPod& pod, int node) 
   std::string text = StrCat(R"(apiVersion: batch/v1
 kind: Job
 metadata:
-  name: pinion-sweep-)",
-                            node, R"(
+  name: )",
+                            NamePart(request.out), "-", node, R"(
   labels: {app: pinion-sweep}
 spec:
   # A pod that was evicted, or whose node failed, is started again and continues.
@@ -64,6 +81,10 @@ spec:
         - name: pinion
           image: )",
                             YamlText(pod.image), "\n          args: [", Join(words, ", "), R"(]
+          # By which it knows whether it is still on the machine that it began on.
+          env:
+            - name: NODE_NAME
+              valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
           # Equal, and whole CPUs: a kubelet with --cpu-manager-policy=static gives the pod CPUs of
           # its own.
           resources:
@@ -93,7 +114,8 @@ spec:
           emptyDir: {medium: Memory, sizeLimit: 1Gi}
 )";
   if (!request.definition.empty())
-    text += "        - name: definition\n          configMap: {name: pinion-sweep}\n";
+    text += StrCat(
+        "        - name: definition\n          configMap: {name: ", NamePart(request.out), "}\n");
   if (!folder.empty())
     text +=
         "        # The claim is yours; it holds the model's folder.\n        - name: models\n"
@@ -112,8 +134,8 @@ Result<std::string> JobsText(const FleetRequest& asked, const SweepPod& pod) {
       StrCat("# kubectl apply -f FILE; then, where the claim pinion-sweeps is at ", kSweeps,
              ":\n#   pinion report --out ", request.out, " --gather ", request.out, "/node-*\n");
   if (!request.definition.empty())
-    text += StrCat("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: pinion-sweep\ndata:\n",
-                   "  definition.json: ", YamlText(request.definition), "\n---\n");
+    text += StrCat("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: ", NamePart(request.out),
+                   "\ndata:\n", "  definition.json: ", YamlText(request.definition), "\n---\n");
   for (int node = 0; node < request.nodes; ++node)
     text += StrCat(node == 0 ? "" : "---\n", JobText(request, pod, node));
   return text;

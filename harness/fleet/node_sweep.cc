@@ -7,7 +7,9 @@
 namespace pinion::harness {
 
 std::string NodeFolder(const FleetRequest& request, int node) {
-  return StrCat(request.out, "/node-", node);
+  const auto index = static_cast<size_t>(node);
+  return StrCat(request.out, "/",
+                index < request.names.size() ? request.names[index] : StrCat("node-", node));
 }
 
 std::vector<std::string> WithoutOptions(const std::vector<std::string>& words,

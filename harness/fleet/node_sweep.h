@@ -11,6 +11,8 @@ struct FleetRequest {
   std::vector<std::string> arguments;  // of `pinion sweep`, without those of the fleet and --out
   std::string out;                     // folder of the nodes' folders and of what is gathered
   int nodes = 0;
+  // Of Slurm's nodes, whose folders have these names; empty: folders are numbered.
+  std::vector<std::string> names;
   std::string definition;  // Kubernetes: the content of --def, which `arguments` lack; or empty
 };
 

@@ -1,5 +1,6 @@
 #include "harness/fleet/slurm.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -31,12 +32,13 @@ struct Step {
 // All of a node's CPUs; the sweep binds its threads itself.
 std::vector<std::string> StepCommand(const FleetRequest& request, const std::string& binary,
                                      int node) {
+  const auto index = static_cast<size_t>(node);
   std::vector<std::string> words = {"srun",
                                     "--nodes=1",
                                     "--ntasks=1",
-                                    StrCat("--relative=", node),
+                                    StrCat("--nodelist=", request.names[index]),
                                     "--cpu-bind=none",
-                                    StrCat("--job-name=pinion-sweep-", node),
+                                    StrCat("--job-name=pinion-sweep-", request.names[index]),
                                     StrCat("--output=", NodeFolder(request, node), "/sweep.log"),
                                     "--open-mode=append"};
   if (const std::string cpus = Variable("SLURM_CPUS_ON_NODE"); !cpus.empty())
@@ -45,15 +47,6 @@ std::vector<std::string> StepCommand(const FleetRequest& request, const std::str
   const std::vector<std::string> arguments = NodeArguments(request, node);
   words.insert(words.end(), arguments.begin(), arguments.end());
   return words;
-}
-
-Status CheckAllocation(const FleetRequest& request) {
-  const std::string nodes = Variable("SLURM_JOB_NUM_NODES");
-  PINION_ASSIGN(const int64_t count, ParseInt(nodes, "SLURM_JOB_NUM_NODES"));
-  if (count >= request.nodes) return {};
-  return Fail(ErrorCode::kUsage,
-              StrCat("--nodes ", request.nodes, " are more than the ", count,
-                     " of this allocation; ask for fewer, or run it outside of an allocation"));
 }
 
 Result<Step> StartStep(const FleetRequest& request, const std::string& binary, int node) {
@@ -70,12 +63,43 @@ Result<Step> StartStep(const FleetRequest& request, const std::string& binary, i
 
 std::string HowEnded(const Process::Exit& exit) {
   if (exit.signal != 0) return StrCat("was ended by signal ", exit.signal);
-  return exit.code == 0 ? "is done" : StrCat("failed with exit code ", exit.code);
+  return exit.code == 0 ? "has ended" : StrCat("failed with exit code ", exit.code);
 }
 
 }  // namespace
 
 bool IsInAllocation() { return !Variable("SLURM_JOB_ID").empty(); }
+
+Result<std::vector<std::string>> NodesOfAllocation(int nodes) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    return Fail(ErrorCode::kIo, StrCat("cannot make a pipe: ", strerror(errno)));
+  Process::Options options;
+  options.arguments = {"scontrol", "show", "hostnames", Variable("SLURM_JOB_NODELIST")};
+  options.stdout_fd = ends[1];
+  auto process = Process::Start(options);
+  close(ends[1]);
+  std::string text;
+  char piece[4096];
+  for (ssize_t got; (got = read(ends[0], piece, sizeof piece)) > 0;)
+    text.append(piece, static_cast<size_t>(got));
+  close(ends[0]);
+  if (!process) return Unexpected(std::move(process).error());
+  const Process::Exit exit = process->Wait(kGraceSeconds).value_or(Process::Exit{.code = -1});
+  std::vector<std::string> names;
+  for (const std::string& line : Split(text, '\n'))
+    if (!line.empty()) names.push_back(line);
+  if (exit.code != 0 || exit.signal != 0 || names.empty())
+    return Fail(ErrorCode::kUsage,
+                StrCat("scontrol names no nodes of this allocation, '",
+                       Variable("SLURM_JOB_NODELIST"), "'; run it outside of an allocation"));
+  if (names.size() < static_cast<size_t>(nodes))
+    return Fail(ErrorCode::kUsage,
+                StrCat("--nodes ", nodes, " are more than the ", names.size(),
+                       " of this allocation; ask for fewer, or run it outside of an allocation"));
+  names.resize(static_cast<size_t>(nodes));
+  return names;
+}
 
 Error BecomeAllocation(int nodes, const std::vector<std::string>& words) {
   std::vector<std::string> all = {"salloc", StrCat("--nodes=", nodes), "--exclusive", "--no-kill",
@@ -94,13 +118,12 @@ Error BecomeAllocation(int nodes, const std::vector<std::string>& words) {
 
 Result<std::vector<int>> RunSteps(const FleetRequest& request, const std::string& binary,
                                   const std::function<bool()>& interrupted, std::ostream& out) {
-  PINION_TRY(CheckAllocation(request));
   std::vector<Step> steps;
   for (int node = 0; node < request.nodes; ++node) {
     PINION_ASSIGN(Step step, StartStep(request, binary, node));
     steps.push_back(std::move(step));
-    out << "node " << node << " sweeps; its log is " << NodeFolder(request, node) << "/sweep.log"
-        << std::endl;
+    out << request.names[static_cast<size_t>(node)] << " sweeps; its log is "
+        << NodeFolder(request, node) << "/sweep.log" << std::endl;
   }
   std::vector<int> failed;
   bool stopping = false;
@@ -116,7 +139,7 @@ Result<std::vector<int>> RunSteps(const FleetRequest& request, const std::string
         ++step;
         continue;
       }
-      out << "node " << step->node << " " << HowEnded(*exit) << std::endl;
+      out << request.names[static_cast<size_t>(step->node)] << " " << HowEnded(*exit) << std::endl;
       if (exit->signal != 0 || exit->code != 0) failed.push_back(step->node);
       step = steps.erase(step);
     }

@@ -8,14 +8,19 @@
 
 namespace pinion::harness {
 
-// Runs the nodes' sweeps as job steps of the allocation that this process is in, one on each of its
-// nodes, at the same time, and returns the nodes whose sweep failed. binary: the `pinion` that the
-// nodes run, by a path that exists there. A step's output goes to NodeFolder/sweep.log; `out` tells
-// of starts and ends. interrupted: asked several times a second; once it is true the steps are
-// ended, what they measured is kept, and all nodes count as failed.
+// The names of the allocation's nodes that this process is in, as many as asked for.
 //
-// Errors: kUsage if the allocation has fewer nodes than asked for, or a program of Slurm is
-// missing.
+// Errors: kUsage if the allocation has fewer, or a program of Slurm is missing.
+Result<std::vector<std::string>> NodesOfAllocation(int nodes);
+
+// Runs the nodes' sweeps as job steps of the allocation that this process is in, each on the node
+// that request.names says, at the same time, and returns the nodes whose step failed; that
+// srun reports none does not tell that the sweep is finished (a node may have gone down). binary:
+// the `pinion` that the nodes run, by a path that exists there. A step's output goes to
+// NodeFolder/sweep.log; `out` tells of starts and ends. interrupted: asked several times a second;
+// once it is true the steps are ended, what they measured is kept, and all nodes count as failed.
+//
+// Errors: kUsage if srun is missing.
 Result<std::vector<int>> RunSteps(const FleetRequest& request, const std::string& binary,
                                   const std::function<bool()>& interrupted, std::ostream& out);
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "engine/base/strings.h"
@@ -41,18 +42,25 @@ Result<NodeSweep> ReadNode(const std::string& folder) {
   return node;
 }
 
-Status Differs(const NodeSweep& first, const NodeSweep& other, const std::string& what,
-               const Json& there, const Json& here) {
-  if (there == here) return {};
-  return Fail(ErrorCode::kUsage,
-              StrCat(other.folder, " was measured with another ", what, " than ", first.folder,
-                     ": ", here.Dump(), " instead of ", there.Dump(),
-                     "; gather sweeps of one definition on nodes of one kind"));
+// The first property in which two kinds differ.
+struct Difference {
+  std::string what;
+  Json first, other;
+};
+
+std::optional<Difference> FirstDifference(const Json& first, const Json& other) {
+  const auto at = [](const Json& kind, const std::string& key) {
+    const Json* value = kind.Find(key);
+    return value ? *value : Json();
+  };
+  for (const Json* kind : {&other, &first})
+    for (const auto& [key, ignored] : kind->object())
+      if (at(first, key) != at(other, key)) return Difference{key, at(first, key), at(other, key)};
+  return std::nullopt;
 }
 
 // What may not differ between nodes, by name. The kernel and the CPUs' numbers may.
-Json KindOf(const NodeSweep& node) {
-  const SweepMeta& meta = node.meta;
+Json KindOf(const SweepMeta& meta) {
   const auto at = [](const Json& object, const char* key) {
     const Json* value = object.is_object() ? object.Find(key) : nullptr;
     return value ? *value : Json();
@@ -77,6 +85,11 @@ Json KindOf(const NodeSweep& node) {
   kind.Set("model (hash of its files)", at(at(meta.provenance, "model"), "hash"));
   kind.Set("file of an engine (hashes)", at(meta.provenance, "engines"));
   kind.Set("environment", at(meta.provenance, "environment"));
+  return kind;
+}
+
+Json KindOf(const NodeSweep& node) {
+  Json kind = KindOf(node.meta);
   Json labels = Json::MakeArray();
   for (const CandidateRow& row : node.candidates) labels.Append(row.label);
   kind.Set("list of configurations", std::move(labels));
@@ -85,15 +98,13 @@ Json KindOf(const NodeSweep& node) {
 
 Status CheckOneKind(const std::vector<NodeSweep>& nodes) {
   const Json first = KindOf(nodes.front());
-  for (size_t i = 1; i < nodes.size(); ++i) {
-    const Json other = KindOf(nodes[i]);
-    for (const auto& [key, value] : other.object()) {
-      const Json* there = first.Find(key);
-      PINION_TRY(Differs(nodes.front(), nodes[i], key, there ? *there : Json(), value));
-    }
-    for (const auto& [key, value] : first.object())
-      if (!other.Find(key)) PINION_TRY(Differs(nodes.front(), nodes[i], key, value, Json()));
-  }
+  for (size_t i = 1; i < nodes.size(); ++i)
+    if (const auto difference = FirstDifference(first, KindOf(nodes[i])))
+      return Fail(ErrorCode::kUsage,
+                  StrCat(nodes[i].folder, " was measured with another ", difference->what, " than ",
+                         nodes.front().folder, ": ", difference->other.Dump(), " instead of ",
+                         difference->first.Dump(),
+                         "; gather sweeps of one definition on nodes of one kind"));
   return {};
 }
 
@@ -232,6 +243,16 @@ Status Gather(const std::vector<std::string>& folders, const std::string& into) 
   PINION_TRY(MakeRoom(into));
   PINION_ASSIGN(const auto store, Store::Open(held->Database(), Store::Mode::kCreate));
   return WriteNodes(nodes, *store);
+}
+
+Status CheckOneKind(const std::string& folder, const SweepMeta& stored, const SweepMeta& asked) {
+  const auto difference = FirstDifference(KindOf(stored), KindOf(asked));
+  if (!difference) return {};
+  return Fail(ErrorCode::kUsage,
+              StrCat(folder, " was measured with another ", difference->what, ": ",
+                     difference->first.Dump(), " instead of ", difference->other.Dump(),
+                     ", so that its trials could not be joined with those of this machine; choose "
+                     "another --out"));
 }
 
 ProtocolState StateOfNodes(const SweepMeta& meta, const std::vector<CandidateRow>& candidates,

@@ -21,6 +21,10 @@ namespace pinion::harness {
 // names the first difference with both values.
 Status Gather(const std::vector<std::string>& folders, const std::string& into);
 
+// kUsage if Gather would refuse a sweep like `asked` beside the one in `folder`, whatever their
+// candidates: the error names the first difference with both values.
+Status CheckOneKind(const std::string& folder, const SweepMeta& stored, const SweepMeta& asked);
+
 // StateFrom for gathered stores: the protocol's decisions on each node, brought together. A
 // candidate was dropped if every node dropped it, disqualified if one did.
 ProtocolState StateOfNodes(const SweepMeta& meta, const std::vector<CandidateRow>& candidates,

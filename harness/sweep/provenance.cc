@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <sstream>
 #include <vector>
@@ -185,6 +186,14 @@ Json ModelFilesJson(const std::string& path) {
   return json;
 }
 
+std::string NodeName() {
+  for (const char* variable : {"NODE_NAME", "SLURMD_NODENAME"})
+    if (const char* name = std::getenv(variable); name && *name) return name;
+  char name[256] = "";
+  (void)gethostname(name, sizeof name - 1);
+  return name;
+}
+
 Json Provenance(const std::string& model, const std::string& model_path, int allowed_cpus) {
   Json engine = Json::MakeObject(), compiler = Json::MakeObject();
   engine.Set("version", Version());
@@ -207,6 +216,7 @@ Json Provenance(const std::string& model, const std::string& model_path, int all
   provenance.Set("microcode", MicrocodeJson());
   provenance.Set("mitigations", MitigationsJson());
   provenance.Set("cgroup", CgroupJson());
+  provenance.Set("node", NodeName());
   provenance.Set("environment", EnvironmentJson());
   const auto xml = TopologyXml();
   provenance.Set("topology_xml", xml ? Json(*xml) : Json());

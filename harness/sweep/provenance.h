@@ -12,10 +12,14 @@ namespace pinion::harness {
 //  "model":{"name","files":[{"name","bytes","hash"}],"hash","tokenizer_hash","hashed"},
 //  "kernel":{"release","version","command_line"},"microcode":"0x...",
 //  "mitigations":{"spectre_v2":"Mitigation: ..."},"cgroup":{"path","cpu.max",...},
-//  "environment":{"OMP_NUM_THREADS":...},"topology_xml":"<?xml ...",
+//  "node":name of the machine,"environment":{"OMP_NUM_THREADS":...},"topology_xml":"<?xml ...",
 //  "hygiene":output of `pinion doctor --json`}
 // A sweep adds "engines": {NAME: {"binary","model"}}, hashes of the files that each has of its own.
 Json Provenance(const std::string& model, const std::string& model_path, int allowed_cpus);
+
+// What this machine is called: by Kubernetes (NODE_NAME, which our Jobs set), by Slurm, or by
+// itself.
+std::string NodeName();
 
 // One sentence on the doctor's finding that other work already loads the machine; empty
 // without such a finding.

@@ -223,9 +223,13 @@ Result<SweepMeta> DescribeSweep(const Definition& definition, const EngineOption
   return meta;
 }
 
-Status CheckResumable(const SweepMeta& stored, SweepMeta asked) {
+SweepMeta WithProvenance(SweepMeta asked) {
   asked.provenance = ProvenanceOf(asked);
-  return CheckSame(stored, asked);
+  return asked;
+}
+
+Status CheckResumable(const SweepMeta& stored, const SweepMeta& asked) {
+  return CheckSame(stored, WithProvenance(asked));
 }
 
 Result<SweepMeta> StoredSweep(const std::string& folder) {

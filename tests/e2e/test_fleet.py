@@ -89,14 +89,18 @@ def test_jobs_fit_the_published_schemas(pinion, objects_of, definition):  # noqa
     assert done.returncode == 0, done.stderr
     mapped, *jobs = objects_of(done.stdout)
     assert mapped["kind"] == "ConfigMap" and json.loads(mapped["data"]["definition.json"]) == DEFINITION
-    assert [job["metadata"]["name"] for job in jobs] == [f"pinion-sweep-{i}" for i in range(3)]
+    assert [job["metadata"]["name"] for job in jobs] == [f"pinion-sweep-mine-{i}" for i in range(3)]
+    assert mapped["metadata"]["name"] == "pinion-sweep-mine", "another --out has other names"
     for number, job in enumerate(jobs):
         pod = job["spec"]["template"]["spec"]
         container, = pod["containers"]
         assert container["args"] == ["sweep", "/models/tiny", "--budget", "5m", "--out", f"/sweeps/mine/node-{number}",
                                      "--continue", "--def", "/etc/pinion/definition.json"]
         assert container["resources"]["requests"] == container["resources"]["limits"] == {"cpu": "8", "memory": "16Gi"}
+        assert container["env"] == [
+            {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
         volumes = {volume["name"]: volume for volume in pod["volumes"]}
+        assert volumes["definition"]["configMap"]["name"] == mapped["metadata"]["name"]
         assert volumes["shm"]["emptyDir"]["medium"] == "Memory"
         mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
         assert mounts == {"sweeps": "/sweeps", "shm": "/dev/shm", "definition": "/etc/pinion", "models": "/models/tiny"}
@@ -115,11 +119,18 @@ def test_a_pod_that_starts_again_continues(pinion, objects_of, definition, tmp_p
     again = pinion(*words)
     assert again.returncode == 0, again.stderr
     assert count(tmp_path / "node", "trial") == before
-    # On another machine, or with other CPUs, it is another block.
-    one_cpu = pinion(*words, preexec_fn=lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}))
-    assert one_cpu.returncode == 0, one_cpu.stderr
-    assert "is left as it is" in one_cpu.stderr
+    # On another machine of the kind, it is another block.
+    moved = pinion(*words, env={**os.environ, "NODE_NAME": "elsewhere"})
+    assert moved.returncode == 0, moved.stderr
+    assert "is left as it is: it was measured on " in moved.stderr and "and this is elsewhere" in moved.stderr
     assert count(tmp_path / "node", "trial") == before and count(tmp_path / "node-2", "trial") > 0
+    # What could not be joined with it is not begun.
+    for change, says in ((["--prompt-len", 24], "another definition (workload)"), ([], "another number of CPUs: 2")):
+        one_cpu = {} if change else {"preexec_fn": lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})}
+        refused = pinion(*words, *change, **one_cpu)
+        assert refused.returncode == 2 and says in refused.stderr, refused.stderr
+        assert "choose another --out" in refused.stderr
+    assert not (tmp_path / "node-3").exists()
 
 
 @pytest.mark.parametrize("flags, says", [
@@ -133,6 +144,7 @@ def test_a_pod_that_starts_again_continues(pinion, objects_of, definition, tmp_p
     (["--launcher", "ssh", "--nodes", 2], "--launcher"),
     (["--launcher", "slurm", "--nodes", 2, "--manifest"], "are for --launcher k8s"),
     (["--launcher", "slurm", "--nodes", 2, "--node-cpus", 4], "are for --launcher k8s"),
+    (["--launcher", "slurm", "--nodes", 2, "--image", "pinion"], "are for --launcher k8s"),
     ([*NODE_FLAGS, "--resume"], "leave out --resume"),
 ])
 def test_flags_that_say_too_little_are_refused(pinion, flags, says):
@@ -162,7 +174,7 @@ def cluster(tmp_path_factory):
 
 
 def finished_trials(out):
-    files = [out / f"node-{i}" / "results.db" for i in range(2)]
+    files = [out / f"n{i}" / "results.db" for i in range(2)]
     return [count(file.parent, "trial") if file.exists() and file.stat().st_size else 0 for file in files]
 
 
@@ -193,11 +205,11 @@ def test_a_sweep_on_slurm_survives_scancel_and_a_failing_node(cluster, binary, d
                               stderr=subprocess.STDOUT, text=True)
     wait_for_trials(cluster, out, max(kept) + 1)
     step = cluster.run("squeue", "--steps", "--noheader", "--format=%i %j").stdout.split("\n")
-    failing = next(line.split()[0] for line in step if "pinion-sweep-1" in line)
+    failing = next(line.split()[0] for line in step if "pinion-sweep-n1" in line)
     cluster.run("scancel", failing)
     output = second.communicate(timeout=180)[0]
     assert second.returncode == 1, output
-    assert "node 0 is done" in output and "node 1 did not end the sweep" in output
+    assert "n0 has ended" in output and "node n1 did not end the sweep" in output
     assert count(out, "trial") == sum(finished_trials(out)), "what it measured is kept, and reported"
 
     third = cluster.run(*command, timeout=180)
@@ -205,3 +217,31 @@ def test_a_sweep_on_slurm_survives_scancel_and_a_failing_node(cluster, binary, d
     assert count(out, "trial") == sum(finished_trials(out))
     results = json.loads((out / "results.json").read_text())
     assert len(results["nodes"]) == 2 and results["finished"]
+
+
+# What it measured stays, the other node goes on, and a sweep that begins again finds both.
+def test_a_sweep_on_slurm_outlives_a_node_that_is_down(cluster, binary, definition, tmp_path):
+    out = tmp_path / "out"
+    command = [str(word) for word in (binary, "sweep", "preset:tiny", "--def", definition, "--budget", "20s", "--out", out,
+                                      "--launcher", "slurm", "--nodes", 2)]
+    first = subprocess.Popen(command, env=cluster.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    wait_for_trials(cluster, out, 4)
+    down = cluster.run("scontrol", "update", "NodeName=n1", "State=DOWN", "Reason=test")
+    assert down.returncode == 0, down.stderr
+    output = first.communicate(timeout=180)[0]
+    assert first.returncode != 0, output
+    assert "n0 has ended" in output and "node n1 did not end the sweep" in output
+    cluster.run("scontrol", "update", "NodeName=n1", "State=RESUME")  # refused if it came back by itself
+    cluster.wait_for(lambda: cluster.states().count("idle") == 2, "idle nodes")
+    kept = finished_trials(out)
+    assert count(out, "trial") == sum(kept) and kept[1] >= 4
+
+    # A store that was killed before it was planned costs nothing but a sentence.
+    (out / "n9").mkdir()
+    (out / "n9" / "results.db").write_bytes(b"")
+    again = cluster.run(*command, timeout=180)
+    assert again.returncode == 0, again.stderr
+    assert finished_trials(out)[0] == kept[0], "the node that had finished measures nothing twice"
+    assert finished_trials(out)[1] > kept[1]
+    results = json.loads((out / "results.json").read_text())
+    assert sorted(pathlib.Path(node["folder"]).name for node in results["nodes"]) == ["n0", "n1"]

@@ -23,16 +23,35 @@ TEST(WithoutOptions, LeavesOutOptionsWithTheirValuesHoweverTheyAreSpelled) {
 }
 
 TEST(NodeArguments, GiveEachNodeAFolderInWhichItContinues) {
-  const FleetRequest request = {"m", {"sweep", "m"}, "out/m", 2, ""};
+  const FleetRequest request = {"m", {"sweep", "m"}, "out/m", 2, {}, ""};
   EXPECT_THAT(NodeArguments(request, 1),
               ElementsAre("sweep", "m", "--out", "out/m/node-1", "--continue"));
 }
 
+TEST(NodeArguments, NameTheFolderByTheNodeIfItHasAName) {
+  const FleetRequest request = {"m", {"sweep", "m"}, "out/m", 2, {"cpu17", "cpu21"}, ""};
+  EXPECT_EQ(NodeFolder(request, 1), "out/m/cpu21");
+}
+
+// Lower-case letters, digits and dashes, 63 characters at most.
+TEST(JobsText, NamesObjectsByTheFolder) {
+  const SweepPod pod = {"pinion", 4, "8Gi"};
+  const auto name_of = [&](const std::string& out) {
+    const FleetRequest request = {"preset:tiny", {"sweep"}, out, 1, {}, ""};
+    const std::string text = *JobsText(request, pod);
+    const size_t at = text.find("  name: ") + 8;
+    return text.substr(at, text.find('\n', at) - at);
+  };
+  EXPECT_EQ(name_of("out/Qwen3_8B.awq/"), "pinion-sweep-qwen3-8b-awq-0");
+  EXPECT_EQ(name_of("out/--"), "pinion-sweep-0");
+  EXPECT_LE(name_of("out/" + std::string(200, 'x')).size(), 63u);
+}
+
 TEST(JobsText, MountsTheModelOnlyIfItIsInAFolder) {
   const SweepPod pod = {"pinion", 4, "8Gi"};
-  const FleetRequest preset = {"preset:tiny", {"sweep", "preset:tiny"}, "out/tiny", 1, ""};
+  const FleetRequest preset = {"preset:tiny", {"sweep", "preset:tiny"}, "out/tiny", 1, {}, ""};
   EXPECT_THAT(*JobsText(preset, pod), Not(HasSubstr("pinion-models")));
-  const FleetRequest folder = {"/data/m", {"sweep", "/data/m"}, "out/m/", 1, ""};
+  const FleetRequest folder = {"/data/m", {"sweep", "/data/m"}, "out/m/", 1, {}, ""};
   EXPECT_THAT(*JobsText(folder, pod), HasSubstr("{name: models, mountPath: \"/data/m\""));
   EXPECT_THAT(*JobsText(folder, pod), HasSubstr("\"/sweeps/m/node-0\"")) << "without its parents";
 }
@@ -40,12 +59,12 @@ TEST(JobsText, MountsTheModelOnlyIfItIsInAFolder) {
 // A word of the command line must stay one, whatever it holds.
 TEST(JobsText, QuotesWords) {
   const FleetRequest request = {
-      "preset:tiny", {"sweep", "preset:tiny", "--slo", "a: \"b\", #c"}, "o", 1, ""};
+      "preset:tiny", {"sweep", "preset:tiny", "--slo", "a: \"b\", #c"}, "o", 1, {}, ""};
   EXPECT_THAT(*JobsText(request, {"pinion", 4, "8Gi"}), HasSubstr(R"("a: \"b\", #c")"));
 }
 
 TEST(JobsText, TakesQuantitiesOfKubernetesAlone) {
-  const FleetRequest request = {"preset:tiny", {"sweep"}, "o", 1, ""};
+  const FleetRequest request = {"preset:tiny", {"sweep"}, "o", 1, {}, ""};
   for (const char* memory : {"8Gi", "500M", "1Ti"})
     EXPECT_TRUE(JobsText(request, {"pinion", 1, memory})) << memory;
   for (const char* memory : {"", "8", "Gi", "8GiB", "-8Gi", "8 Gi"})
