@@ -94,6 +94,9 @@ TextTable MachineFacts(const Results& results) {
   for (const auto& [name, part] : parts) AddFacts(*part, name, table);
   if (!results.nodes.is_array()) return table;
   for (const Json& node : results.nodes.array()) table.rows.push_back({{"node", NodeText(node)}});
+  table.note =
+      "Comparisons pool the rounds of these nodes, each with itself: they hold for these, not for "
+      "every machine of the kind. Absolute figures are over all of them.";
   return table;
 }
 

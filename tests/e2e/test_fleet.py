@@ -62,6 +62,7 @@ def test_a_gathered_sweep_has_every_trial_and_request_of_both(pinion, two_sweeps
     assert [node["trials"] for node in results["nodes"]] == [count(folder, "trial") for folder in two_sweeps]
     page = (gathered / "report.html").read_text()
     assert all(str(folder) in page for folder in two_sweeps)
+    assert "they hold for these, not for every machine of the kind" in page
     again = pinion("report", "--gather", *two_sweeps, "--out", gathered, "--format", "md")
     assert again.returncode == 0 and "2 nodes, each " in again.stdout
 
