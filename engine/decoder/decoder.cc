@@ -186,8 +186,12 @@ class ShardedDecoder : public Decoder {
         kernels::RoundUp(static_cast<size_t>(spec.output_width()), kernels::kBlockN);
     PINION_ASSIGN(logits_, Pages::Allocate(kLogitChunk * model_.logits_stride * sizeof(float)));
     model_.logits = logits_.as<float>();
-    for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer)
-      if (Attends(spec.layer_specs[layer].mixer)) attending_.push_back(layer);
+    model_.kv_places.resize(spec.layer_specs.size());
+    for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer) {
+      if (!Attends(spec.layer_specs[layer].mixer)) continue;
+      attending_.push_back(layer);
+      model_.kv_places[layer] = KvPlaceOf(spec, layer);
+    }
     return {};
   }
 
@@ -200,7 +204,7 @@ class ShardedDecoder : public Decoder {
       layers_.clear();
       for (const size_t layer : attending_)
         layers_.push_back({layer, LayerAttention(model_.spec, layer).reach, &shard.Heads(layer),
-                           KvPlaceOf(model_.spec, layer).table});
+                           model_.kv_places[layer].table});
       w.plans.Build(batch, layers_, threads, model_.options.block_tokens);
       CountShared(w.plans, shard);
       const size_t part = PartFloats(WidestCachedShape(model_.spec));

@@ -31,6 +31,7 @@ struct LoadedModel {
   const TensorSource* source = nullptr;
   ActivationObserver* observer = nullptr;  // of calibration; else null
   std::vector<RopeAngles> ropes;           // as the spec's
+  std::vector<KvPlace> kv_places;          // [layers], of those that attend
   // Without a name if there is none.
   TensorInfo embedding, position_embedding, type_embedding, layer_input_table;
   std::vector<RankWeights> weights;

@@ -151,7 +151,7 @@ float* ValueOf(const ForwardPass& pass, size_t index, const Heads& heads, size_t
 // [begin, end).
 void PrepareHeads(const ForwardPass& pass, size_t index, const Heads& heads, size_t begin,
                   size_t end) {
-  const KvPlace place = KvPlaceOf(pass.spec, index);
+  const KvPlace place = pass.model.kv_places[index];
   size_t slice = 0;
   for (size_t at = begin; at < end; ++at) {
     const size_t row = at / heads.rotated(), unit = at % heads.rotated();
@@ -189,7 +189,7 @@ void AttendLayer(const ForwardPass& pass, size_t layer) {
           .batch = pass.batch,
           .heads = pass.weights.shard.Heads(layer),
           .cache = pass.cache,
-          .place = KvPlaceOf(pass.spec, layer),
+          .place = pass.model.kv_places[layer],
           .spec = LayerAttention(pass.spec, layer),
           .plan = pass.w.plans.of_layer(layer),
           .q = pass.w.qkv,

@@ -26,7 +26,7 @@ struct Indexer {
   Indexer(const ForwardPass& pass, size_t layer)
       : pass(pass),
         layer(layer),
-        place(KvPlaceOf(pass.spec, layer)),
+        place(pass.model.kv_places[layer]),
         weights(pass.weights.layers[layer].index),
         buffers(pass.w.index),
         heads(static_cast<size_t>(pass.spec.index.heads)),

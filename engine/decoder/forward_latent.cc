@@ -23,7 +23,7 @@ struct Latent {
   Latent(const ForwardPass& pass, size_t index)
       : pass(pass),
         index(index),
-        place(KvPlaceOf(pass.spec, index)),
+        place(pass.model.kv_places[index]),
         layer(pass.weights.layers[index]),
         weights(layer.latent),
         buffers(pass.w.latent),

@@ -183,7 +183,8 @@ TEST(KvCache, RoundsUpToLessThanASpanALayer) {
 bool Resident(uintptr_t address) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   unsigned char state = 0;
-  CHECK(mincore(reinterpret_cast<void*>(address / page * page), 1, &state) == 0);
+  void* const begin = reinterpret_cast<void*>(address / page * page);  // NOLINT(*-no-int-to-ptr)
+  CHECK(mincore(begin, 1, &state) == 0);
   return state & 1;
 }
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <random>
 
+#include "engine/base/check.h"
 #include "engine/base/strings.h"
 #include "engine/run/capacity.h"
 #include "engine/run/start.h"

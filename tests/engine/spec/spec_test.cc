@@ -20,9 +20,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
-using ::testing::FloatNear;
 using ::testing::HasSubstr;
-using ::testing::Pointwise;
 
 // Of the first rope at the model's full length.
 std::vector<float> Frequencies(const DecoderSpec& spec) {
