@@ -81,6 +81,14 @@ std::string FormatGain(const Estimate& ratio) {
   return text;
 }
 
+std::string FormatLoss(const Estimate& ratio) {
+  const auto loss = [&](double of) { return Points(2 - of, ratio, false); };
+  std::string text = loss(ratio.median) + " % worse";
+  if (const auto& range = ratio.interval)
+    text += StrCat(" (", loss(range->high), " to ", loss(range->low), " %)");
+  return text;
+}
+
 std::string Counted(size_t count, const char* noun) {
   return StrCat(count, " ", noun, count == 1 ? "" : "s");
 }

@@ -22,6 +22,8 @@ std::string FormatChange(const Estimate& ratio);
 std::string FormatChangeInterval(const Estimate& ratio);
 // "8.2 % [6.1, 10.3]", with whole percents as above; no brackets without an interval.
 std::string FormatGain(const Estimate& ratio);
+// "26 % worse (16 to 30 %)" of a ratio below 1; no parentheses without an interval.
+std::string FormatLoss(const Estimate& ratio);
 
 std::string Counted(size_t count, const char* noun);  // "1 round", "2 rounds"
 std::string FormatSeconds(double seconds);            // "48 s", "8 min 20 s"

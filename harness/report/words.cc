@@ -23,6 +23,15 @@ std::string NameOf(const Results& results, int candidate) {
   return found ? SettingsText(*found) : StrCat("candidate ", candidate);
 }
 
+// "The defaults are best: isa=avx2 is 26 % worse (16 to 30 %)": the next best, however far behind.
+std::string DefaultsAreBest(const Results& results, const Verdict& verdict) {
+  const auto& interval = verdict.best_ratio.interval;
+  if (verdict.best == verdict.recommended || !interval || interval->high >= 1)
+    return "Keep the defaults: nothing measured was better";
+  return StrCat("The defaults are best: ", NameOf(results, verdict.best), " is ",
+                FormatLoss(verdict.best_ratio));
+}
+
 std::string Headline(const Results& results, const Verdict& verdict) {
   switch (verdict.outcome) {
     case Outcome::kNoData:
@@ -35,7 +44,7 @@ std::string Headline(const Results& results, const Verdict& verdict) {
     case Outcome::kNoDifference:
       return "No difference found: keep the defaults";
     case Outcome::kBaselineBest:
-      return "Keep the defaults: nothing measured was better";
+      return DefaultsAreBest(results, verdict);
     case Outcome::kWinner:
       break;
   }
@@ -105,16 +114,22 @@ std::string Confidence(const Results& results, const Verdict& verdict) {
   return text;
 }
 
-// "Runner-up: isa=avx512; the recommended one is ahead of it by +3.1 % (97 % interval ...)".
+// "Runner-up: isa=avx512; against it the recommended one is at +3.1 % (97 % interval ...)", or
+// "Runner-up: isa=avx512, dropped after 2 rounds, too few for an interval": an estimate without an
+// interval would read as a finding.
 std::string RunnerUpText(const Results& results, const Verdict& verdict) {
   if (!verdict.runner_up) return "";
   const Estimate& ratio = verdict.runner_up_ratio;
-  return StrCat("Runner-up: ", NameOf(results, *verdict.runner_up),
-                "; against it the recommended one is at ", FormatChange(ratio),
-                ratio.interval
-                    ? StrCat(" (", std::floor(ratio.interval->coverage * 100), " % interval ",
-                             FormatChangeInterval(ratio), ", ", Counted(ratio.n, "round"), ")")
-                    : StrCat(" after ", Counted(ratio.n, "round")));
+  const std::string text = StrCat("Runner-up: ", NameOf(results, *verdict.runner_up));
+  const std::string rounds = Counted(ratio.n, "round");
+  if (ratio.interval)
+    return StrCat(text, "; against it the recommended one is at ", FormatChange(ratio), " (",
+                  std::floor(ratio.interval->coverage * 100), " % interval ",
+                  FormatChangeInterval(ratio), ", ", rounds, ")");
+  const Candidate* second = results.Find(*verdict.runner_up);
+  const bool dropped = second && second->status == CandidateStatus::kDropped;
+  return StrCat(text, dropped ? ", dropped after " : ", compared in ", rounds,
+                ", too few for an interval");
 }
 
 std::string TiedText(const Results& results, const Verdict& verdict) {

@@ -22,7 +22,7 @@ struct Words {
   std::string gain;        // "8.2 % [6.1, 10.3] more tokens per second"; empty without a winner
   std::string confidence;  // interval, rounds, confirmation
   std::string floor;       // "differences below 2.1 % cannot be resolved here"
-  std::string runner_up;   // the next best, and the recommended one's lead; empty without a winner
+  std::string runner_up;   // the next best and how far behind, if known; empty without a winner
   std::string tied;        // "Not distinguishable from it: ..."; may be empty
 };
 Words InWords(const Results& results, const Verdict& verdict);

@@ -35,6 +35,15 @@ std::string WithInterval(const Estimate& ratio) {
                 " rounds)");
 }
 
+// ", by +9.1 % (...)", or that there were too few rounds: no bare estimate, which would read as a
+// finding.
+std::string BehindWinner(const PairedSeries& second, const Estimate& winner_to_it) {
+  if (winner_to_it.interval) return ", by " + WithInterval(winner_to_it);
+  return StrCat(second.status == RaceStatus::kWorse ? ", was dropped after " : ", was compared in ",
+                winner_to_it.n, winner_to_it.n == 1 ? " round" : " rounds",
+                ", too few for an interval");
+}
+
 // Whether there are enough fresh rounds of a candidate for an interval at 95 %.
 bool IsConfirmed(const PairedSeries& series) { return series.confirmation.size() >= kMinSamples; }
 
@@ -144,16 +153,22 @@ std::pair<const ByRound*, const ByRound*> Common(const PairedSeries& a, const Pa
   return {fresh ? &a.confirmation : &a.log_ratios, fresh ? &b.confirmation : &b.log_ratios};
 }
 
-// Whether a series comes within the floor of the recommended one: by its interval or, with too
-// few common rounds for one, by the race's. Fresh rounds are preferred to those of the choice.
+// Whether a series cannot be told from the recommended one. It is clearly worse, as a winner is
+// clearly better, if its whole interval is a loss and its estimate exceeds the floor. With too few
+// common rounds for an interval the race's decides. Fresh rounds are preferred to those of the
+// choice; against the baseline the interval is that of the corrected test, which is printed.
 bool ReachesTo(const VerdictInput& input, const Verdict& verdict, const PairedSeries& series) {
   const PairedSeries* winner = Find(input, verdict.recommended);
   Estimate behind = EstimateRatio(Values(Evidence(series)));
   if (winner) {
     const auto [of_winner, own] = Common(*winner, series);
     behind = RatioBetween(*of_winner, *own);
+  } else if (const auto tested = verdict.tested.find(series.candidate);
+             tested != verdict.tested.end() && tested->second.interval) {
+    behind = tested->second;
   }
-  if (behind.interval) return behind.interval->high * (1 + verdict.floor) >= 1;
+  if (behind.interval)
+    return behind.interval->high >= 1 || !ExceedsFloor(behind.median, verdict.floor);
   if (series.status == RaceStatus::kWorse) return false;
   const bool against_leader = winner && input.leader == winner->candidate;
   const auto& gap = against_leader ? series.to_leader : series.to_baseline;
@@ -212,8 +227,8 @@ std::string Sentence(const VerdictInput& input, const Verdict& verdict, const Pa
   const PairedSeries* second = verdict.runner_up ? Find(input, *verdict.runner_up) : nullptr;
   return StrCat(best->name, " beats ", baseline, " by ", WithInterval(verdict.ratio),
                 ", confirmed in fresh rounds",
-                second ? StrCat("; the runner-up, ", second->name, ", by ",
-                                WithInterval(verdict.runner_up_ratio))
+                second ? StrCat("; the runner-up, ", second->name,
+                                BehindWinner(*second, verdict.runner_up_ratio))
                        : std::string(),
                 "; ", floor);
 }

@@ -68,6 +68,41 @@ TEST(VerdictWords, AGainThatIsTooSmallIsNamedAndKeepsTheDefaults) {
   EXPECT_THAT(words.confidence, HasSubstr("corrected for 3 comparisons"));
 }
 
+TEST(VerdictWords, EachKindOfVerdictHasItsHeadline) {
+  Results results = PlantedResults();
+  Verdict& verdict = results.verdicts[0];
+  const std::string name = SettingsText(results.candidates[1]);
+  const auto headline = [&](Outcome outcome) {
+    verdict.outcome = outcome;
+    return InWords(results, verdict).headline;
+  };
+  verdict.recommended = 1;
+  EXPECT_EQ(headline(Outcome::kWinner), name);
+  verdict.recommended = 0;
+  verdict.best = 1;
+  verdict.best_ratio = {10, 0.74, 0, Interval{0.70, 0.84, 0.979}};
+  EXPECT_EQ(headline(Outcome::kBaselineBest),
+            "The defaults are best: " + name + " is 26 % worse (16 to 30 %)");
+  verdict.best_ratio.interval.reset();  // dropped in the race
+  EXPECT_EQ(headline(Outcome::kBaselineBest), "Keep the defaults: nothing measured was better");
+  EXPECT_EQ(headline(Outcome::kNoDifference), "No difference found: keep the defaults");
+  EXPECT_EQ(headline(Outcome::kSmallGain), "Keep the defaults: the best gain is real but small");
+  EXPECT_EQ(headline(Outcome::kTooFewRounds),
+            "Not enough rounds to tell: keep the defaults for now");
+}
+
+TEST(VerdictWords, ARunnerUpWithoutAnIntervalHasNoEstimate) {
+  Results results = PlantedResults();
+  Verdict& verdict = results.verdicts[0];
+  verdict.runner_up = 0;
+  verdict.runner_up_ratio = {2, 4.898, 0, std::nullopt};
+  EXPECT_EQ(InWords(results, verdict).runner_up,
+            "Runner-up: the defaults, compared in 2 rounds, too few for an interval");
+  results.candidates[0].status = CandidateStatus::kDropped;
+  EXPECT_EQ(InWords(results, verdict).runner_up,
+            "Runner-up: the defaults, dropped after 2 rounds, too few for an interval");
+}
+
 TEST(VerdictCards, DrawARatioOnlyIfTwoConfigurationsWereCompared) {
   EXPECT_THAT(VerdictCards(PlantedResults()).markup(), HasSubstr("<svg class=\"ratio\""));
   for (const Results& results : {SingleResult(), FailedResults(), MidwayResults()})

@@ -142,6 +142,20 @@ TEST(Verdict, BaselineIsBestIfTheRestIsFarBehind) {
   EXPECT_THAT(unsure.tied, ElementsAre(2));
 }
 
+// Its interval comes within the floor of the baseline, but its estimate does not.
+TEST(Verdict, AContenderThatIsClearlyWorseIsAFindingOnANoisyMachine) {
+  VerdictInput input = Input({Confirmed(1, {-30, -28, -27, -26, -26, -26, -24, -22, -17, -16})});
+  input.baseline_log_ratios = {0.3, -0.3, 0.28, -0.28, 0.25, -0.25, 0.2, -0.2, 0.1, -0.1};
+  const Verdict verdict = One(input);
+  ASSERT_TRUE(verdict.best_ratio.interval);
+  ASSERT_GT(verdict.best_ratio.interval->high * (1 + verdict.floor), 1);
+  EXPECT_EQ(verdict.outcome, Outcome::kBaselineBest);
+  EXPECT_THAT(verdict.tied, IsEmpty());
+  for (double& noise : input.baseline_log_ratios) noise *= 4;
+  ASSERT_GT(One(input).floor, 0.4);
+  EXPECT_EQ(One(input).outcome, Outcome::kNoDifference);
+}
+
 TEST(Verdict, BaselineIsBestIfAllOthersAreWorse) {
   EXPECT_EQ(One(Input({Confirmed(1, About(-9))})).outcome, Outcome::kBaselineBest);
   const PairedSeries worse = Contestant(1, About(-9));
@@ -179,6 +193,16 @@ TEST(Verdict, TheRunnerUpHasItsIntervalAgainstTheWinner) {
   EXPECT_NEAR(verdict.runner_up_ratio.median, 1.2 / 1.1, 1e-3);
   ASSERT_TRUE(verdict.runner_up_ratio.interval);
   EXPECT_GT(verdict.runner_up_ratio.interval->low, 1.08);
+}
+
+TEST(Verdict, ARunnerUpWithTooFewRoundsIsNamedWithoutAnEstimate) {
+  PairedSeries second = Contestant(2, About(-70, 2));
+  EXPECT_THAT(One(Input({Confirmed(1, About(20)), second})).sentence,
+              HasSubstr("the runner-up, c2, was compared in 2 rounds, too few for an interval; "));
+  second.status = RaceStatus::kWorse;
+  EXPECT_THAT(
+      One(Input({Confirmed(1, About(20)), second})).sentence,
+      HasSubstr("the runner-up, c2, was dropped after 2 rounds, too few for an interval; "));
 }
 
 TEST(Verdict, FreshRoundsOverruleTheRoundsOfTheChoice) {
