@@ -137,7 +137,9 @@ TEST(KvCache, APageHoldsTheLayersOfEachTable) {
                     [](const Place& a, const Place& b) { return a.begin < b.begin; });
           size_t bytes = 0;
           for (size_t i = 0; i < places.size(); ++i) {
-            if (i > 0) ASSERT_GE(places[i].begin, places[i - 1].end) << model << " " << table;
+            if (i > 0) {
+              ASSERT_GE(places[i].begin, places[i - 1].end) << model << " " << table;
+            }
             bytes += places[i].end - places[i].begin;
           }
           most.push_back(bytes / kBlocks);
