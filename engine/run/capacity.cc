@@ -17,11 +17,6 @@ namespace {
 // is of no use. A model's own length is lowered to the cache, a --max-model-len is not.
 constexpr size_t kLeastTokens = 2048;
 
-// Of a sequence of so many tokens, the last of which is computed alone.
-size_t BlocksFor(const std::vector<RankNeeds>& needs, size_t tokens, const EngineOptions& options) {
-  return MostBlocks(needs[0].reaches, tokens, 1, static_cast<size_t>(options.block_size));
-}
-
 // Ranks hold different numbers of heads: the largest sets the limit. At least 1, as a divisor.
 uint64_t LargestBlockBytes(const std::vector<RankNeeds>& needs) {
   uint64_t largest = 1;
@@ -33,15 +28,15 @@ uint64_t LargestBlockBytes(const std::vector<RankNeeds>& needs) {
 size_t LeastBlocks(const std::vector<RankNeeds>& needs, const EngineOptions& options,
                    size_t model_length) {
   if (options.kv_cache_bytes) return *options.kv_cache_bytes / LargestBlockBytes(needs);
-  if (options.max_model_len) return BlocksFor(needs, model_length, options);
-  return BlocksFor(needs, std::min(model_length, kLeastTokens), options);
+  if (options.max_model_len) return BlocksOfSequence(needs, options, model_length);
+  return BlocksOfSequence(needs, options, std::min(model_length, kLeastTokens));
 }
 
 // More blocks than these would never be used at once. Pages that were used before are warm.
 size_t MostUsefulBlocks(const std::vector<RankNeeds>& needs, const EngineOptions& options,
                         size_t model_length) {
   const auto sequences = static_cast<size_t>(options.max_num_seqs);
-  const size_t most = BlocksFor(needs, model_length, options) * sequences;
+  const size_t most = BlocksOfSequence(needs, options, model_length) * sequences;
   const auto step = static_cast<size_t>(options.max_num_batched_tokens);
   const size_t of_step =
       needs[0].reaches.size() * (step / static_cast<size_t>(options.block_size) + 1);
@@ -166,6 +161,11 @@ Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& o
   return {};
 }
 
+size_t BlocksOfSequence(const std::vector<RankNeeds>& needs, const EngineOptions& options,
+                        size_t tokens) {
+  return MostBlocks(needs[0].reaches, tokens, 1, static_cast<size_t>(options.block_size));
+}
+
 size_t KvTokens(const RankNeeds& needs, const EngineOptions& options, size_t blocks,
                 size_t model_length) {
   const auto block_tokens = static_cast<size_t>(options.block_size);
@@ -199,7 +199,7 @@ Result<size_t> SizeKv(const std::vector<RankNeeds>& needs, const EngineOptions& 
     const size_t useful = MostUsefulBlocks(needs, options, model_length);
     per_block_all = std::max<uint64_t>(1, per_block_all);
     // More than half, if one sequence of --max-model-len needs it.
-    const size_t asked = options.max_model_len ? BlocksFor(needs, model_length, options) : 1;
+    const size_t asked = options.max_model_len ? BlocksOfSequence(needs, options, model_length) : 1;
     const size_t least = std::clamp<size_t>(available_bytes / per_block_all, 1, asked);
     return std::clamp<size_t>(available_bytes / 2 / per_block_all, least, useful);
   }

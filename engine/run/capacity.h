@@ -57,6 +57,11 @@ struct StatePlaces {
 StatePlaces SizeStates(const std::vector<RankNeeds>& needs, const EngineOptions& options,
                        uint64_t available_bytes);
 
+// KV blocks that a sequence of so many tokens holds, over all its tables, when its last token is
+// computed. Of the steps of its prompt it may hold more for a while (TableReach).
+size_t BlocksOfSequence(const std::vector<RankNeeds>& needs, const EngineOptions& options,
+                        size_t tokens);
+
 // Tokens that so many KV blocks hold, of sequences of this length.
 size_t KvTokens(const RankNeeds& needs, const EngineOptions& options, size_t blocks,
                 size_t model_length);

@@ -58,8 +58,8 @@ Status TakeKv(const EngineOptions& base, const DecoderSpec& model, const Workloa
   for (const int clients : workload.concurrency) contexts = std::max(contexts, clients);
   contexts = std::min(contexts, base.max_num_seqs);
   const int tokens = workload.shared_prefix + workload.prompt_len + workload.output_len;
-  const int blocks = (tokens + base.block_size - 1) / base.block_size;
-  context.kv_bytes_of_context = block_bytes * static_cast<uint64_t>(blocks);
+  context.kv_bytes_of_context =
+      block_bytes * BlocksOfSequence(needs, base, static_cast<size_t>(tokens));
   context.kv_bytes_of_load = context.kv_bytes_of_context * static_cast<uint64_t>(contexts);
   return {};
 }

@@ -103,9 +103,8 @@ Result<size_t> SequencesAtOnce(const EngineOptions& options, const DecoderSpec& 
   uint64_t block_bytes = 1;
   for (const RankNeeds& rank : needs) block_bytes = std::max(block_bytes, rank.kv.block_bytes());
   const auto tokens = static_cast<size_t>(workload.prompt_len + workload.output_len);
-  const auto block = static_cast<size_t>(options.block_size);
   const size_t blocks = *options.kv_cache_bytes / block_bytes;
-  return std::clamp<size_t>(blocks / ((tokens + block - 1) / block), 1, most);
+  return std::clamp<size_t>(blocks / BlocksOfSequence(needs, options, tokens), 1, most);
 }
 
 StepCost Times(StepCost cost, uint64_t count) {

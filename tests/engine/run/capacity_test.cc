@@ -51,6 +51,17 @@ struct Scene {
   }
 };
 
+// gemma-3-1b: 4 of 26 layers see everything, in one table; the others 512 tokens, in six.
+TEST(BlocksOfSequence, CountsWindowsOnce) {
+  DecoderOptions decoder;
+  EngineOptions options;
+  const auto needs = CountNeeds(*ReadSpec(*PresetConfig("gemma-3-1b")), decoder, {1});
+  const auto block = static_cast<size_t>(options.block_size);
+  EXPECT_EQ(BlocksOfSequence(needs, options, 2 * block), 7u * 2);
+  EXPECT_EQ(BlocksOfSequence(needs, options, 100 * block), 100 + 6 * (512 / block + 1));
+  EXPECT_EQ(needs[0].kv.block_bytes(), 4u * decoder.block_tokens * 2 * 256 * 2);
+}
+
 // 33 blocks: the last span of each layer holds one of 32.
 TEST(CheckCapacity, CountsTheLastSpansAtTheirAllocatedSize) {
   for (const int ranks : {1, 2}) {
