@@ -278,8 +278,9 @@ def test_a_trial_that_crashes_or_hangs_is_a_row_not_the_end(start, tmp_path, num
     _, _, candidate, number = broken[0]
     measured = {(each, of_round) for each, _, of_round, ok, *_ in trials(out) if ok}
     assert {each for each, _ in measured} == {0, 1}
-    later = {each for each, of_round in measured if of_round > number}
-    assert number == 3 or later == {0, 1}, "the others, and the broken one in its next round, go on"
+    # The other one may have been dropped by then, on a machine that disturbed it.
+    later = {each for each, _, of_round, *_ in trials(out) if of_round > number}
+    assert number == 3 or candidate in later, "the broken one is tried in its next round"
     check_outputs(out)
 
 
