@@ -102,7 +102,8 @@ Result<size_t> SequencesAtOnce(const EngineOptions& options, const DecoderSpec& 
   PINION_ASSIGN(const std::vector<RankNeeds> needs, NeedsFor(options, model));
   uint64_t block_bytes = 1;
   for (const RankNeeds& rank : needs) block_bytes = std::max(block_bytes, rank.kv.block_bytes());
-  const auto tokens = static_cast<size_t>(workload.prompt_len + workload.output_len);
+  const auto tokens =
+      static_cast<size_t>(workload.prompt_len) + static_cast<size_t>(workload.output_len);
   const size_t blocks = *options.kv_cache_bytes / block_bytes;
   return std::clamp<size_t>(blocks / BlocksOfSequence(needs, options, tokens), 1, most);
 }
