@@ -94,6 +94,17 @@ TEST(EffectFacts, RoundsThatOnlyOneOfAPairHasDoNotCount) {
   ASSERT_EQ(table.rows.size(), 1u);
   EXPECT_THAT(table.rows[0].cells[3], HasSubstr("no interval (n = 3)"));
   EXPECT_FALSE(table.rows[0].stands_out) << "without an interval";
+  // Neither is the baseline, and either may have fewer.
+  for (const size_t shorter : {2, 3}) {
+    results = OfTwoSettings();
+    results.candidates[shorter].comparisons[0].ratios.resize(3);
+    results.candidates.erase(results.candidates.begin() + 1);
+    for (const TextTable::Row& row : EffectFacts(results).rows)
+      if (row.cells[0] == "reserved_cpus") {
+        EXPECT_THAT(row.cells[3], HasSubstr("no interval (n = 3)")) << shorter;
+      }
+    EXPECT_THAT(Names(EffectFacts(results)), testing::Contains("reserved_cpus"));
+  }
 }
 
 TEST(EffectFacts, NothingIsSaidOfOtherPairs) {
