@@ -23,6 +23,7 @@
 #include "harness/sweep/gather.h"
 #include "harness/sweep/load.h"
 #include "harness/sweep/provenance.h"
+#include "harness/sweep/state.h"
 #include "harness/sweep/summary.h"
 #include "harness/sweep/sweep.h"
 #include "harness/watch/server.h"
@@ -95,17 +96,17 @@ Result<Asked> AskIn(const SweepFlags& flags, const std::string& folder, bool res
   return Asked{folder, resumes, std::move(meta)};
 }
 
-// What keeps this machine from continuing a sweep; an error if the two could not be gathered
-// either.
-Result<std::string> Obstacle(const std::string& folder, const SweepMeta& stored,
-                             const SweepMeta& asked) {
+// Why this machine cannot continue the sweep in the folder; empty if it can. An error if the two
+// could not be gathered either.
+Result<std::string> Obstacle(const std::string& folder, const SweepMeta& stored, SweepMeta asked) {
+  asked = WithProvenance(std::move(asked));
+  const std::string here = NodeName();
   const Json* name = stored.provenance.is_object() ? stored.provenance.Find("node") : nullptr;
-  const std::string node = name && name->is_string() ? name->string() : NodeName();
-  const Status same = CheckResumable(stored, asked);
-  if (same && node == NodeName()) return std::string();
-  PINION_TRY(CheckOneKind(folder, stored, WithProvenance(asked)));
-  return same ? StrCat("it was measured on ", node, ", and this is ", NodeName())
-              : same.error().message;
+  const std::string there = name && name->is_string() ? name->string() : here;
+  const Status same = CheckSame(stored, asked);
+  if (same && there == here) return std::string();
+  PINION_TRY(CheckOneKind(folder, stored, asked));
+  return same ? StrCat("it was measured on ", there, ", and this is ", here) : same.error().message;
 }
 
 // With --continue: the sweep in the folder, or the next one beside it, that this machine began
@@ -113,7 +114,7 @@ Result<std::string> Obstacle(const std::string& folder, const SweepMeta& stored,
 // CPUs, or be on another machine, and then it is another block of the experiment.
 Result<Asked> Continue(const SweepFlags& flags, const std::string& folder) {
   for (int number = 1;; ++number) {
-    const std::string own = number == 1 ? folder : StrCat(folder, "-", number);
+    const std::string own = BlockFolder(folder, number);
     if (!HoldsSweep(own)) return AskIn(flags, own, false);
     PINION_ASSIGN(Asked asked, AskIn(flags, own, true));
     PINION_ASSIGN(const SweepMeta stored, StoredSweep(own));

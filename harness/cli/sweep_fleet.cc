@@ -74,12 +74,11 @@ bool IsFinished(const std::string& folder) {
 
 // Whether the node has ended the sweep, in its folder or in that of a later block of its own.
 bool HasFinished(const FleetRequest& request, int node) {
-  std::string folder = NodeFolder(request, node);
-  for (int number = 2; HoldsSweep(folder); ++number) {  // as --continue numbers them
+  for (int number = 1;; ++number) {
+    const std::string folder = BlockFolder(NodeFolder(request, node), number);
+    if (!HoldsSweep(folder)) return false;
     if (IsFinished(folder)) return true;
-    folder = StrCat(NodeFolder(request, node), "-", number);
   }
-  return false;
 }
 
 // Reports on the nodes that have measured anything, in this allocation or in an earlier one.

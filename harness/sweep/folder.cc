@@ -34,4 +34,8 @@ bool HoldsSweep(const std::string& folder) {
   return std::filesystem::exists(folder + "/results.db", ignored);
 }
 
+std::string BlockFolder(const std::string& folder, int number) {
+  return number == 1 ? folder : StrCat(folder, "-", number);
+}
+
 }  // namespace pinion::harness

@@ -17,8 +17,7 @@ namespace pinion::harness {
 // A sweep adds "engines": {NAME: {"binary","model"}}, hashes of the files that each has of its own.
 Json Provenance(const std::string& model, const std::string& model_path, int allowed_cpus);
 
-// What this machine is called: by Kubernetes (NODE_NAME, which our Jobs set), by Slurm, or by
-// itself.
+// This machine's name: Kubernetes's (NODE_NAME, which our Jobs set), else Slurm's, else its own.
 std::string NodeName();
 
 // One sentence on the doctor's finding that other work already loads the machine; empty

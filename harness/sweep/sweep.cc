@@ -193,7 +193,7 @@ Result<SweepEnd> ResumeSweep(const SweepRequest& request, Progress& progress) {
   PINION_ASSIGN(const auto folder, SweepFolder::Hold(request.folder));
   PINION_ASSIGN(const auto store, Store::Open(folder->Database(), Store::Mode::kWrite));
   PINION_ASSIGN(SweepMeta meta, ReadMeta(*store));
-  PINION_TRY(CheckResumable(meta, request.meta));
+  PINION_TRY(CheckSame(meta, WithProvenance(request.meta)));
   meta.definition = request.meta.definition;  // budget and rounds may be new
   PINION_ASSIGN(const std::vector<CandidateRow> candidates, store->Candidates());
   PINION_ASSIGN(const auto proposer, ProposerFor(meta.definition, candidates, request.interrupted));
@@ -226,10 +226,6 @@ Result<SweepMeta> DescribeSweep(const Definition& definition, const EngineOption
 SweepMeta WithProvenance(SweepMeta asked) {
   asked.provenance = ProvenanceOf(asked);
   return asked;
-}
-
-Status CheckResumable(const SweepMeta& stored, const SweepMeta& asked) {
-  return CheckSame(stored, WithProvenance(asked));
 }
 
 Result<SweepMeta> StoredSweep(const std::string& folder) {

@@ -31,9 +31,6 @@ struct SweepRequest {
 // fails.
 Result<SweepEnd> RunSweep(const SweepRequest& request, Progress& progress);
 
-// Checks what a sweep must not change when it continues a stored one (CheckSame), with where its
-// numbers come from, which `asked` lacks before it runs.
-Status CheckResumable(const SweepMeta& stored, const SweepMeta& asked);
 // `asked` with what a sweep that began now would record of itself.
 SweepMeta WithProvenance(SweepMeta asked);
 

@@ -125,7 +125,7 @@ def test_a_pod_that_starts_again_continues(pinion, objects_of, definition, tmp_p
     assert moved.returncode == 0, moved.stderr
     assert "is left as it is: it was measured on " in moved.stderr and "and this is elsewhere" in moved.stderr
     assert count(tmp_path / "node", "trial") == before and count(tmp_path / "node-2", "trial") > 0
-    # What could not be joined with it is not begun.
+    # A sweep that could not be joined with it is refused.
     for change, says in ((["--prompt-len", 24], "another definition (workload)"), ([], "another number of CPUs: 2")):
         one_cpu = {} if change else {"preexec_fn": lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})}
         refused = pinion(*words, *change, **one_cpu)
@@ -220,7 +220,7 @@ def test_a_sweep_on_slurm_survives_scancel_and_a_failing_node(cluster, binary, d
     assert len(results["nodes"]) == 2 and results["finished"]
 
 
-# What it measured stays, the other node goes on, and a sweep that begins again finds both.
+# Its trials are kept, the other node goes on, and the same command continues both.
 def test_a_sweep_on_slurm_outlives_a_node_that_is_down(cluster, binary, definition, tmp_path):
     out = tmp_path / "out"
     command = [str(word) for word in (binary, "sweep", "preset:tiny", "--def", definition, "--budget", "20s", "--out", out,
