@@ -219,29 +219,27 @@ void AttentionPlan::Build(const StepBatch& batch, const HeadShare& heads, size_t
   });
 }
 
-void AttentionPlans::Build(const StepBatch& batch, std::span<const AttendingLayer> layers,
-                           size_t threads, size_t block_tokens) {
-  struct Kind {
-    AttendingLayer first;
-    std::vector<size_t> tables;
-  };
-  std::vector<Kind> kinds;
+void AttentionPlans::Share(std::span<const AttendingLayer> layers) {
+  kinds_.clear();
   plan_of_layer_.clear();
   for (const AttendingLayer& layer : layers) {
-    auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const Kind& each) {
+    auto kind = std::find_if(kinds_.begin(), kinds_.end(), [&](const Kind& each) {
       return each.first.reach == layer.reach && each.first.heads->groups == layer.heads->groups;
     });
-    if (kind == kinds.end()) kind = kinds.insert(kind, {layer, {}});
+    if (kind == kinds_.end()) kind = kinds_.insert(kind, {layer, {}});
     std::vector<size_t>& tables = kind->tables;
     if (std::find(tables.begin(), tables.end(), layer.table) == tables.end())
       tables.push_back(layer.table);
     plan_of_layer_.resize(layer.layer + 1);
-    plan_of_layer_.back() = static_cast<size_t>(kind - kinds.begin());
+    plan_of_layer_.back() = static_cast<size_t>(kind - kinds_.begin());
   }
-  plans_.resize(kinds.size());
+  plans_.resize(kinds_.size());
+}
+
+void AttentionPlans::Build(const StepBatch& batch, size_t threads, size_t block_tokens) {
   for (size_t i = 0; i < plans_.size(); ++i)
-    plans_[i].Build(batch, *kinds[i].first.heads, threads, block_tokens, kinds[i].first.reach,
-                    kinds[i].tables);
+    plans_[i].Build(batch, *kinds_[i].first.heads, threads, block_tokens, kinds_[i].first.reach,
+                    kinds_[i].tables);
 }
 
 size_t AttentionPlans::parts() const {

@@ -75,15 +75,21 @@ struct AttendingLayer {
 // The plans of a step: layers with the same reach and groups of heads share one.
 class AttentionPlans {
  public:
-  // layers: all that attend, ascending.
-  void Build(const StepBatch& batch, std::span<const AttendingLayer> layers, size_t threads,
-             size_t block_tokens);
+  // layers: all that attend, ascending; their heads outlive this. Once, before Build.
+  void Share(std::span<const AttendingLayer> layers);
+  void Build(const StepBatch& batch, size_t threads, size_t block_tokens);
 
   const AttentionPlan& of_layer(size_t layer) const { return plans_[plan_of_layer_.at(layer)]; }
   size_t parts() const;  // the most that a plan has
 
  private:
-  std::vector<AttentionPlan> plans_;   // in the order of their first layers
+  // Layers that share a plan.
+  struct Kind {
+    AttendingLayer first;
+    std::vector<size_t> tables;
+  };
+  std::vector<Kind> kinds_;            // in the order of their first layers
+  std::vector<AttentionPlan> plans_;   // of each
   std::vector<size_t> plan_of_layer_;  // of the model; 0 if it does not attend
 };
 

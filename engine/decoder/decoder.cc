@@ -192,7 +192,16 @@ class ShardedDecoder : public Decoder {
       attending_.push_back(layer);
       model_.kv_places[layer] = KvPlaceOf(spec, layer);
     }
+    for (size_t rank = 0; rank < model_.workspaces.size(); ++rank) SharePlans(rank);
     return {};
+  }
+
+  void SharePlans(size_t rank) {
+    std::vector<AttendingLayer> layers;
+    for (const size_t layer : attending_)
+      layers.push_back({layer, LayerAttention(model_.spec, layer).reach,
+                        &model_.weights[rank].shard.Heads(layer), model_.kv_places[layer].table});
+    model_.workspaces[rank].plans.Share(layers);
   }
 
   void Plan(const StepBatch& batch) {
@@ -201,16 +210,12 @@ class ShardedDecoder : public Decoder {
       Workspace& w = model_.workspaces[rank];
       const Shard& shard = model_.weights[rank].shard;
       const auto threads = static_cast<size_t>(ranks_.threads(static_cast<int>(rank)));
-      layers_.clear();
-      for (const size_t layer : attending_)
-        layers_.push_back({layer, LayerAttention(model_.spec, layer).reach, &shard.Heads(layer),
-                           model_.kv_places[layer].table});
-      w.plans.Build(batch, layers_, threads, model_.options.block_tokens);
+      w.plans.Build(batch, threads, model_.options.block_tokens);
       CountShared(w.plans, shard);
       const size_t part = PartFloats(WidestCachedShape(model_.spec));
       if (model_.spec.index.heads > 0)
-        w.index.Plan(batch, shard, layers_.front().reach, threads, model_.options.block_tokens,
-                     part);
+        w.index.Plan(batch, shard, LayerAttention(model_.spec, attending_.front()).reach, threads,
+                     model_.options.block_tokens, part);
       const size_t floats = w.plans.parts() * part;
       if (w.parts.size() < floats) w.parts.resize(floats);
     }
@@ -235,9 +240,8 @@ class ShardedDecoder : public Decoder {
   std::shared_ptr<const TensorSource> source_;
   Pages logits_;
   LoadedModel model_;
-  std::vector<size_t> attending_;       // the layers that do
-  std::vector<AttendingLayer> layers_;  // the same, of the rank that is planned
-  size_t blocks_ = 0;                   // of each cache
+  std::vector<size_t> attending_;  // the layers that do
+  size_t blocks_ = 0;              // of each cache
   uint64_t shared_kv_bytes_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/base/check.h"
+#include "engine/kv/table_blocks.h"
 
 namespace pinion {
 namespace {
@@ -18,7 +19,7 @@ BlockHash InTable(BlockHash hash, size_t table) {
 
 }  // namespace
 
-BlockTables::BlockTables(BlockPool& pool, std::vector<TableReach> reaches)
+BlockTables::BlockTables(BlockPool& pool, std::vector<Reach> reaches)
     : pool_(pool), reaches_(std::move(reaches)) {
   CHECK(!reaches_.empty());
 }
@@ -45,7 +46,7 @@ size_t BlockTables::Lacking(const Tables& tables, size_t computed, size_t tokens
   size_t lacking = 0;
   for (size_t i = 0; i < tables.size(); ++i) {
     const size_t most = std::min(BlocksFor(tokens) - tables[i].gone,
-                                 reaches_[i].MostBlocks(tokens, rows, pool_.block_tokens()));
+                                 MostBlocks(reaches_[i], tokens, rows, pool_.block_tokens()));
     lacking += most - std::min(most, tables[i].held());
   }
   return lacking;
@@ -56,8 +57,8 @@ size_t BlockTables::Growing(const Tables& tables, size_t computed, size_t tokens
   size_t growing = 0;
   for (size_t i = 0; i < tables.size(); ++i) {
     const auto most = [&](size_t length) {
-      return reaches_[i].MostBlocks(length, std::max<size_t>(1, tokens - computed),
-                                    pool_.block_tokens());
+      return MostBlocks(reaches_[i], length, std::max<size_t>(1, tokens - computed),
+                        pool_.block_tokens());
     };
     growing += most(longer) > std::max(most(tokens), tables[i].held()) ? 1 : 0;
   }
@@ -126,7 +127,7 @@ bool BlockTables::Has(const BlockHash& hash, size_t table) const {
 
 size_t BlockTables::LongestCached(std::span<const BlockHash> hashes) const {
   size_t longest = hashes.size();
-  // What a table without a limit lacks ends the prefix there.
+  // A table without a limit needs every block: the prefix ends before the first that it lacks.
   for (size_t table = 0; table < count(); ++table) {
     if (reaches_[table].limited()) continue;
     size_t found = 0;

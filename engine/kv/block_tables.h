@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/kv/block_pool.h"
-#include "engine/kv/table_reach.h"
+#include "engine/spec/reach.h"
 
 namespace pinion {
 
@@ -26,16 +26,16 @@ class BlockTables {
  public:
   using Tables = std::vector<BlockTable>;
 
-  BlockTables(BlockPool& pool, std::vector<TableReach> reaches);
+  BlockTables(BlockPool& pool, std::vector<Reach> reaches);
 
   size_t count() const { return reaches_.size(); }
   // MostBlocks of these reaches.
   size_t Most(size_t tokens, size_t step) const;
 
-  // Blocks that a sequence lacks to have its first `tokens` tokens, of which `computed` are,
-  // computed at once.
+  // Blocks that a sequence lacks for its first `tokens` tokens if those left are computed at once.
   size_t Short(const Tables& tables, size_t tokens) const;
-  // As Short, but in steps of at most `step`, after each of which blocks are dropped.
+  // As Short, but those behind `computed` in steps of at most `step`, after each of which blocks
+  // are dropped.
   size_t Lacking(const Tables& tables, size_t computed, size_t tokens, size_t step) const;
   // The tables that lack more blocks for `longer` tokens than for `tokens`.
   size_t Growing(const Tables& tables, size_t computed, size_t tokens, size_t longer) const;
@@ -64,7 +64,7 @@ class BlockTables {
   bool Has(const BlockHash& hash, size_t table) const;
 
   BlockPool& pool_;
-  std::vector<TableReach> reaches_;
+  std::vector<Reach> reaches_;
 };
 
 }  // namespace pinion

@@ -7,6 +7,7 @@
 #include "engine/base/strings.h"
 #include "engine/decoder/state_cache.h"
 #include "engine/decoder/workspace.h"
+#include "engine/kv/table_blocks.h"
 #include "engine/spec/kv_tables.h"
 #include "engine/weights/weights.h"
 
@@ -16,13 +17,6 @@ namespace {
 // With neither --kv-cache-space nor --max-model-len: a cache with room for less context than this
 // is of no use. A model's own length is lowered to the cache, a --max-model-len is not.
 constexpr size_t kLeastTokens = 2048;
-
-// Ranks hold different numbers of heads: the largest sets the limit. At least 1, as a divisor.
-uint64_t LargestBlockBytes(const std::vector<RankNeeds>& needs) {
-  uint64_t largest = 1;
-  for (const RankNeeds& rank : needs) largest = std::max(largest, rank.kv.block_bytes());
-  return largest;
-}
 
 // The blocks that --kv-cache-space holds, else those of the smallest useful cache.
 size_t LeastBlocks(const std::vector<RankNeeds>& needs, const EngineOptions& options,
@@ -38,12 +32,12 @@ size_t MostUsefulBlocks(const std::vector<RankNeeds>& needs, const EngineOptions
   const auto sequences = static_cast<size_t>(options.max_num_seqs);
   const size_t most = BlocksOfSequence(needs, options, model_length) * sequences;
   const auto step = static_cast<size_t>(options.max_num_batched_tokens);
-  const size_t of_step =
-      needs[0].reaches.size() * (step / static_cast<size_t>(options.block_size) + 1);
+  const auto block_tokens = static_cast<size_t>(options.block_size);
+  const size_t of_step = needs[0].reaches.size() * ((step + block_tokens - 1) / block_tokens);
   // Every sequence of a step may leave its last block in part unused.
   if (needs[0].one_step) return std::min(most, of_step + sequences);
   const bool limited = std::any_of(needs[0].reaches.begin(), needs[0].reaches.end(),
-                                   [](const TableReach& reach) { return reach.limited(); });
+                                   [](const Reach& reach) { return reach.limited(); });
   return limited ? most + of_step : most;  // a step's tokens stay until it ends
 }
 
@@ -96,9 +90,7 @@ uint64_t LeftByFrontEnd(const EngineOptions& options, uint64_t available_bytes) 
 
 std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions& decoder,
                                   const Partition& partition) {
-  std::vector<TableReach> reaches;
-  for (const Reach& reach : KvReaches(spec))
-    reaches.push_back({static_cast<size_t>(reach.window), static_cast<size_t>(reach.chunk)});
+  const std::vector<Reach> reaches = KvReaches(spec);
   const std::vector<DecoderSpec> stages = StageSpecs(spec, decoder.dtype, partition.stages);
   std::vector<RankNeeds> needs;
   for (int rank = 0; rank < partition.ranks(); ++rank) {
@@ -161,17 +153,22 @@ Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& o
   return {};
 }
 
+uint64_t LargestBlockBytes(const std::vector<RankNeeds>& needs) {
+  uint64_t largest = 1;
+  for (const RankNeeds& rank : needs) largest = std::max(largest, rank.kv.block_bytes());
+  return largest;
+}
+
 size_t BlocksOfSequence(const std::vector<RankNeeds>& needs, const EngineOptions& options,
                         size_t tokens) {
   return MostBlocks(needs[0].reaches, tokens, 1, static_cast<size_t>(options.block_size));
 }
 
-size_t KvTokens(const RankNeeds& needs, const EngineOptions& options, size_t blocks,
+size_t KvTokens(const std::vector<RankNeeds>& needs, const EngineOptions& options, size_t blocks,
                 size_t model_length) {
-  const auto block_tokens = static_cast<size_t>(options.block_size);
-  if (needs.reaches.size() == 1 && !needs.reaches[0].limited()) return blocks * block_tokens;
-  const size_t of_one =
-      std::max<size_t>(1, MostBlocks(needs.reaches, model_length, 1, block_tokens));
+  if (needs[0].reaches.size() == 1 && !needs[0].reaches[0].limited())
+    return blocks * static_cast<size_t>(options.block_size);
+  const size_t of_one = std::max<size_t>(1, BlocksOfSequence(needs, options, model_length));
   return static_cast<size_t>(static_cast<double>(blocks) / static_cast<double>(of_one) *
                              static_cast<double>(model_length));
 }

@@ -10,8 +10,8 @@
 #include "engine/host/binding.h"
 #include "engine/host/budget.h"
 #include "engine/host/machine.h"
-#include "engine/kv/table_reach.h"
 #include "engine/run/options.h"
+#include "engine/spec/reach.h"
 #include "engine/spec/spec.h"
 #include "engine/weights/stages.h"
 
@@ -20,10 +20,10 @@ namespace pinion {
 // The memory one rank will need, in bytes, computed from shapes alone.
 struct RankNeeds {
   uint64_t weights = 0, workspace = 0;
-  KvLayout kv;            // blocks of 0 bytes if the rank holds no heads
-  uint64_t state = 0;     // of recurrent layers, for each sequence that runs
-  bool one_step = false;  // an encoder's: a sequence needs its KV for one step
-  std::vector<TableReach> reaches = {TableReach{}};  // of a sequence's block tables
+  KvLayout kv;                             // blocks of 0 bytes if the rank holds no heads
+  uint64_t state = 0;                      // of recurrent layers, for each sequence that runs
+  bool one_step = false;                   // an encoder's: a sequence needs its KV for one step
+  std::vector<Reach> reaches = {Reach{}};  // of a sequence's block tables
 };
 // By rank, as Partition numbers them. decoder.communicator: that of a stage.
 std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions& decoder,
@@ -57,13 +57,17 @@ struct StatePlaces {
 StatePlaces SizeStates(const std::vector<RankNeeds>& needs, const EngineOptions& options,
                        uint64_t available_bytes);
 
+// Ranks hold different numbers of heads: the largest block sets the limit. At least 1, as a
+// divisor.
+uint64_t LargestBlockBytes(const std::vector<RankNeeds>& needs);
+
 // KV blocks that a sequence of so many tokens holds, over all its tables, when its last token is
-// computed. Of the steps of its prompt it may hold more for a while (TableReach).
+// computed. While its prompt is computed it may hold more (MostBlocks).
 size_t BlocksOfSequence(const std::vector<RankNeeds>& needs, const EngineOptions& options,
                         size_t tokens);
 
 // Tokens that so many KV blocks hold, of sequences of this length.
-size_t KvTokens(const RankNeeds& needs, const EngineOptions& options, size_t blocks,
+size_t KvTokens(const std::vector<RankNeeds>& needs, const EngineOptions& options, size_t blocks,
                 size_t model_length);
 
 // Number of KV blocks: all of --kv-cache-space per rank, else half of `available_bytes` (free after

@@ -68,7 +68,7 @@ struct EngineInfo {
   size_t processes = 1;          // that compute the model together
   std::optional<LinkCost> link;  // between them
   size_t max_model_len = 0, block_tokens = 0, blocks = 0;
-  std::vector<TableReach> kv_reaches = {TableReach{}};  // of a sequence's block tables
+  std::vector<Reach> kv_reaches = {Reach{}};  // of a sequence's block tables
   size_t kv_tokens = 0;                     // that the KV cache holds of sequences of max_model_len
   uint64_t weight_bytes = 0, kv_bytes = 0;  // over all ranks of all processes
   uint64_t state_bytes = 0;                 // of recurrent layers' states

@@ -87,17 +87,16 @@ Status CheckReplicasFit(const EngineOptions& options, int replicas, const Decode
 Result<uint64_t> KvShareBytes(const EngineOptions& options, int replicas, const Budget& budget) {
   PINION_ASSIGN(const DecoderSpec spec, SpecFor(options));
   PINION_ASSIGN(const std::vector<RankNeeds> needs, NeedsFor(options, spec));
-  uint64_t fixed = 0, per_block = 1, state = 0;
+  uint64_t fixed = 0, state = 0;
   for (const RankNeeds& rank : needs) {
     fixed += rank.weights + rank.workspace;
-    per_block = std::max(per_block, rank.kv.block_bytes());
     state = std::max(state, rank.state);
   }
   const uint64_t share = budget.memory_available_bytes / static_cast<uint64_t>(replicas);
   PINION_ASSIGN(const size_t length, ResolveModelLength(spec, options));
   const uint64_t left = share - std::min(share, fixed);
   PINION_ASSIGN(const size_t blocks, SizeKv(needs, options, length, left));
-  return blocks * per_block + SizeStates(needs, options, left).all() * state;
+  return blocks * LargestBlockBytes(needs) + SizeStates(needs, options, left).all() * state;
 }
 
 }  // namespace pinion

@@ -12,6 +12,7 @@
 #include "engine/checkpoint/rounded_tensor.h"
 #include "engine/decoder/pipeline.h"
 #include "engine/host/runtime.h"
+#include "engine/kv/table_blocks.h"
 #include "engine/run/isa_choice.h"
 #include "engine/run/kernel_choice.h"
 #include "engine/run/leading_decoder.h"
@@ -381,7 +382,7 @@ Status MakeKvCache(StartedModel& model, StartState& start) {
     info.states = places.running;
     info.kept_states = places.kept;
   }
-  info.kv_tokens = KvTokens(start.needs[0], model.options, info.blocks, info.max_model_len);
+  info.kv_tokens = KvTokens(start.needs, model.options, info.blocks, info.max_model_len);
   const size_t tokens = info.kv_tokens, sequences = tokens / info.max_model_len;
   start.stages.Done(
       "KV cache", StrCat(FormatBytes(info.kv_bytes), " of ", kernels::Name(info.kv_dtype), " for ",

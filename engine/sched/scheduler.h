@@ -19,11 +19,11 @@
 namespace pinion {
 
 struct SchedulerOptions {
-  size_t max_num_batched_tokens = 2048;              // >= 1: tokens computed in one step
-  size_t max_num_seqs = 128;                         // >= 1: sequences running at once
-  size_t max_model_len = 2048;                       // prompt + output
-  StepBound bound;                                   // of steps, if there are StepTimes
-  std::vector<TableReach> reaches = {TableReach{}};  // of the block tables of a sequence
+  size_t max_num_batched_tokens = 2048;    // >= 1: tokens computed in one step
+  size_t max_num_seqs = 128;               // >= 1: sequences running at once
+  size_t max_model_len = 2048;             // prompt + output
+  StepBound bound;                         // of steps, if there are StepTimes
+  std::vector<Reach> reaches = {Reach{}};  // of the block tables of a sequence
 };
 
 // One sequence's share of a step: its tokens [first, first + count) are computed. If that includes

@@ -23,15 +23,6 @@ int WidestHead(const DecoderSpec& spec) {
   return widest;
 }
 
-size_t Reach::First(size_t position) const {
-  size_t first = 0;
-  if (const auto size = static_cast<size_t>(window); size > 0 && position + 1 > size)
-    first = position + 1 - size;
-  if (const auto size = static_cast<size_t>(chunk); size > 0)
-    first = std::max(first, position / size * size);
-  return first;
-}
-
 namespace {
 
 Reach ReachOf(const DecoderSpec& spec, const LayerSpec& kinds) {

@@ -2,32 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
+#include "engine/spec/reach.h"
 #include "engine/spec/spec.h"
 #include "kernels/kernels.h"
 
 namespace pinion {
-
-// The tokens of its sequence that a token sees: those from First() to itself, or to one after it.
-struct Reach {
-  static constexpr int kWholeSequence = std::numeric_limits<int>::max();
-
-  int window = 0;  // so many, up to the last one that it sees; 0: no limit
-  int chunk = 0;   // those from the last multiple of chunk on; 0: no limit
-  int chosen = 0;  // of them, so many that an indexer chooses (IndexSpec); 0: all
-  int ahead = 0;   // the last one is so many after it; 0: itself; kWholeSequence: the sequence's
-
-  // The first that a token sees whose last one is at `position`, which is its own if ahead is 0.
-  size_t First(size_t position) const;
-  // Whether the token at `position` sees fewer than there are, by an indexer's choice.
-  bool Chooses(size_t position) const {
-    return chosen > 0 && position - First(position) >= static_cast<size_t>(chosen);
-  }
-  bool operator==(const Reach&) const = default;
-  auto operator<=>(const Reach&) const = default;
-};
 
 // How one layer attends.
 struct AttentionSpec {

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
 
 namespace pinion {
 namespace {
 
-// What limits the past that a layer's tokens see; nothing does if all of it lies within.
+// The limits of a layer's reach, without those that no sequence of this model exceeds.
 Reach LimitOf(const DecoderSpec& spec, size_t layer) {
   Reach reach = LayerAttention(spec, layer).reach;
   if (reach.window >= spec.max_positions) reach.window = 0;
@@ -16,7 +17,7 @@ Reach LimitOf(const DecoderSpec& spec, size_t layer) {
   return reach;
 }
 
-// What a token takes of the cache in a layer, up to a factor that all layers share.
+// A token's size in the cache of a layer, up to a factor that all layers share.
 size_t EntryOf(const DecoderSpec& spec, size_t layer) {
   return static_cast<size_t>(LayerHeads(spec, layer).kv());
 }
@@ -101,21 +102,18 @@ uint64_t KvBytesOfSequence(const DecoderSpec& spec, kernels::KvDtype dtype, uint
   for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer) {
     if (!Caches(spec.layer_specs[layer])) continue;
     const Reach& reach = reaches[KvPlaceOf(spec, layer).table];
-    uint64_t kept = tokens;
-    for (const int limit : {reach.window, reach.chunk})
-      if (limit > 0) kept = std::min(kept, static_cast<uint64_t>(limit));
-    bytes += kept * KvBytesPerToken(spec, dtype, layer);
+    bytes += reach.Most(tokens) * KvBytesPerToken(spec, dtype, layer);
   }
   return bytes;
 }
 
 bool ShareCacheLayers(const DecoderSpec& spec) {
-  const LayerSpec* first = nullptr;
-  HeadShape shape;
+  std::optional<HeadShape> shape;  // of the layers so far
   for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer) {
     if (!Caches(spec.layer_specs[layer])) continue;
-    if (!std::exchange(first, &spec.layer_specs[layer])) shape = LayerHeads(spec, layer);
-    if (LayerHeads(spec, layer) != shape) return false;
+    const HeadShape own = LayerHeads(spec, layer);
+    if (own != shape.value_or(own)) return false;
+    shape = own;
   }
   return true;
 }

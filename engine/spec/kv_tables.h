@@ -30,7 +30,7 @@ std::vector<Reach> KvReaches(const DecoderSpec& spec);
 // more.
 uint64_t KvBytesOfSequence(const DecoderSpec& spec, kernels::KvDtype dtype, uint64_t tokens);
 
-// Where a layer's keys and values are; those of kv_from if it has none of its own.
+// The place of a layer's keys and values, or of kv_from's if it has none of its own.
 struct KvPlace {
   size_t table = 0, layer = 0;  // the latter of the cache
 };

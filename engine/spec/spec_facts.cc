@@ -121,16 +121,15 @@ std::string WindowText(const DecoderSpec& spec) {
                 " of ", spec.layers, " layers");
 }
 
-// What the cache keeps, of a model with layers that do not see everything.
+// How much of a sequence the cache keeps; empty if every layer sees all of it.
 std::string CacheText(const DecoderSpec& spec) {
   const bool limits =
       std::any_of(spec.layer_specs.begin(), spec.layer_specs.end(),
                   [](const LayerSpec& layer) { return layer.window > 0 || layer.chunk > 0; });
   if (!limits || spec.bidirectional) return "";
   const std::vector<Reach> reaches = KvReaches(spec);
-  const bool drops = std::any_of(reaches.begin(), reaches.end(), [](const Reach& reach) {
-    return reach.window > 0 || reach.chunk > 0;
-  });
+  const bool drops = std::any_of(reaches.begin(), reaches.end(),
+                                 [](const Reach& reach) { return reach.limited(); });
   return drops ? "layers keep no more tokens than they see" : "all layers keep all tokens";
 }
 

@@ -52,14 +52,12 @@ Result<std::vector<EngineChoice>> EnginesFrom(const SweepFlags& flags, const Jso
 Status TakeKv(const EngineOptions& base, const DecoderSpec& model, const Workload& workload,
               SpaceContext& context) {
   PINION_ASSIGN(const std::vector<RankNeeds> needs, NeedsFor(base, model));
-  uint64_t block_bytes = 0;
-  for (const RankNeeds& rank : needs) block_bytes = std::max(block_bytes, rank.kv.block_bytes());
   int contexts = workload.num_prompts;
   for (const int clients : workload.concurrency) contexts = std::max(contexts, clients);
   contexts = std::min(contexts, base.max_num_seqs);
   const int tokens = workload.shared_prefix + workload.prompt_len + workload.output_len;
   context.kv_bytes_of_context =
-      block_bytes * BlocksOfSequence(needs, base, static_cast<size_t>(tokens));
+      LargestBlockBytes(needs) * BlocksOfSequence(needs, base, static_cast<size_t>(tokens));
   context.kv_bytes_of_load = context.kv_bytes_of_context * static_cast<uint64_t>(contexts);
   return {};
 }

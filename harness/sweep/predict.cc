@@ -100,11 +100,9 @@ Result<size_t> SequencesAtOnce(const EngineOptions& options, const DecoderSpec& 
   const auto most = static_cast<size_t>(options.max_num_seqs);
   if (!options.kv_cache_bytes) return most;
   PINION_ASSIGN(const std::vector<RankNeeds> needs, NeedsFor(options, model));
-  uint64_t block_bytes = 1;
-  for (const RankNeeds& rank : needs) block_bytes = std::max(block_bytes, rank.kv.block_bytes());
   const auto tokens =
       static_cast<size_t>(workload.prompt_len) + static_cast<size_t>(workload.output_len);
-  const size_t blocks = *options.kv_cache_bytes / block_bytes;
+  const size_t blocks = *options.kv_cache_bytes / LargestBlockBytes(needs);
   return std::clamp<size_t>(blocks / BlocksOfSequence(needs, options, tokens), 1, most);
 }
 

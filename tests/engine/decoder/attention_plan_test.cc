@@ -260,10 +260,12 @@ TEST(AttentionPlan, SharesWhatAllTablesOfAPlanAgreeOn) {
   batch.slices[1].block_tables[1] = apart.data();
   AttentionPlans plans;
   const Shard two = TwoGroups();
-  plans.Build(batch, std::vector<AttendingLayer>{{0, {}, &two, 0}, {1, {}, &two, 1}}, 1, 32);
+  plans.Share(std::vector<AttendingLayer>{{0, {}, &two, 0}, {1, {}, &two, 1}});
+  plans.Build(batch, 1, 32);
   EXPECT_EQ(&plans.of_layer(0), &plans.of_layer(1));
   EXPECT_EQ(plans.of_layer(0).shared_tokens, 16u * 32);
-  plans.Build(batch, std::vector<AttendingLayer>{{0, {}, &two, 0}, {1, {}, &two, 0}}, 1, 32);
+  plans.Share(std::vector<AttendingLayer>{{0, {}, &two, 0}, {1, {}, &two, 0}});
+  plans.Build(batch, 1, 32);
   EXPECT_EQ(plans.of_layer(0).shared_tokens, 2040u / 32 * 32);
 }
 
@@ -365,7 +367,8 @@ TEST(AttentionPlan, LayersOfTheSameWindowAndHeadsShareAPlan) {
                                               {2, {.window = 512}, &two},
                                               {3, {}, &two},
                                               {5, {}, &one}};  // layer 4 does not attend
-  plans.Build(Batch({{8191, 1}}), layers, 8, 32);
+  plans.Share(layers);
+  plans.Build(Batch({{8191, 1}}), 8, 32);
   EXPECT_NE(&plans.of_layer(0), &plans.of_layer(5));
   EXPECT_EQ(plans.of_layer(5).items[0].group, 0u);
   EXPECT_EQ(&plans.of_layer(0), &plans.of_layer(3));

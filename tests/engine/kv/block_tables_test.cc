@@ -4,12 +4,14 @@
 
 #include <numeric>
 
+#include "engine/kv/table_blocks.h"
+
 namespace pinion {
 namespace {
 
 constexpr size_t kBlock = 4;
 // 10 tokens begin in one block and end in the third or fourth behind it.
-const std::vector<TableReach> kFullAndWindow = {{}, {.window = 10}};
+const std::vector<Reach> kFullAndWindow = {{}, {.window = 10}};
 
 std::vector<BlockHash> Hashes(size_t blocks) {
   std::vector<BlockHash> hashes;
@@ -33,19 +35,9 @@ void Compute(BlockPool& pool, BlockTables& tables, const std::vector<BlockHash>&
   EXPECT_EQ(pool.used(), 0u);
 }
 
-TEST(TableReach, CountsWhatTheNextTokenSees) {
-  EXPECT_EQ((TableReach{}.First(99)), 0u);
-  EXPECT_EQ((TableReach{.window = 10}.First(9)), 0u);
-  EXPECT_EQ((TableReach{.window = 10}.First(10)), 1u);
-  EXPECT_EQ((TableReach{.chunk = 8}.First(7)), 0u);
-  EXPECT_EQ((TableReach{.chunk = 8}.First(8)), 8u);
-  EXPECT_EQ((TableReach{.window = 10, .chunk = 8}.First(23)), 16u);
-  EXPECT_EQ((TableReach{.window = 3, .chunk = 8}.First(23)), 21u);
-}
-
 // By walking over every sequence instead of by the formula.
-TEST(TableReach, HoldsAtMostTheBlocksOfTheWorstAlignment) {
-  for (const TableReach reach : {TableReach{}, {.window = 1}, {.window = 10}, {.chunk = 12}})
+TEST(MostBlocks, AreThoseOfTheWorstAlignment) {
+  for (const Reach reach : {Reach{}, {.window = 1}, {.window = 10}, {.chunk = 12}})
     for (const size_t step : {1u, 3u, 8u})
       for (const size_t tokens : {1u, 4u, 5u, 40u, 61u}) {
         size_t most = 0, of_alignments = 0;
@@ -59,16 +51,16 @@ TEST(TableReach, HoldsAtMostTheBlocksOfTheWorstAlignment) {
           of_alignments =
               std::max(of_alignments, (end + kBlock - 1) / kBlock - reach.First(begin) / kBlock);
         }
-        const size_t counted = reach.MostBlocks(tokens, step, kBlock);
+        const size_t counted = MostBlocks(reach, tokens, step, kBlock);
         EXPECT_GE(counted, most) << reach.window << " " << reach.chunk << " " << tokens;
         EXPECT_LE(counted, of_alignments + 1)
             << reach.window << " " << reach.chunk << " " << tokens;
       }
-  EXPECT_EQ((TableReach{.window = 10}.MostBlocks(1000, 1, kBlock)), 4u);
+  EXPECT_EQ((MostBlocks(Reach{.window = 10}, 1000, 1, kBlock)), 4u);
 }
 
-TEST(TableReach, TheLongestSequenceIsAsLongAsBlocksLast) {
-  const std::vector<TableReach> full = {{}}, window = {{.window = 10}};
+TEST(LongestIn, IsAsLongAsBlocksLast) {
+  const std::vector<Reach> full = {{}}, window = {{.window = 10}};
   EXPECT_EQ(LongestIn(5, full, 100, kBlock), 20u);
   EXPECT_EQ(LongestIn(25, full, 100, kBlock), 100u);
   // The window takes 4 blocks once the sequence is longer.
@@ -143,8 +135,7 @@ TEST(BlockTables, LackForAPromptWhatItHoldsAtOnce) {
   BlockTables tables(pool, kFullAndWindow);
   BlockTables::Tables own(2);
   EXPECT_EQ(tables.Lacking(own, 0, 400, 400), 200u);
-  EXPECT_EQ(tables.Lacking(own, 0, 400, 8),
-            100u + TableReach{.window = 10}.MostBlocks(400, 8, kBlock));
+  EXPECT_EQ(tables.Lacking(own, 0, 400, 8), 100u + MostBlocks(Reach{.window = 10}, 400, 8, kBlock));
   for (size_t computed = 0; computed < 400; computed += 8) {
     const size_t before = pool.used(), lacking = tables.Lacking(own, computed, 400, 8);
     tables.Grow(own, computed + 8);

@@ -10,6 +10,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/strings.h"
+#include "engine/kv/table_blocks.h"
 #include "engine/run/capacity.h"
 #include "engine/run/start.h"
 #include "engine/spec/attention_spec.h"

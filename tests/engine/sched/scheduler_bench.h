@@ -39,7 +39,7 @@ struct Setup {
   size_t blocks = 100, block_tokens = 16, budget = 64, seqs = 8, length = 1000;
   bool caching = true;
   size_t states = 0;  // kept ones; 0: the model has none
-  std::vector<TableReach> reaches = {TableReach{}};
+  std::vector<Reach> reaches = {Reach{}};
 };
 
 class Bench {

@@ -9,6 +9,7 @@
 #include <random>
 #include <set>
 
+#include "engine/kv/table_blocks.h"
 #include "engine/sched/scheduler.h"
 #include "timed_bench.h"
 
@@ -22,7 +23,7 @@ struct Shape {
   bool timed = false;  // steps of 50 ms with decodes, of up to 200 alone
   int priorities = 1;
   size_t states = 0;  // kept ones of a recurrent model, which reads nothing from the cache
-  std::vector<TableReach> reaches = {TableReach{}};
+  std::vector<Reach> reaches = {Reach{}};
 
   // Prompts are computed in order of arrival. One that ends a slice early to keep a state leaves
   // the rest of the step to the next.
@@ -232,11 +233,11 @@ class Simulation {
     for (size_t p = 0; p < slice.first + slice.count; ++p)
       states.push_back(NextState(p == 0 ? 0 : states.back(), sequence.tokens[p]));
     for (size_t table = 0; table < shape_.reaches.size(); ++table) {
-      const TableReach& reach = shape_.reaches[table];
+      const Reach& reach = shape_.reaches[table];
       for (size_t p = reach.First(slice.first); p < states.size(); ++p)
         ASSERT_EQ(Slot(sequence, p, table), states[p]) << "table " << table << ", position " << p;
       ASSERT_LE(sequence.tables[table].held(),
-                reach.MostBlocks(states.size(), slice.count, shape_.block_tokens));
+                MostBlocks(reach, states.size(), slice.count, shape_.block_tokens));
     }
   }
 
@@ -288,7 +289,7 @@ class Simulation {
 };
 
 // Of a model with layers that see everything, some that see 20 tokens, and chunks of 24.
-const std::vector<TableReach> kMixed = {{}, {20, 0}, {20, 0}, {0, 24}};
+const std::vector<Reach> kMixed = {{}, {20, 0}, {20, 0}, {0, 24}};
 
 class Schedules : public ::testing::TestWithParam<Shape> {};
 

@@ -33,6 +33,16 @@ std::vector<int> WindowsOf(const DecoderSpec& spec) {
   return windows;
 }
 
+TEST(Reach, CountsWhatTheNextTokenSees) {
+  EXPECT_EQ((Reach{}.First(99)), 0u);
+  EXPECT_EQ((Reach{.window = 10}.First(9)), 0u);
+  EXPECT_EQ((Reach{.window = 10}.First(10)), 1u);
+  EXPECT_EQ((Reach{.chunk = 8}.First(7)), 0u);
+  EXPECT_EQ((Reach{.chunk = 8}.First(8)), 8u);
+  EXPECT_EQ((Reach{.window = 10, .chunk = 8}.First(23)), 16u);
+  EXPECT_EQ((Reach{.window = 3, .chunk = 8}.First(23)), 21u);
+}
+
 TEST(KvTables, LayersThatSeeEquallyFarShareOne) {
   EXPECT_THAT(WindowsOf(WithWindows(12, {0})), ElementsAre(0));
   EXPECT_THAT(WindowsOf(WithWindows(12, {128})), ElementsAre(128));
