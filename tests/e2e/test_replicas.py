@@ -39,8 +39,7 @@ def define(tmp_path, **changes):
         "axes": {},
         "workload": {"prompt_len": 16, "output_len": 8, "concurrency": [1, 4], "num_prompts": 8},
         "objectives": ["throughput"],
-        # A budget of which one pair of the calibration fills its tenth.
-        "rounds": 1, "budget": "60s", "seed": 3, "trial_limit": 20,
+        "rounds": 1, "budget": "10m", "seed": 3, "trial_limit": 20,
         **changes,
     }
     path = tmp_path / "definition.json"

@@ -209,7 +209,7 @@ def test_a_latency_at_a_request_rate_is_an_objective(binary, top, tmp_path):
     out, rate, name = tmp_path / "out", 40, "e2el@40rps"
     definition = tmp_path / "rate.json"
     definition.write_text(json.dumps({
-        "candidates": [{"threads_bind": "nobind"}], "objectives": ["throughput"], "rounds": 1, "budget": "20s", "trial_limit": 10,
+        "candidates": [{"threads_bind": "nobind"}], "objectives": ["throughput"], "rounds": 1, "budget": "5m", "trial_limit": 10,
         "workload": {"prompt_len": 16, "output_len": 4, "concurrency": [2], "request_rate": [20], "num_prompts": 4}}))
     done = subprocess.run([binary, "sweep", "preset:tiny", "--def", definition, "--request-rate", str(rate),
                            "--objectives", name, "--out", out],
