@@ -98,8 +98,11 @@ def check_entry(mutant):
     mutant.mutate((TOP / mutant.file).read_text())
     for line in mutant.tests:
         first = Test(line, mutant.build).words()[1][0]
-        room = first.removeprefix("test_").replace("_", "/", 1)  # test_engine_kv: engine/kv
-        if not (TOP / (first if first.startswith("tests/e2e/") else f"tests/{room}")).exists():
+        # test_engine_kv: engine/kv; test_engine_exec_cpu: engine/exec/cpu
+        name = first.removeprefix("test_")
+        places = [first] if first.startswith("tests/e2e/") else [
+            f"tests/{name.replace('_', '/', depth)}" for depth in range(3)]
+        if not any((TOP / place).exists() for place in places):
             raise Refused(f"{mutant.name}: '{first}' is neither a test program nor an e2e file")
 
 

@@ -12,6 +12,10 @@
 
 namespace pinion {
 
+// Whether a vector of these is encoded as the bytes that it has in memory.
+template <typename T>
+inline constexpr bool kCopied = std::is_arithmetic_v<T> && !std::same_as<T, bool>;
+
 // Encoding of the link's messages: numbers in the machine's own byte order (both ends are one
 // binary on one machine), strings and lists after a 32-bit count. A message lists its fields once,
 // in a template `Fields(archive, message)`, which both classes below walk in the same order.
@@ -43,7 +47,10 @@ class WireWriter {
   template <typename T>
   void Put(const std::vector<T>& items) {
     Put(static_cast<uint32_t>(items.size()));
-    for (const T& item : items) Put(item);
+    if constexpr (kCopied<T>)
+      bytes_.append(reinterpret_cast<const char*>(items.data()), items.size() * sizeof(T));
+    else
+      for (const T& item : items) Put(item);
   }
   template <typename T>
   requires requires(WireWriter& writer, T& value) { Fields(writer, value); }
@@ -107,7 +114,14 @@ class WireReader {
     // Every item takes at least a byte, so a false count cannot make us reserve more than we hold.
     if (!Need(count)) return;
     items.clear();
-    for (uint32_t i = 0; i < count && ok_; ++i) Get(items.emplace_back());
+    if constexpr (kCopied<T>) {
+      if (!Need(count * sizeof(T))) return;
+      items.resize(count);
+      if (count > 0) std::memcpy(items.data(), rest_.data(), count * sizeof(T));
+      rest_.remove_prefix(count * sizeof(T));
+    } else {
+      for (uint32_t i = 0; i < count && ok_; ++i) Get(items.emplace_back());
+    }
   }
   template <typename T>
   requires requires(WireReader& reader, T& value) { Fields(reader, value); }

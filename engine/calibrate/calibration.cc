@@ -70,7 +70,8 @@ void Calibration::Collect(int first) {
   const int last = LastAtOnce(first);
   LogInfo(StrCat("calibrating layers ", first, " to ", last - 1, " on ", tokens_, " tokens"));
   StatisticsCollector collector(kernels::TableFor(model_.isa), first, last, tokens_, wants_gram_);
-  model_.decoder->Observe(&collector);
+  Decoder& decoder = model_.teams->decoder();
+  decoder.Observe(&collector);
   std::vector<int32_t> blocks(model_.info.blocks);
   std::iota(blocks.begin(), blocks.end(), 0);
   const BlockTablePointers tables = SameBlocks(KvTables(model_.files.spec), blocks.data());
@@ -78,9 +79,9 @@ void Calibration::Collect(int first) {
   for (const auto& window : windows_) {
     batch.tokens = window;
     batch.slices = {{0, window.size(), 0, tables, 0}};
-    model_.decoder->Forward(batch, [](const Worker&, size_t, size_t, float*, size_t) {});
+    decoder.Forward(batch, [](const Worker&, size_t, size_t, float*, size_t) {});
   }
-  model_.decoder->Observe(nullptr);
+  decoder.Observe(nullptr);
   for (int layer = first; layer < last; ++layer) layers_[layer] = collector.Take(layer);
   TellOfSeldomExperts(first, last);
 }

@@ -68,7 +68,7 @@ class LayerQuantiser {
       return std::move(inputs.gram);
     }
     InputStatistics inputs = statistics_.experts.StatisticsOf(
-        matrix.role, static_cast<size_t>(matrix.expert), table_, *model_.ranks, true);
+        matrix.role, static_cast<size_t>(matrix.expert), table_, model_.teams->ranks(), true);
     if (matrix.role == MatrixRole::kExpertIn)
       ShrinkToAll(statistics_.inputs.at(MatrixRole::kExpertIn), inputs);
     else
@@ -81,7 +81,7 @@ class LayerQuantiser {
   void RoundByGptq(AlignedFloats gram, const RoundingJob& job) {
     GramFactor factor(std::move(gram), job.k, kDamping);
     Gptq gptq(factor, job);
-    model_.ranks->Run([&](const Worker& worker) {
+    model_.teams->ranks().Run([&](const Worker& worker) {
       factor.Factor(table_, worker);
       worker.TeamBarrier();
       gptq.Round(table_, worker);
@@ -90,7 +90,7 @@ class LayerQuantiser {
 
   void RoundToNearest(const RoundingJob& job) {
     const size_t group = rounding_.group_of(job.k), groups = (job.k + group - 1) / group;
-    model_.ranks->Run([&](const Worker& worker) {
+    model_.teams->ranks().Run([&](const Worker& worker) {
       const auto [first, last] = worker.Slice(job.n);
       for (size_t row = first; row < last; ++row)
         RoundRow(rounding_, job.weights + row * job.k, job.k, job.codes + row * job.k,

@@ -28,7 +28,7 @@ class ScaleFinder {
               const LayerStatistics& statistics)
       : spec_(model.files.spec),
         table_(kernels::TableFor(model.isa)),
-        ranks_(*model.ranks),
+        ranks_(model.teams->ranks()),
         source_(source),
         choice_{scheme.method == QuantMethod::kAwq ? ScaleRule::kAwq : ScaleRule::kSmoothQuant,
                 RoundingOf(scheme)},

@@ -93,8 +93,8 @@ class ShardedDecoder : public Decoder {
 
   uint64_t shared_kv_bytes() const override { return shared_kv_bytes_; }
 
-  std::vector<Placement> placements() const override {
-    std::vector<Placement> all(model_.weights.size());
+  std::vector<RankPlacement> placements() const override {
+    std::vector<RankPlacement> all(model_.weights.size());
     for (size_t rank = 0; rank < all.size(); ++rank) {
       const Pages& weights = model_.weights[rank].storage;
       all[rank].weights = NodesOf(weights.data(), weights.size_bytes());

@@ -5,13 +5,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "engine/base/result.h"
 #include "engine/checkpoint/tensors.h"
 #include "engine/comm/communicator.h"
 #include "engine/decoder/step.h"
+#include "engine/host/memory.h"
 #include "engine/host/team.h"
 #include "engine/spec/spec.h"
 #include "kernels/e4m3.h"
@@ -90,12 +90,7 @@ class Decoder {
   // nothing.
   virtual void TouchKv(size_t first, size_t last) = 0;
 
-  // The NUMA nodes of one rank's memory: {node, bytes} as from NodesOf. KV that was never written
-  // is on no node.
-  struct Placement {
-    std::vector<std::pair<int, uint64_t>> weights, kv;
-  };
-  virtual std::vector<Placement> placements() const = 0;  // by rank
+  virtual std::vector<RankPlacement> placements() const = 0;  // by rank
 
   // One step: writes the KV of every row, computes the wanted logits and hands them to `sink` in
   // chunks. Token ids must be within the vocabulary.

@@ -108,10 +108,10 @@ class PipelinedDecoder final : public Decoder {
     });
   }
 
-  std::vector<Placement> placements() const override {
-    std::vector<Placement> all;
+  std::vector<RankPlacement> placements() const override {
+    std::vector<RankPlacement> all;
     for (const auto& stage : *stages_)
-      for (Placement& of : stage->decoder->placements()) all.push_back(std::move(of));
+      for (RankPlacement& of : stage->decoder->placements()) all.push_back(std::move(of));
     return all;
   }
 

@@ -44,4 +44,9 @@ void TouchPages(std::byte* data, size_t bytes);
 // not counted.
 std::vector<std::pair<int, uint64_t>> NodesOf(const void* data, size_t bytes);
 
+// The NUMA nodes of a rank's memory, each as from NodesOf. KV that was never written is on none.
+struct RankPlacement {
+  std::vector<std::pair<int, uint64_t>> weights, kv;
+};
+
 }  // namespace pinion

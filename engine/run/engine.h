@@ -17,6 +17,7 @@
 #include "engine/run/options.h"
 #include "engine/run/task.h"
 #include "engine/sample/params.h"
+#include "engine/sample/sampled_token.h"
 #include "engine/sched/scheduler.h"
 #include "engine/text/grammar.h"
 

@@ -7,8 +7,8 @@
 #include "engine/base/strings.h"
 #include "engine/comm/mpi_world.h"
 #include "engine/decoder/pipeline.h"
+#include "engine/exec/order.h"
 #include "engine/kv/siphash.h"
-#include "engine/run/order.h"
 
 namespace pinion {
 

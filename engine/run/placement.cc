@@ -51,7 +51,7 @@ void WarnOfStrays(const RankPlan& rank, const BytesOfNode& weights) {
 
 Json PlacementOf(const StartedModel& model) {
   Json list = Json::MakeArray();
-  const auto placements = model.decoder->placements();
+  const auto placements = model.executor->placements();
   for (size_t rank = 0; rank < placements.size(); ++rank) {
     Json entry = Json::MakeObject();
     entry.Set("rank", static_cast<uint64_t>(rank));
@@ -66,7 +66,7 @@ Json PlacementOf(const StartedModel& model) {
 std::string FindPlacement(StartedModel& model) {
   model.info.placement = PlacementOf(model);
   std::vector<std::string> parts;
-  const auto placements = model.decoder->placements();
+  const auto placements = model.executor->placements();
   for (size_t rank = 0; rank < placements.size(); ++rank) {
     const auto& [weights, kv] = placements[rank];
     parts.push_back(StrCat("rank ", rank, ": weights ", Describe(weights), "; KV ", Describe(kv)));

@@ -1,21 +1,20 @@
 #include "engine/run/start.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
+#include <utility>
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
-#include "engine/base/trace.h"
 #include "engine/base/version.h"
 #include "engine/checkpoint/rounded_tensor.h"
 #include "engine/decoder/pipeline.h"
+#include "engine/exec/leading_executor.h"
 #include "engine/host/runtime.h"
-#include "engine/kv/table_blocks.h"
+#include "engine/run/first_steps.h"
 #include "engine/run/isa_choice.h"
 #include "engine/run/kernel_choice.h"
-#include "engine/run/leading_decoder.h"
+#include "engine/run/kv_stage.h"
 #include "engine/run/meet.h"
 #include "engine/run/placement.h"
 #include "engine/run/stages.h"
@@ -38,44 +37,6 @@ std::string Describe(const Plan& plan) {
   if (!plan.frontend_cpus.empty())
     parts.push_back(StrCat("front end: cpus ", FormatCpuList(plan.frontend_cpus)));
   return Join(parts, "; ");
-}
-
-// One step that prefills a sequence and decodes another: touches the workspace's pages, wakes the
-// teams and pages in the code, so that the first request pays for none of it. Few rows, or
-// arithmetic would take longer than loading did; one step, because each reads all weights. False:
-// every logit is NaN.
-bool WarmUp(Decoder& decoder, const DecoderOptions& options, const EngineInfo& info,
-            size_t sequences, size_t width, bool decodes) {
-  const size_t prefilled =
-      std::min({size_t{4}, options.max_rows, options.block_tokens, info.max_model_len});
-  const int32_t first = 0, second = 1;  // a block each, and a place
-  const size_t tables = info.kv_reaches.size();
-  StepBatch batch;
-  batch.slices = {{0, prefilled, 0, SameBlocks(tables, &first), 0}};
-  if (decodes && info.blocks > 1 && sequences > 1 && prefilled < options.max_rows)
-    batch.slices.push_back({prefilled, 1, prefilled - 1, SameBlocks(tables, &second), 1});
-  batch.tokens.assign(batch.slices.back().first_row + batch.slices.back().rows, 0);
-  batch.logit_rows = {0};
-  bool numbers = true;
-  decoder.Forward(batch, [&](const Worker& worker, size_t, size_t, float* logits, size_t) {
-    if (worker.thread != 0) return;
-    numbers = std::any_of(logits, logits + width, [](float x) { return !std::isnan(x); });
-  });
-  return numbers;
-}
-
-// One step with a prompt of so many rows.
-void RunPrompt(StartedModel& model, size_t rows) {
-  const auto vocabulary = static_cast<size_t>(model.files.spec.vocabulary);
-  std::vector<int32_t> blocks((rows + model.info.block_tokens - 1) / model.info.block_tokens);
-  std::iota(blocks.begin(), blocks.end(), 0);
-  StepBatch batch;
-  batch.slices = {{0, rows, 0, SameBlocks(model.info.kv_reaches.size(), blocks.data()), 0}};
-  // Different tokens, so that they choose different experts.
-  for (size_t i = 0; i < rows; ++i)
-    batch.tokens.push_back(static_cast<int32_t>(i * 7919 % vocabulary));
-  batch.logit_rows = {static_cast<int32_t>(rows - 1)};
-  model.decoder->Forward(batch, [](const Worker&, size_t, size_t, float*, size_t) {});
 }
 
 // The activations that weight-only formats are multiplied with. They take int8 activations if that
@@ -298,119 +259,18 @@ Status LoadAndPack(StartedModel& model, StartState& start) {
   if (Leads(model)) {
     PINION_ASSIGN(model.pooler, Pooler::Load(model.files, info.task, *start.weights));
   }
-  if (model.options.pipeline_parallel > 1) {
-    PINION_ASSIGN(Pipeline pipeline,
-                  StartPipeline(model.files.spec, std::move(start.weights), info.plan,
-                                start.decoder, model.options.partition(), model.world));
-    model.ranks = std::move(pipeline.ranks);
-    model.decoder = std::move(pipeline.decoder);
-  } else {
-    PINION_ASSIGN(model.ranks, Ranks::Start(info.plan));
-    PINION_ASSIGN(model.decoder, Decoder::Load(model.files.spec, std::move(start.weights),
-                                               *model.ranks, start.decoder));
-  }
+  PINION_ASSIGN(auto teams,
+                CpuExecutor::Load({model.files.spec, std::move(start.weights), info.plan,
+                                   start.decoder, model.options.partition(), model.world}));
+  model.teams = teams.get();
+  model.executor = std::move(teams);
   info.load_s = SecondsSince(load_start);
-  info.weight_bytes = model.decoder->weight_bytes();
+  info.weight_bytes = model.executor->memory().weight_bytes;
   if (model.world) info.weight_bytes = SumOf(*model.world, info.weight_bytes);
   const char* integers = model.files.spec.formats.empty() ? "" : "integers and ";
   start.stages.Done("load and pack",
                     StrCat(FormatBytes(info.weight_bytes), " of ", integers, info.dtype));
   return {};
-}
-
-// Lowers the model's own length to the cache's capacity; a --max-model-len that does not fit is an
-// error instead.
-Status FitModelLength(StartedModel& model) {
-  EngineInfo& info = model.info;
-  const size_t capacity =
-      LongestIn(info.blocks, info.kv_reaches, info.max_model_len, info.block_tokens);
-  if (capacity == info.max_model_len) return {};
-  if (model.options.max_model_len)
-    return Fail(ErrorCode::kExhausted,
-                StrCat("the KV cache holds ", capacity, " tokens, fewer than --max-model-len ",
-                       info.max_model_len, "; raise --kv-cache-space or lower --max-model-len"));
-  LogWarning(StrCat("the KV cache holds ", capacity,
-                    " tokens, so sequences are limited to that instead of the model's ",
-                    info.max_model_len));
-  info.max_model_len = capacity;
-  return {};
-}
-
-// Places for states: lowers --max-num-seqs to what their memory holds.
-void FitSequences(StartedModel& model, const StatePlaces& places, uint64_t state_bytes) {
-  const size_t sequences = places.running;
-  const auto wanted = static_cast<size_t>(model.options.max_num_seqs);
-  if (sequences < wanted)
-    LogWarning(StrCat("the cache holds the states of ", sequences,
-                      " sequences, so no more run at once instead of --max-num-seqs ", wanted,
-                      "; raise --kv-cache-space for more"));
-  model.options.max_num_seqs = static_cast<int>(sequences);
-  LogInfo(StrCat("recurrent layers have a state of ", FormatBytes(state_bytes),
-                 " for each sequence, ", FormatBytes(state_bytes * sequences), " for ", sequences,
-                 ", and ", places.kept, " more for cached prefixes"));
-  if (places.kept > 0 || !model.options.prefix_caching) return;
-  model.options.prefix_caching = false;
-  LogWarning(
-      "prefix caching is off: the cache has no room for the states of prefixes; raise "
-      "--kv-cache-space");
-}
-
-Status MakeKvCache(StartedModel& model, StartState& start) {
-  EngineInfo& info = model.info;
-  const uint64_t available = LeftByFrontEnd(model.options, AvailableMemoryBytes());
-  const auto blocks = SizeKv(start.needs, model.options, info.max_model_len, available);
-  PINION_TRY(Together(model.world, blocks ? Status{} : Unexpected(blocks.error())));
-  info.blocks = *blocks;
-  info.kv_reaches = start.needs[0].reaches;
-  StatePlaces places = SizeStates(start.needs, model.options, available);
-  if (model.world) {
-    info.blocks = LeastOf(*model.world, info.blocks);
-    places = {LeastOf(*model.world, places.running), LeastOf(*model.world, places.kept)};
-  }
-  PINION_TRY(FitModelLength(model));
-  if (const uint64_t state = StateBytesPerSequence(model.files.spec); state > 0)
-    FitSequences(model, places, state);
-  PINION_TRY(Together(model.world,
-                      model.decoder->AllocateKv(info.blocks, info.max_model_len, places.all())));
-  info.kv_bytes = model.decoder->kv_bytes();
-  info.state_bytes = model.decoder->state_bytes();
-  if (model.world) {
-    info.kv_bytes = SumOf(*model.world, info.kv_bytes);
-    info.state_bytes = SumOf(*model.world, info.state_bytes);
-  }
-  if (info.state_bytes > 0) {
-    info.states = places.running;
-    info.kept_states = places.kept;
-  }
-  info.kv_tokens = KvTokens(start.needs, model.options, info.blocks, info.max_model_len);
-  const size_t tokens = info.kv_tokens, sequences = tokens / info.max_model_len;
-  start.stages.Done(
-      "KV cache", StrCat(FormatBytes(info.kv_bytes), " of ", kernels::Name(info.kv_dtype), " for ",
-                         tokens, " tokens: ", sequences,
-                         sequences == 1 ? " sequence of " : " sequences of ", info.max_model_len));
-  return {};
-}
-
-// What the scheduler needs to know if it is to end steps in time.
-void TimeSteps(StartedModel& model, StartState& start) {
-  const StepBound bound = BoundOfSteps(model.options);
-  // Texts that are embedded have no tokens to come that a long step would hold up.
-  if (bound.most_s == 0 || model.info.task != ModelTask::kGenerate) return;
-  const EngineInfo& info = model.info;
-  const size_t most_rows =
-      std::min({start.decoder.max_rows, info.max_model_len, info.blocks * info.block_tokens});
-  const auto samples = TimeFirstSteps(
-      most_rows, [&](size_t rows) { RunPrompt(model, rows); }, kMachineClock);
-  model.step_times = std::make_unique<MeasuredStepTimes>(
-      CostModel(model.files.spec, start.decoder.dtype, start.decoder.cached(),
-                model.options.tensor_parallel),
-      model.isa == kernels::Isa::kAmx);
-  model.step_times->Start(samples);
-  std::vector<std::string> parts;
-  for (const auto& [rows, seconds] : samples)
-    parts.push_back(StrCat(rows, rows == 1 ? " row " : " rows ",
-                           static_cast<int64_t>(std::lround(seconds * 1000)), " ms"));
-  start.stages.Done("step times", StrCat(Join(parts, ", "), "; ", Describe(bound)));
 }
 
 }  // namespace
@@ -469,20 +329,18 @@ Result<StartedModel> StartModel(const EngineOptions& options) {
   if (met) model.counted = std::make_unique<CountingCommunicator>(*met);
   model.world = model.counted.get();
   PINION_TRY(FormTeam(model));
-  for (const auto stage : {MakePlanHere, OpenModel, AgreeOnModel, ChooseKernels, CheckMemory,
-                           LoadAndPack, MakeKvCache})
+  for (const auto stage :
+       {MakePlanHere, OpenModel, AgreeOnModel, ChooseKernels, CheckMemory, LoadAndPack})
     PINION_TRY(Together(model.world, stage(model, start)));
+  PINION_TRY(Together(model.world, MakeKvCache(model, start.needs, start.stages)));
   if (!Leads(model)) return model;
   EngineInfo& info = model.info;
-  if (model.world)
-    model.decoder = LeadDecoder(std::move(model.decoder), *model.world, info.block_tokens);
-  if (!WarmUp(*model.decoder, start.decoder, info, static_cast<size_t>(model.options.max_num_seqs),
-              static_cast<size_t>(model.files.spec.output_width()),
-              !model.files.spec.bidirectional))
+  if (model.world) model.executor = LeadExecutor(std::move(model.executor), *model.world);
+  if (!WarmUp(model, start.decoder))
     LogWarning(StrCat("every logit is NaN: the weights are broken, or too large for ", info.dtype,
                       "; try --dtype float32, or fetch the checkpoint again"));
   start.stages.Done("warm-up", "one step of prefill and decode");
-  TimeSteps(model, start);
+  TimeSteps(model, start.decoder, start.stages);
   start.stages.Done("placement", FindPlacement(model));
   info.start_s = start.stages.total_s();
   info.stages = start.stages.entries();

@@ -8,9 +8,10 @@
 #include "engine/checkpoint/model.h"
 #include "engine/comm/traffic.h"
 #include "engine/decoder/decoder.h"
+#include "engine/exec/cpu/cpu_executor.h"
+#include "engine/exec/executor.h"
 #include "engine/host/budget.h"
 #include "engine/host/machine.h"
-#include "engine/host/team.h"
 #include "engine/run/capacity.h"
 #include "engine/run/engine.h"
 #include "engine/run/options.h"
@@ -24,10 +25,10 @@ struct StartedModel {
   EngineOptions options;
   ModelFiles files;
   kernels::Isa isa = kernels::Isa::kScalar;
-  std::unique_ptr<Ranks> ranks;
   std::unique_ptr<CountingCommunicator> counted;  // null: this process has all ranks
   std::unique_ptr<Communicator> part;             // of those that share a stage of a pipeline
-  std::unique_ptr<Decoder> decoder;
+  std::unique_ptr<Executor> executor;
+  CpuExecutor* teams = nullptr;    // this process's part of it
   std::unique_ptr<Pooler> pooler;  // null: the model generates
   Communicator* world = nullptr;   // `counted`
   Communicator* team = nullptr;    // the processes with the same layers; null: this one alone
@@ -42,6 +43,10 @@ struct StartedModel {
 // Runs the stages in order, each timed and logged: budget and plan, capacity check, load and pack,
 // KV sizing, warm-up (one step of prefill and decode on every rank), times of the first steps.
 Result<StartedModel> StartModel(const EngineOptions& options);
+
+// The loop over a started model, whatever executes it. cpus: those that this process had before its
+// threads were pinned; none if they are not.
+std::unique_ptr<Engine> MakeEngine(StartedModel model, std::vector<int> cpus);
 
 // "auto" -> the checkpoint's type; kUsage for a type that Pinion does not compute in.
 Result<kernels::Dtype> ResolveDtype(const EngineOptions& options, const DecoderSpec& spec);

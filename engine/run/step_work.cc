@@ -25,7 +25,7 @@ StepWorkMeter::StepWorkMeter(const DecoderSpec& spec, const EngineInfo& info)
     : cost_(spec, DtypeOf(info), info.kv_dtype, static_cast<int>(info.plan.ranks.size())) {}
 
 void StepWorkMeter::Add(const std::vector<Slice>& slices, uint64_t prompt_tokens, double seconds,
-                        const Counted& before, const Counted& after) {
+                        const StepReads& before, const StepReads& after) {
   StepCost cost;
   uint64_t yielded = 0;
   for (const Slice& slice : slices) {

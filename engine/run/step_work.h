@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "engine/decoder/cost.h"
+#include "engine/exec/executor.h"
 #include "engine/run/engine.h"
 #include "engine/sched/scheduler.h"
 
@@ -13,16 +14,10 @@ class StepWorkMeter {
  public:
   StepWorkMeter(const DecoderSpec& spec, const EngineInfo& info);
 
-  // The decoder's counters so far: expert weights that steps had to read, and reads of keys and
-  // values that sequences with a common prefix shared.
-  struct Counted {
-    uint64_t expert_bytes = 0, shared_kv_bytes = 0;
-  };
-
   // A step of these slices, `prompt_tokens` of whose rows belong to prompts: it is a prefill step
   // if there are any. `before` and `after`: around it.
   void Add(const std::vector<Slice>& slices, uint64_t prompt_tokens, double seconds,
-           const Counted& before, const Counted& after);
+           const StepReads& before, const StepReads& after);
 
   const StepWork& prefill() const { return prefill_; }
   const StepWork& decode() const { return decode_; }

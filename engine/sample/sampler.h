@@ -4,22 +4,13 @@
 #include <cstdint>
 #include <span>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "engine/sample/params.h"
+#include "engine/sample/sampled_token.h"
 #include "kernels/kernels.h"
 
 namespace pinion {
-
-struct SampledToken {
-  int32_t id = 0;
-  // From the softmax of the raw logits (before penalties and temperature), as in vLLM; 0 if
-  // params.logprobs asks for none, -infinity if the logits give NaN.
-  double logprob = 0;
-  std::vector<std::pair<int32_t, double>> top;  // the params.logprobs best, best first
-  uint32_t rank = 0;  // of prompt tokens: 1 and the number of better ones; 0: not asked for
-};
 
 // A token that was not chosen but given, as those of a prompt are: its log-probability and rank
 // under `logits`, and the `count` best tokens.

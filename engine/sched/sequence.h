@@ -1,13 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "engine/kv/block_pool.h"
 #include "engine/kv/block_tables.h"
 #include "engine/sample/params.h"
-#include "engine/sample/sampler.h"
 
 namespace pinion {
 
@@ -20,7 +18,7 @@ struct Sequence {
   std::vector<int32_t> tokens;  // prompt, then output
   size_t prompt_tokens = 0;
   SamplingParams params;
-  std::optional<Sampler> sampler;  // none for score requests
+  bool sampling = false;  // its first token has been asked for
   std::vector<int32_t> eos_ids;
   int priority = 0;     // lower goes first
   uint64_t group = 0;   // of the choices of one prompt, which share it; 0: none

@@ -11,23 +11,12 @@
 #include <cstring>
 
 #include "engine/base/strings.h"
-#include "engine/base/wire.h"
+#include "engine/sample/wire.h"
 
 namespace pinion {
 
 // Found by argument-dependent look-up from wire.h's templates, hence outside the anonymous
 // namespace. `archive` reads or writes.
-template <typename Archive>
-void Fields(Archive& archive, SamplingParams& p) {
-  archive(p.temperature, p.top_p, p.top_k, p.min_p, p.repetition_penalty, p.presence_penalty,
-          p.frequency_penalty, p.seed, p.max_tokens, p.min_tokens, p.ignore_eos, p.stop_token_ids,
-          p.stop, p.include_stop_str_in_output, p.logprobs, p.prompt_logprobs, p.logit_bias,
-          p.allowed_token_ids, p.bad_words_ids);
-}
-template <typename Archive>
-void Fields(Archive& archive, SampledToken& token) {
-  archive(token.id, token.logprob, token.top, token.rank);
-}
 template <typename Archive>
 void Fields(Archive& archive, TokenEvent& e) {
   archive(e.request, e.has_token, e.finish, e.prompt_tokens, e.cached_tokens, e.output_tokens,

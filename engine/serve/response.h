@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/base/json.h"
-#include "engine/sample/sampler.h"
+#include "engine/sample/sampled_token.h"
 #include "engine/serve/output_format.h"
 #include "engine/text/tokenizer.h"
 

@@ -74,14 +74,15 @@ StartedModel Load(const ModelFiles& files, std::shared_ptr<const TensorSource> s
   model.isa = kernels::UsableIsas().back();
   Plan plan;
   plan.ranks.push_back({0, {}, {}, threads});
-  model.ranks = *Ranks::Start(plan);
   DecoderOptions options;
   options.isa = model.isa;
   options.dtype = Dtype::kF32;
   options.max_rows = kWindow;
-  model.decoder = *Decoder::Load(files.spec, std::move(source), *model.ranks, options);
+  auto teams = CpuExecutor::Load({files.spec, std::move(source), plan, options, {1}}).value();
+  model.teams = teams.get();
+  model.executor = std::move(teams);
   model.info.blocks = kWindow / options.block_tokens + 1;
-  CHECK(model.decoder->AllocateKv(model.info.blocks, kWindow, 1));
+  CHECK(model.executor->AllocateKv({model.info.blocks, kWindow, 1}));
   return model;
 }
 
@@ -127,7 +128,7 @@ std::vector<float> Logits(StartedModel& model, const std::vector<int32_t>& ids) 
   batch.tokens = ids;
   batch.slices = {{0, ids.size(), 0, SameBlocks(KvTables(model.files.spec), blocks.data())}};
   for (size_t i = 0; i < ids.size(); ++i) batch.logit_rows.push_back(static_cast<int32_t>(i));
-  model.decoder->Forward(
+  model.teams->decoder().Forward(
       batch, [&](const Worker& worker, size_t first, size_t count, float* logits, size_t stride) {
         for (size_t i = 0; worker.thread == 0 && i < count; ++i)
           std::copy_n(logits + i * stride, vocabulary, all.data() + (first + i) * vocabulary);

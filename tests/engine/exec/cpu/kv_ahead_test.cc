@@ -1,4 +1,4 @@
-#include "engine/run/kv_ahead.h"
+#include "engine/exec/cpu/kv_ahead.h"
 
 #include <gtest/gtest.h>
 

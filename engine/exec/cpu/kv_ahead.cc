@@ -1,4 +1,4 @@
-#include "engine/run/kv_ahead.h"
+#include "engine/exec/cpu/kv_ahead.h"
 
 #include <algorithm>
 
@@ -15,6 +15,10 @@ constexpr uint64_t kReservePart = 8;
 size_t CeilDiv(size_t value, size_t step) { return (value + step - 1) / step; }
 
 }  // namespace
+
+bool KvAhead::Left(size_t reached, bool half) const {
+  return !KvAhead(*this).Next(reached, 1, half).empty();
+}
 
 KvAhead::Range KvAhead::Next(size_t reached, size_t most, bool half) {
   // The span that `reached` lies in is in use, but perhaps not all of its pages.

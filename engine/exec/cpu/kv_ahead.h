@@ -25,6 +25,7 @@ class KvAhead {
   // Pieces that were used before their turn are left out. half: while sequences wait, half of the
   // reserve is enough.
   Range Next(size_t reached, size_t most, bool half = false);
+  bool Left(size_t reached, bool half) const;  // whether there are any
 
  private:
   const Decoder::KvPieces pieces_;

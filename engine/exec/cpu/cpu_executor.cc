@@ -1,0 +1,92 @@
+#include "engine/exec/cpu/cpu_executor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/trace.h"
+#include "engine/decoder/pipeline.h"
+
+namespace pinion {
+namespace {
+
+// The same step for the decoder, which points to the tables of `input`.
+StepBatch BatchOf(const StepInput& input) {
+  StepBatch batch;
+  batch.tokens = input.tokens;
+  batch.types = input.types;
+  for (const StepInput::Slice& slice : input.slices) {
+    StepBatch::Slice& to = batch.slices.emplace_back(StepBatch::Slice{slice.first_row,
+                                                                      slice.rows,
+                                                                      slice.first_position,
+                                                                      {},
+                                                                      slice.place,
+                                                                      slice.begins_from,
+                                                                      slice.keeps_in});
+    for (size_t table = 0; table < slice.block_tables.size(); ++table)
+      to.block_tables.at(table) = slice.block_tables[table].data();
+  }
+  for (const WantedRow& wanted : input.wanted) batch.logit_rows.push_back(wanted.row);
+  return batch;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(CpuLoad load) {
+  std::unique_ptr<CpuExecutor> executor(new CpuExecutor(
+      kernels::TableFor(load.options.isa), static_cast<size_t>(load.spec.output_width())));
+  if (load.partition.stages > 1) {
+    PINION_ASSIGN(Pipeline pipeline, StartPipeline(load.spec, std::move(load.weights), load.plan,
+                                                   load.options, load.partition, load.world));
+    executor->ranks_ = std::move(pipeline.ranks);
+    executor->decoder_ = std::move(pipeline.decoder);
+    return executor;
+  }
+  PINION_ASSIGN(executor->ranks_, Ranks::Start(load.plan));
+  PINION_ASSIGN(executor->decoder_,
+                Decoder::Load(load.spec, std::move(load.weights), *executor->ranks_, load.options));
+  return executor;
+}
+
+Status CpuExecutor::AllocateKv(const KvRoom& room) {
+  PINION_TRY(decoder_->AllocateKv(room.blocks, room.max_model_len, room.places));
+  const uint64_t rank_bytes = decoder_->kv_bytes() / static_cast<uint64_t>(ranks_->count());
+  ahead_.emplace(decoder_->kv_pieces(), ReserveBlocks(room.blocks, rank_bytes, room.burst));
+  return {};
+}
+
+StepOutput CpuExecutor::Execute(const StepInput& input, StepCaller& caller) {
+  samplers_.Update(input);
+  RowResults results(table_, width_, input, samplers_, caller);
+  decoder_->Forward(BatchOf(input),
+                    [&](const Worker& worker, size_t first, size_t count, float* logits,
+                        size_t stride) { results.Take(worker, first, count, logits, stride); });
+  return results.TakeOutput();
+}
+
+ExecutorMemory CpuExecutor::memory() const {
+  return {decoder_->weight_bytes(), decoder_->kv_bytes(), decoder_->state_bytes()};
+}
+
+StepReads CpuExecutor::reads() const {
+  return {decoder_->expert_bytes_read(), decoder_->shared_kv_bytes()};
+}
+
+std::vector<double> CpuExecutor::waited_s() const {
+  std::vector<double> waited_s;
+  for (int rank = 0; rank < ranks_->count(); ++rank) waited_s.push_back(ranks_->waited_s(rank));
+  return waited_s;
+}
+
+bool CpuExecutor::AheadOfUse(size_t reached, bool half) const {
+  return ahead_ && ahead_->Left(reached, half);
+}
+
+void CpuExecutor::PrepareKv(size_t reached, bool half) {
+  const auto most = static_cast<size_t>(ranks_->threads(0));
+  const KvAhead::Range pieces = ahead_->Next(reached, std::max<size_t>(1, most), half);
+  if (pieces.empty()) return;
+  const TraceSpan span("touch kv", "pieces", pieces.last - pieces.first);
+  decoder_->TouchKv(pieces.first, pieces.last);
+}
+
+}  // namespace pinion

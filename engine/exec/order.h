@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "engine/comm/communicator.h"
+
+namespace pinion {
+
+// What the leading process tells those that compute the model with it: plain data, broadcast.
+enum class OrderKind : uint32_t {
+  kStart,      // load a model: payload is ToJson(EngineOptions)
+  kStep,       // compute a step: payload is an encoded StepInput
+  kPrepareKv,  // make memory of the cache ready: payload is uint64 reached, bool half
+  kStop,       // unload the model
+  kEnd         // leave
+};
+
+struct Order {
+  OrderKind kind = OrderKind::kEnd;
+  std::string payload = {};
+};
+
+void Send(Communicator& world, const Order& order);  // on the leader
+Order AwaitOrder(Communicator& world);               // on the others; may take hours
+
+}  // namespace pinion

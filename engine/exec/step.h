@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/sample/params.h"
+#include "engine/sample/sampled_token.h"
+
+namespace pinion {
+
+// What a row of a step is wanted for.
+enum class RowUse : uint8_t {
+  kToken,   // its logits choose the sequence's next token
+  kRating,  // its logits say how likely a given token was
+  kItself   // is handed on: logits, or the last hidden state if the model has no head
+};
+
+struct WantedRow {
+  int32_t row = 0;  // of the step
+  RowUse use = RowUse::kItself;
+  uint64_t sequence = 0;     // kToken: whose token it is
+  bool constrained = false;  // kToken: among those that a grammar allows (StepCaller::Mask)
+  int32_t given = 0;         // kRating: the token
+  int32_t best = 0;          // kRating: so many of the best tokens are told, too
+};
+
+// How a sequence's tokens are chosen, from its first on. `prompt` counts towards a repetition
+// penalty.
+struct SamplingRequest {
+  uint64_t sequence = 0;
+  SamplingParams params;
+  uint64_t seed = 0;
+  std::vector<int32_t> eos_ids, prompt;
+};
+
+// The input of a step: consecutive tokens of some sequences, row after row. Plain data: it may be
+// sent to another process or to a device.
+struct StepInput {
+  struct Slice {
+    size_t first_row = 0, rows = 0;
+    // Of first_row; the cache holds everything before it. A bidirectional model computes a sequence
+    // in one slice, from position 0 on.
+    size_t first_position = 0;
+    // As many as the spec has (KvTables), each for first_position + rows tokens. An entry is -1, or
+    // any number, if no token of the slice sees its block.
+    std::vector<std::vector<int32_t>> block_tables = {};
+    // Where recurrent layers keep the sequence's state: a number of its own below KvRoom::places. A
+    // slice that begins at position 0 begins a new state.
+    int32_t place = 0;
+    // Other places of states, or -1: the one whose state the slice begins with (first_position is
+    // not 0 then), and the one that gets a copy of the state behind it.
+    int32_t begins_from = -1, keeps_in = -1;
+  };
+  std::vector<int32_t> tokens;    // [rows], within the vocabulary
+  std::vector<int32_t> types;     // [rows], below the spec's token_types; empty: all 0
+  std::vector<Slice> slices;      // their rows follow one another
+  std::vector<WantedRow> wanted;  // their rows ascend
+  // Sequences whose tokens are not chosen any more, and then those whose first is chosen in this
+  // step: their number may be one of the former.
+  std::vector<uint64_t> ended;
+  std::vector<SamplingRequest> begun;
+};
+
+// What came of a step.
+struct StepOutput {
+  // [wanted]: the tokens that were chosen or rated. One that was to be constrained, but for which
+  // there was no mask, has the id -1.
+  std::vector<SampledToken> tokens;
+};
+
+}  // namespace pinion

@@ -1,0 +1,76 @@
+#include "engine/run/first_steps.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "engine/base/strings.h"
+
+namespace pinion {
+namespace {
+
+// One step with a prompt of so many rows.
+void RunPrompt(StartedModel& model, size_t rows) {
+  const auto vocabulary = static_cast<size_t>(model.files.spec.vocabulary);
+  std::vector<int32_t> blocks((rows + model.info.block_tokens - 1) / model.info.block_tokens);
+  std::iota(blocks.begin(), blocks.end(), 0);
+  StepInput input;
+  input.slices = {{0, rows, 0, {model.info.kv_reaches.size(), blocks}, 0}};
+  // Different tokens, so that they choose different experts.
+  for (size_t i = 0; i < rows; ++i)
+    input.tokens.push_back(static_cast<int32_t>(i * 7919 % vocabulary));
+  input.wanted = {{static_cast<int32_t>(rows - 1), RowUse::kItself}};
+  NoCaller nobody;
+  model.executor->Execute(input, nobody);
+}
+
+}  // namespace
+
+bool WarmUp(StartedModel& model, const DecoderOptions& options) {
+  struct NumberFinder final : StepCaller {
+    std::span<const uint32_t> Mask(size_t) override { return {}; }
+    void Take(size_t, const float* row, size_t width) override {
+      found = std::any_of(row, row + width, [](float x) { return !std::isnan(x); });
+    }
+    bool found = false;
+  } numbers;
+  const EngineInfo& info = model.info;
+  const size_t prefilled =
+      std::min({size_t{4}, options.max_rows, options.block_tokens, info.max_model_len});
+  const auto tables = [&](int32_t block) {
+    return std::vector<std::vector<int32_t>>(info.kv_reaches.size(), {block});
+  };
+  StepInput input;
+  input.slices = {{0, prefilled, 0, tables(0), 0}};
+  const bool decodes = !model.files.spec.bidirectional && info.blocks > 1 &&
+                       model.options.max_num_seqs > 1 && prefilled < options.max_rows;
+  if (decodes) input.slices.push_back({prefilled, 1, prefilled - 1, tables(1), 1});
+  input.tokens.assign(input.slices.back().first_row + input.slices.back().rows, 0);
+  input.wanted = {{0, RowUse::kItself}};
+  model.executor->Execute(input, numbers);
+  return numbers.found;
+}
+
+void TimeSteps(StartedModel& model, const DecoderOptions& options, Stages& stages) {
+  const StepBound bound = BoundOfSteps(model.options);
+  // Texts that are embedded have no tokens to come that a long step would hold up.
+  if (bound.most_s == 0 || model.info.task != ModelTask::kGenerate) return;
+  const EngineInfo& info = model.info;
+  const size_t most_rows =
+      std::min({options.max_rows, info.max_model_len, info.blocks * info.block_tokens});
+  const auto samples = TimeFirstSteps(
+      most_rows, [&](size_t rows) { RunPrompt(model, rows); }, kMachineClock);
+  model.step_times = std::make_unique<MeasuredStepTimes>(
+      CostModel(model.files.spec, options.dtype, options.cached(), model.options.tensor_parallel),
+      model.isa == kernels::Isa::kAmx);
+  model.step_times->Start(samples);
+  std::vector<std::string> parts;
+  for (const auto& [rows, seconds] : samples)
+    parts.push_back(StrCat(rows, rows == 1 ? " row " : " rows ",
+                           static_cast<int64_t>(std::lround(seconds * 1000)), " ms"));
+  stages.Done("step times", StrCat(Join(parts, ", "), "; ", Describe(bound)));
+}
+
+}  // namespace pinion

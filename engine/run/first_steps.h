@@ -1,0 +1,18 @@
+#pragma once
+
+#include "engine/decoder/decoder.h"
+#include "engine/run/stages.h"
+#include "engine/run/start.h"
+
+namespace pinion {
+
+// One step that prefills a sequence and decodes another: touches the workspace's pages, wakes the
+// teams and pages in the code, so that the first request pays for none of it. Few rows, or
+// arithmetic would take longer than loading did; one step, because each reads all weights. False:
+// every logit is NaN.
+bool WarmUp(StartedModel& model, const DecoderOptions& options);
+
+// What the scheduler needs to know if it is to end steps in time: sets model.step_times.
+void TimeSteps(StartedModel& model, const DecoderOptions& options, Stages& stages);
+
+}  // namespace pinion

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/run/capacity.h"
+#include "engine/run/stages.h"
+#include "engine/run/start.h"
+
+namespace pinion {
+
+// The stage of a start that sizes the cache and allocates it, the same in all processes: of keys
+// and values, and of states. Lowers the length of sequences and their number to what it holds.
+// needs: of this process's ranks.
+Status MakeKvCache(StartedModel& model, const std::vector<RankNeeds>& needs, Stages& stages);
+
+}  // namespace pinion

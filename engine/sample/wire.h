@@ -1,0 +1,22 @@
+#pragma once
+
+#include "engine/base/wire.h"
+#include "engine/sample/params.h"
+#include "engine/sample/sampled_token.h"
+
+namespace pinion {
+
+// The fields of a request's sampling, and of what came of it, for WireWriter and WireReader.
+template <typename Archive>
+void Fields(Archive& archive, SamplingParams& p) {
+  archive(p.temperature, p.top_p, p.top_k, p.min_p, p.repetition_penalty, p.presence_penalty,
+          p.frequency_penalty, p.seed, p.max_tokens, p.min_tokens, p.ignore_eos, p.stop_token_ids,
+          p.stop, p.include_stop_str_in_output, p.logprobs, p.prompt_logprobs, p.logit_bias,
+          p.allowed_token_ids, p.bad_words_ids);
+}
+template <typename Archive>
+void Fields(Archive& archive, SampledToken& token) {
+  archive(token.id, token.logprob, token.top, token.rank);
+}
+
+}  // namespace pinion

@@ -1,0 +1,156 @@
+// The engine loop over an executor that is no model and has no teams: everything that a step needs
+// must come with its input.
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "engine/exec/step_wire.h"
+#include "engine/run/start.h"
+
+namespace pinion {
+namespace {
+
+constexpr size_t kDeviceBlock = 4;
+constexpr int32_t kDeviceTokens = 500;
+
+// The token that follows others: it depends on each of them and its place.
+int32_t NextToken(const std::vector<int32_t>& tokens) {
+  uint32_t sum = 17;
+  for (const int32_t token : tokens) sum = sum * 31 + static_cast<uint32_t>(token);
+  return static_cast<int32_t>(3 + sum % (kDeviceTokens - 3));
+}
+
+// A device with memory of its own: it is sent bytes, and keeps tokens where keys and values would
+// lie.
+class Device final : public Executor {
+ public:
+  Status AllocateKv(const KvRoom&) override { return {}; }
+
+  StepOutput Execute(const StepInput& sent, StepCaller&) override {
+    const StepInput input = DecodeStep(Encode(sent)).value();
+    for (const uint64_t sequence : input.ended) EXPECT_EQ(sampling_.erase(sequence), 1u);
+    for (const SamplingRequest& begun : input.begun)
+      EXPECT_TRUE(sampling_.emplace(begun.sequence, begun.seed).second);
+    for (const StepInput::Slice& slice : input.slices) {
+      EXPECT_EQ(slice.block_tables.size(), 1u);
+      for (size_t i = 0; i < slice.rows; ++i)
+        At(slice, slice.first_position + i) = input.tokens[slice.first_row + i];
+    }
+    StepOutput output;
+    output.tokens.resize(input.wanted.size());
+    for (size_t i = 0; i < input.wanted.size(); ++i) {
+      EXPECT_TRUE(sampling_.contains(input.wanted[i].sequence));
+      output.tokens[i].id = Choose(input, static_cast<size_t>(input.wanted[i].row));
+    }
+    return output;
+  }
+  ExecutorMemory memory() const override { return {}; }
+  StepReads reads() const override { return {}; }
+
+  std::map<uint64_t, uint64_t> sampling_;  // the seeds of those that sample
+
+ private:
+  int32_t& At(const StepInput::Slice& slice, size_t position) {
+    const int32_t block = slice.block_tables[0].at(position / kDeviceBlock);
+    return cache_[{block, position % kDeviceBlock}];
+  }
+  int32_t Choose(const StepInput& input, size_t row) {
+    for (const StepInput::Slice& slice : input.slices) {
+      if (row < slice.first_row || row >= slice.first_row + slice.rows) continue;
+      std::vector<int32_t> seen;
+      for (size_t at = 0; at <= slice.first_position + row - slice.first_row; ++at)
+        seen.push_back(At(slice, at));
+      return NextToken(seen);
+    }
+    ADD_FAILURE() << "row " << row << " is in no slice";
+    return 0;
+  }
+
+  std::map<std::pair<int32_t, size_t>, int32_t> cache_;
+};
+
+std::unique_ptr<Engine> OnDevice(size_t blocks, std::unique_ptr<Device> device) {
+  StartedModel model;
+  model.options.model = "preset:tiny";
+  model.options.max_num_seqs = 6;
+  model.options.max_num_batched_tokens = 24;
+  model.files = FindModel(model.options.model).value();
+  model.executor = std::move(device);
+  model.info.dtype = "float32";
+  model.info.block_tokens = kDeviceBlock;
+  model.info.blocks = blocks;
+  model.info.max_model_len = 96;
+  model.info.plan.ranks.resize(1);
+  return MakeEngine(std::move(model), {});
+}
+
+// Few blocks: sequences are preempted and computed anew, and find prefixes of others.
+TEST(ExecutorSeam, ADeviceThatIsSentBytesAnswersAsIfEachRequestWereAlone) {
+  auto owned = std::make_unique<Device>();
+  const Device& device = *owned;
+  const auto engine = OnDevice(40, std::move(owned));
+  std::mt19937 rng(20261125);
+  std::map<uint64_t, std::vector<int32_t>> tokens;  // prompt, then output
+  std::map<uint64_t, size_t> wanted;
+  for (uint64_t id = 1; id <= 20; ++id) {
+    Request request;
+    request.id = id;
+    for (int32_t i = 0; i < 16 * static_cast<int32_t>(id % 3); ++i)
+      request.prompt_ids.push_back(7 + i);
+    for (uint32_t i = 0; i < 1 + rng() % 20; ++i)
+      request.prompt_ids.push_back(static_cast<int32_t>(3 + rng() % 400));
+    request.params.max_tokens = static_cast<int>(10 + rng() % 20);
+    request.params.ignore_eos = true;
+    request.params.seed = 1000 + id;
+    wanted[id] = request.prompt_ids.size() + static_cast<size_t>(request.params.max_tokens);
+    tokens[id] = request.prompt_ids;
+    ASSERT_TRUE(engine->Add(std::move(request)));
+  }
+  std::vector<TokenEvent> events;
+  while (!engine->idle()) {
+    events.clear();
+    engine->Step(events);
+    for (const auto& [sequence, seed] : device.sampling_) EXPECT_EQ(seed, 1000 + sequence);
+    for (const TokenEvent& event : events) {
+      std::vector<int32_t>& all = tokens[event.request];
+      ASSERT_TRUE(event.has_token);
+      ASSERT_EQ(event.token.id, NextToken(all)) << event.request << " at " << all.size();
+      all.push_back(event.token.id);
+    }
+  }
+  for (const auto& [id, length] : wanted) EXPECT_EQ(tokens[id].size(), length) << id;
+  EXPECT_GT(engine->stats().scheduler.preemptions, 0u);
+  EXPECT_GT(engine->stats().kv.prefix_hit_tokens, 0u);
+}
+
+TEST(ExecutorSeam, WhatEndsIsToldToTheExecutorEvenIfItIsAborted) {
+  auto owned = std::make_unique<Device>();
+  const Device& device = *owned;
+  const auto engine = OnDevice(40, std::move(owned));
+  const auto add = [&](uint64_t id, int most) {
+    Request request;
+    request.id = id;
+    request.prompt_ids = {5, 6, 7};
+    request.params.max_tokens = most;
+    request.params.ignore_eos = true;
+    ASSERT_TRUE(engine->Add(std::move(request)));
+  };
+  std::vector<TokenEvent> events;
+  add(1, 50);
+  add(2, 1);
+  engine->Step(events);
+  EXPECT_EQ(device.sampling_.size(), 2u);
+  engine->Abort(1);
+  add(1, 2);  // another request of the same number
+  engine->Step(events);
+  EXPECT_EQ(device.sampling_.size(), 1u) << "1 has ended and begun, 2 has ended";
+  engine->Step(events);
+  add(3, 1);
+  engine->Step(events);
+  EXPECT_EQ(device.sampling_.size(), 1u) << "3 alone";
+}
+
+}  // namespace
+}  // namespace pinion
