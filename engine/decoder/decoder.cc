@@ -1,6 +1,7 @@
 #include "engine/decoder/decoder.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -91,7 +92,9 @@ class ShardedDecoder : public Decoder {
     return bytes;
   }
 
-  uint64_t shared_kv_bytes() const override { return shared_kv_bytes_; }
+  uint64_t shared_kv_bytes() const override {
+    return std::accumulate(shared_kv_bytes_.begin(), shared_kv_bytes_.end(), uint64_t{0});
+  }
 
   std::vector<RankPlacement> placements() const override {
     std::vector<RankPlacement> all(model_.weights.size());
@@ -150,8 +153,9 @@ class ShardedDecoder : public Decoder {
     CHECK(batch.types.empty() || batch.types.size() == batch.tokens.size()) << batch.types.size();
     for (const int32_t type : batch.types)
       CHECK(type >= 0 && type < model_.spec.token_types) << "token type " << type;
-    Plan(batch);
     ranks_.Run([&](const Worker& worker) {
+      // Each rank's own: in its memory, and at the same time as the others.
+      worker.Once([&] { Plan(static_cast<size_t>(worker.rank), batch); });
       const TraceSpan span("forward", "rows", batch.tokens.size());
       RunForward(model_, worker, batch, handover, sink);
     });
@@ -193,6 +197,7 @@ class ShardedDecoder : public Decoder {
       model_.kv_places[layer] = KvPlaceOf(spec, layer);
     }
     for (size_t rank = 0; rank < model_.workspaces.size(); ++rank) SharePlans(rank);
+    shared_kv_bytes_.resize(model_.workspaces.size());
     return {};
   }
 
@@ -204,28 +209,28 @@ class ShardedDecoder : public Decoder {
     model_.workspaces[rank].plans.Share(layers);
   }
 
-  void Plan(const StepBatch& batch) {
+  void Plan(size_t rank, const StepBatch& batch) {
     const TraceSpan span("plan");
-    for (size_t rank = 0; rank < model_.workspaces.size(); ++rank) {
-      Workspace& w = model_.workspaces[rank];
-      const Shard& shard = model_.weights[rank].shard;
-      const auto threads = static_cast<size_t>(ranks_.threads(static_cast<int>(rank)));
-      w.plans.Build(batch, threads, model_.options.block_tokens);
-      CountShared(w.plans, shard);
-      const size_t part = PartFloats(WidestCachedShape(model_.spec));
-      if (model_.spec.index.heads > 0)
-        w.index.Plan(batch, shard, LayerAttention(model_.spec, attending_.front()).reach, threads,
-                     model_.options.block_tokens, part);
-      const size_t floats = w.plans.parts() * part;
-      if (w.parts.size() < floats) w.parts.resize(floats);
-    }
+    Workspace& w = model_.workspaces[rank];
+    const Shard& shard = model_.weights[rank].shard;
+    const auto threads = static_cast<size_t>(ranks_.threads(static_cast<int>(rank)));
+    w.plans.Build(batch, threads, model_.options.block_tokens);
+    CountShared(rank);
+    const size_t part = PartFloats(WidestCachedShape(model_.spec));
+    if (model_.spec.index.heads > 0)
+      w.index.Plan(batch, shard, LayerAttention(model_.spec, attending_.front()).reach, threads,
+                   model_.options.block_tokens, part);
+    const size_t floats = w.plans.parts() * part;
+    if (w.parts.size() < floats) w.parts.resize(floats);
   }
 
-  void CountShared(const AttentionPlans& plans, const Shard& shard) {
+  void CountShared(size_t rank) {
+    const AttentionPlans& plans = model_.workspaces[rank].plans;
     for (const size_t layer : attending_)
-      shared_kv_bytes_ += plans.of_layer(layer).shared_tokens *
-                          CachedShape(model_.spec, layer).TokenBytes(model_.options.cached()) *
-                          shard.Heads(layer).kv_heads.size();
+      shared_kv_bytes_[rank] +=
+          plans.of_layer(layer).shared_tokens *
+          CachedShape(model_.spec, layer).TokenBytes(model_.options.cached()) *
+          model_.weights[rank].shard.Heads(layer).kv_heads.size();
   }
 
   void KeepPlainExperts() {
@@ -240,9 +245,9 @@ class ShardedDecoder : public Decoder {
   std::shared_ptr<const TensorSource> source_;
   Pages logits_;
   LoadedModel model_;
-  std::vector<size_t> attending_;  // the layers that do
-  size_t blocks_ = 0;              // of each cache
-  uint64_t shared_kv_bytes_ = 0;
+  std::vector<size_t> attending_;          // the layers that do
+  size_t blocks_ = 0;                      // of each cache
+  std::vector<uint64_t> shared_kv_bytes_;  // [ranks]
 };
 
 }  // namespace

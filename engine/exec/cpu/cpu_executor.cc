@@ -9,9 +9,9 @@
 namespace pinion {
 namespace {
 
-// The same step for the decoder, which points to the tables of `input`.
-StepBatch BatchOf(const StepInput& input) {
-  StepBatch batch;
+// The same step for the decoder; it points to the tables of `input`.
+void Lay(const StepInput& input, StepBatch& batch) {
+  batch.Clear();
   batch.tokens = input.tokens;
   batch.types = input.types;
   for (const StepInput::Slice& slice : input.slices) {
@@ -26,7 +26,6 @@ StepBatch BatchOf(const StepInput& input) {
       to.block_tables.at(table) = slice.block_tables[table].data();
   }
   for (const WantedRow& wanted : input.wanted) batch.logit_rows.push_back(wanted.row);
-  return batch;
 }
 
 }  // namespace
@@ -56,10 +55,12 @@ Status CpuExecutor::AllocateKv(const KvRoom& room) {
 
 StepOutput CpuExecutor::Execute(const StepInput& input, StepCaller& caller) {
   samplers_.Update(input);
+  Lay(input, batch_);
   RowResults results(table_, width_, input, samplers_, caller);
-  decoder_->Forward(BatchOf(input),
-                    [&](const Worker& worker, size_t first, size_t count, float* logits,
-                        size_t stride) { results.Take(worker, first, count, logits, stride); });
+  decoder_->Forward(
+      batch_, [&](const Worker& worker, size_t first, size_t count, float* logits, size_t stride) {
+        results.Take(worker, first, count, logits, stride);
+      });
   return results.TakeOutput();
 }
 

@@ -55,6 +55,7 @@ class CpuExecutor final : public Executor {
   std::unique_ptr<Ranks> ranks_;
   std::unique_ptr<Decoder> decoder_;
   Samplers samplers_;
+  StepBatch batch_;  // of the last step, for its memory
   std::optional<KvAhead> ahead_;
 };
 
