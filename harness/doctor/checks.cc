@@ -102,9 +102,11 @@ Check NumaBalancing(const DoctorTarget& target) {
   if (!value) return NotAvailable("numa_balancing", "this kernel lacks it");
   if (*value == "0") return Ok("numa_balancing", "off", "pages stay where they were placed");
   if (one_node) return Ok("numa_balancing", "on", "with one node there is nothing to balance");
-  return Warn("numa_balancing", "on",
-              "the kernel unmaps pages to see which node uses them, and moves them",
-              "sysctl -w kernel.numa_balancing=0", {{path, *value, "0"}});
+  return Warn(
+      "numa_balancing", "on",
+      "the kernel unmaps pages to see which node uses them, and moves them; it leaves Pinion's "
+      "weights and KV cache alone, but not other engines'",
+      "sysctl -w kernel.numa_balancing=0", {{path, *value, "0"}});
 }
 
 Check HugePages(const DoctorTarget& target) {

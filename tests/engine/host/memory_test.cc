@@ -2,8 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <numaif.h>
 
+#include <cerrno>
 #include <cstring>
+#include <optional>
+#include <thread>
 
 namespace pinion {
 namespace {
@@ -49,6 +53,29 @@ TEST(Pages, ErrorNamesTheSizeThatIsUnavailable) {
   ASSERT_FALSE(pages);
   EXPECT_EQ(pages.error().code, ErrorCode::kExhausted);
   EXPECT_THAT(pages.error().message, HasSubstr("1152921504606846976"));
+}
+
+// The policy of the kernel for an address; nothing if this process may not ask.
+std::optional<int> PolicyOf(const void* data) {
+  int policy = -1;
+  void* address = const_cast<void*>(data);
+  if (get_mempolicy(&policy, nullptr, 0, address, MPOL_F_ADDR) != 0) return std::nullopt;
+  return policy;
+}
+
+// Explicitly local memory is what automatic NUMA balancing leaves alone.
+TEST(Pages, AreLocalUnlessTheProcessHasAPolicy) {
+  const auto plain = Pages::Allocate(10'000).value();
+  const auto policy = PolicyOf(plain.data());
+  if (!policy) GTEST_SKIP() << "get_mempolicy: " << std::strerror(errno);
+  EXPECT_EQ(*policy, MPOL_LOCAL);
+  std::thread([] {  // a policy is a thread's own
+    const unsigned long node = 1;
+    ASSERT_EQ(set_mempolicy(MPOL_INTERLEAVE, &node, 2), 0) << std::strerror(errno);
+    const auto interleaved = Pages::Allocate(10'000).value();
+    EXPECT_EQ(PolicyOf(interleaved.data()), MPOL_DEFAULT) << "it has one of its own";
+  })
+      .join();
 }
 
 TEST(TouchPages, ChangesNothing) {
