@@ -1,0 +1,110 @@
+"""Placement on a machine with two NUMA nodes: a virtual one, whose kernel says where pages lie."""
+
+import json
+import re
+
+import pytest
+
+import virtual_machine
+
+# Arithmetic as in every run; nothing is measured, as the machine is emulated.
+BENCH = ("pinion bench preset:tiny --json --rounds 1 --prompt-len 16 --output-len 2 --isa avx2 "
+         "--gemm-kernel avx2 --kv-cache-space 16MiB")
+COMMANDS = {
+    "10-topo": "pinion topo --json",
+    "20-one-rank": BENCH,
+    "21-two-ranks": f"{BENCH} -tp 2",
+    "22-crossed": f"{BENCH} -tp 2 --threads-bind '2-3|0-1'",
+    "23-across": f"{BENCH} -tp 2 --threads-bind '0,2|1,3'",
+    "24-two-stages": f"{BENCH} -pp 2",
+    "30-taskset": f"taskset c {BENCH}",
+    "31-cpuset": "echo +cpuset +cpu > /cgroup/cgroup.subtree_control; mkdir /cgroup/one; "
+                 "echo 0-3 > /cgroup/one/cpuset.cpus; echo 1 > /cgroup/one/cpuset.mems; "
+                 f"echo $$ > /cgroup/one/cgroup.procs; {BENCH}",
+    "32-quota": "mkdir /cgroup/part; echo '250000 100000' > /cgroup/part/cpu.max; "
+                f"echo $$ > /cgroup/part/cgroup.procs; {BENCH}",
+    # Node 1 is nearly full of a file that lies there.
+    "40-full": "mkdir /tmp/full; mount -t tmpfs -o size=600m,mpol=bind:1 full /tmp/full; "
+               "dd if=/dev/zero of=/tmp/full/file bs=1M count=550 2> /dev/null; "
+               f"{BENCH.replace('16MiB', '250MiB')} -tp 2; status=$?; umount /tmp/full; exit $status",
+    "50-offline": "echo 0 > /sys/devices/system/cpu/cpu3/online; pinion topo --json",
+    "51-offline-bound": f"{BENCH} -tp 2 --threads-bind '0-1|2-3'",
+    "52-offline-ranks": f"{BENCH} -tp 2",
+}
+
+
+@pytest.fixture(scope="module")
+def ran(binary, tmp_path_factory):
+    return virtual_machine.run(binary, COMMANDS, tmp_path_factory.mktemp("machine"))
+
+
+def plan(ran, name):
+    """[(CPUs, nodes)] of the ranks."""
+    status, output, errors = ran[name]
+    assert status == 0, errors
+    return [(rank["cpus"], rank["nodes"]) for rank in json.loads(output)["plan"]["ranks"]]
+
+
+def placement(ran, name):
+    """[(nodes of the weights, nodes of the KV cache)] of the ranks, as the kernel says."""
+    told = re.search(r"placement \(.*?\): (.*)", ran[name][2])[1]
+    ranks = re.findall(r"rank \d: weights (.*?); KV (.*?)(?:;|$)", told)
+    return [tuple(sorted(map(int, re.findall(r"on node (\d)", part))) for part in rank)
+            for rank in ranks]
+
+
+def test_both_nodes_are_seen(ran):
+    topo = json.loads(ran["10-topo"][1])
+    assert [node["cpus"] for node in topo["nodes"]] == [[0, 1], [2, 3]]
+    mebibytes = [node["memory_bytes"] >> 20 for node in topo["nodes"]]
+    assert all(virtual_machine.NODE_MIB * 0.8 < size <= virtual_machine.NODE_MIB
+               for size in mebibytes)
+
+
+def test_one_rank_spans_both_nodes_and_says_so(ran):
+    assert plan(ran, "20-one-rank") == [([0, 1, 2, 3], [0, 1])]
+    assert placement(ran, "20-one-rank")[0][0] == [0, 1]
+    assert "spans nodes 0-1" in ran["20-one-rank"][2]
+
+
+@pytest.mark.parametrize("name, ranks", [
+    ("21-two-ranks", [([0, 1], [0]), ([2, 3], [1])]),
+    ("22-crossed", [([2, 3], [1]), ([0, 1], [0])]),
+    ("24-two-stages", [([0, 1], [0]), ([2, 3], [1])]),
+])
+def test_every_ranks_memory_lies_on_its_node(ran, name, ranks):
+    assert plan(ran, name) == ranks
+    assert placement(ran, name) == [(nodes, nodes) for _, nodes in ranks]
+
+
+def test_a_list_across_nodes_is_obeyed_with_a_warning(ran):
+    assert plan(ran, "23-across") == [([0, 2], [0, 1]), ([1, 3], [0, 1])]
+    assert "the CPUs of rank 1 lie on nodes 0-1" in ran["23-across"][2]
+
+
+def test_a_mask_of_one_nodes_cpus_keeps_memory_there(ran):
+    assert plan(ran, "30-taskset") == [([2, 3], [1])]
+    assert placement(ran, "30-taskset") == [([1], [1])]
+
+
+def test_a_cpuset_without_the_memory_of_a_node_leaves_its_cpus_out(ran):
+    assert plan(ran, "31-cpuset") == [([2, 3], [1])]
+    assert placement(ran, "31-cpuset") == [([1], [1])]
+
+
+def test_a_quota_bounds_the_threads(ran):
+    (cpus, _), = plan(ran, "32-quota")
+    assert len(cpus) == 2
+
+
+def test_a_full_node_is_named_before_anything_is_loaded(ran):
+    status, _, errors = ran["40-full"]
+    assert status != 0
+    assert "NUMA node 1 has" in errors and "would fit" in errors and "load and pack" not in errors, errors
+
+
+def test_an_offline_cpu_is_neither_planned_nor_taken(ran):
+    assert [node["cpus"] for node in json.loads(ran["50-offline"][1])["nodes"]] == [[0, 1], [2]]
+    status, _, errors = ran["51-offline-bound"]
+    assert status != 0 and "cpu 3 of rank 1 does not exist or is offline" in errors, errors
+    assert plan(ran, "52-offline-ranks") == [([0, 1], [0]), ([2], [1])]

@@ -1,0 +1,123 @@
+"""A virtual machine with two NUMA nodes of two CPUs, which runs commands of the binary and ends.
+
+QEMU emulates it (TCG), with Debian's kernel and nothing else: what the commands need is in the
+initial file system."""
+
+import base64
+import io
+import pathlib
+import shutil
+import subprocess
+import tarfile
+
+import pytest
+
+from own_server import TOP
+
+KERNEL = "linux-image-cloud-amd64"
+FOLDER = TOP / "build" / "virtual-machine"
+NODE_MIB = 768
+
+# Every command has a file with its output, its errors and its exit status; all of them leave
+# through the second serial line.
+INIT = """#!/bin/busybox sh
+/bin/busybox --install -s /bin
+export PATH=/bin HOME=/tmp
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mount -t tmpfs tmp /tmp
+mount -t cgroup2 cgroup /cgroup
+mkdir /tmp/out
+for command in /commands/*; do
+  name=${command##*/}
+  sh $command > /tmp/out/$name.out 2> /tmp/out/$name.err
+  echo $? > /tmp/out/$name.rc
+done
+tar -c -C /tmp/out . | base64 > /dev/ttyS1
+sync
+poweroff -f
+"""
+
+
+def kernel():
+    """Debian's newest kernel for virtual machines; skips where it cannot be had."""
+    found = sorted(FOLDER.glob("boot/vmlinuz-*"))
+    if found:
+        return found[-1]
+    depends = subprocess.run(["apt-cache", "depends", KERNEL], capture_output=True, text=True)
+    names = [line.split()[-1] for line in depends.stdout.splitlines() if "Depends:" in line]
+    if not names:
+        pytest.skip(f"apt does not know {KERNEL}, the kernel of the virtual machine")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    got = subprocess.run(["apt-get", "download", names[0]], cwd=FOLDER, capture_output=True,
+                         text=True)
+    if got.returncode != 0:
+        pytest.skip(f"{names[0]}, the kernel of the virtual machine, cannot be fetched: "
+                    f"{got.stderr.strip()}")
+    package = next(FOLDER.glob("*.deb"))
+    subprocess.run(["dpkg-deb", "-x", package, FOLDER], check=True)
+    package.unlink()
+    return next(FOLDER.glob("boot/vmlinuz-*"))
+
+
+def archive(files):
+    """An initial file system (cpio, "newc") of {path: (mode, content)}."""
+    out = io.BytesIO()
+
+    def add(number, name, mode, content, device=(0, 0)):
+        fields = (number, mode, 0, 0, 1, 0, len(content), 0, 0, *device, len(name) + 1, 0)
+        head = "070701" + "".join(f"{field:08X}" for field in fields) + name + "\0"
+        for part in head.encode(), content:
+            out.write(part)
+            out.write(b"\0" * (-len(part) % 4))
+
+    folders = {str(parent) for path in files for parent in pathlib.PurePath(path).parents} - {"."}
+    folders |= {"proc", "sys", "dev", "tmp", "cgroup"}
+    entries = [(name, 0o40755, b"", (0, 0)) for name in sorted(folders)]
+    entries += [(name, 0o100000 | mode, content, (0, 0)) for name, (mode, content) in files.items()]
+    entries += [("dev/console", 0o20600, b"", (5, 1)), ("TRAILER!!!", 0, b"", (0, 0))]
+    for number, entry in enumerate(entries, 1):
+        add(number, *entry)
+    return out.getvalue()
+
+
+def file_system(binary, commands, folder):
+    slim = folder / "pinion"
+    subprocess.run(["strip", "-o", slim, binary], check=True)
+    listed = subprocess.run(["ldd", binary], check=True, capture_output=True, text=True).stdout
+    libraries = [word for word in listed.split() if word.startswith("/")]
+    files = {path.lstrip("/"): (0o755, pathlib.Path(path).read_bytes()) for path in libraries}
+    files["bin/busybox"] = 0o755, pathlib.Path(shutil.which("busybox")).read_bytes()
+    files["bin/pinion"] = 0o755, slim.read_bytes()
+    files["init"] = 0o755, INIT.encode()
+    for name, command in commands.items():
+        files[f"commands/{name}"] = 0o644, f"{command}\n".encode()
+    path = folder / "files"
+    path.write_bytes(archive(files))
+    return path
+
+
+def run(binary, commands, folder, timeout=300):
+    """{name: (exit status, output, errors)} of shell commands, in the order of their names."""
+    for program in "qemu-system-x86_64", "busybox":
+        if not shutil.which(program):
+            pytest.skip(f"{program} is missing (scripts/setup installs it)")
+    image = kernel()
+    out, nodes = folder / "out", []
+    for node in 0, 1:
+        nodes += ["-object", f"memory-backend-ram,id=memory{node},size={NODE_MIB}M", "-numa",
+                  f"node,nodeid={node},cpus={2 * node}-{2 * node + 1},memdev=memory{node}"]
+    done = subprocess.run(
+        ["qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max",
+         "-smp", "4,sockets=2,cores=2,threads=1", "-m", f"{2 * NODE_MIB}M", *nodes,
+         "-kernel", image, "-initrd", file_system(binary, commands, folder),
+         "-append", "console=ttyS0 quiet panic=-1", "-nographic", "-no-reboot", "-net", "none",
+         "-monitor", "none", "-serial", "stdio", "-serial", f"file:{out}"],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
+    assert out.exists() and out.stat().st_size > 0, done.stdout[-2000:] + done.stderr
+    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(out.read_bytes()))) as results:
+        def read(name, kind):
+            return results.extractfile(f"./{name}.{kind}").read().decode()
+        return {name: (int(read(name, "rc")), read(name, "out"), read(name, "err"))
+                for name in commands}
