@@ -63,7 +63,7 @@ Html Card(const Results& results, const Verdict& verdict, Objective objective) {
                           won                                   ? FormatChange(verdict.ratio)
                           : verdict.outcome == Outcome::kNoData ? std::string("no verdict")
                                                                 : std::string("defaults")) +
-                      VerdictDrawing(verdict) + Tag("p", "headline", words.headline);
+                      VerdictDrawing(verdict) + Tag("p", "headline", Prose(words.headline));
   const Candidate* candidate = results.Find(verdict.recommended);
   const Html figures = candidate ? Figures(results, *candidate, objective) : Html();
   const std::string evidence = words.confidence.empty() ? "" : words.confidence + "; ";

@@ -93,6 +93,13 @@ std::string Counted(size_t count, const char* noun) {
   return StrCat(count, " ", noun, count == 1 ? "" : "s");
 }
 
+std::string Listed(const std::vector<std::string>& items) {
+  std::string text;
+  for (size_t i = 0; i < items.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == items.size() ? " and " : ", ") + items[i];
+  return text;
+}
+
 std::string FormatSeconds(double seconds) {
   const auto whole = static_cast<int64_t>(std::llround(seconds));
   if (whole < 120) return StrCat(whole, " s");

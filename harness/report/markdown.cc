@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/base/strings.h"
+#include "harness/report/answer.h"
 #include "harness/report/charts.h"
 #include "harness/report/facts.h"
 #include "harness/report/recommend.h"

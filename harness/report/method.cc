@@ -25,14 +25,6 @@ bool HasReplicas(const Results& results) {
                      });
 }
 
-// "1, 4 and 8".
-std::string Listed(const std::vector<std::string>& items) {
-  std::string text;
-  for (size_t i = 0; i < items.size(); ++i)
-    text += StrCat(i == 0 ? "" : i + 1 == items.size() ? " and " : ", ", items[i]);
-  return text;
-}
-
 // One sentence about the closed loops and one about the open ones.
 std::string LoopsText(const Workload& load) {
   std::vector<std::string> clients, rates;

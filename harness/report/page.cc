@@ -3,6 +3,7 @@
 #include <set>
 
 #include "engine/base/strings.h"
+#include "harness/report/answer.h"
 #include "harness/report/charts.h"
 #include "harness/report/facts.h"
 #include "harness/report/launch_forms.h"

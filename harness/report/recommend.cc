@@ -6,6 +6,7 @@
 #include "engine/base/strings.h"
 #include "harness/profile/command.h"
 #include "harness/report/export.h"
+#include "harness/report/words.h"
 #include "harness/space/own_settings.h"
 
 namespace pinion::harness {
@@ -50,7 +51,7 @@ Json EvidenceJson(const Results& results, const Verdict& verdict, const std::str
   if (const Candidate* candidate = results.Find(verdict.recommended))
     json.Set("plan", PlanJson(candidate->plan));
   json.Set("outcome", Name(verdict.outcome));
-  json.Set("sentence", verdict.sentence);
+  json.Set("sentence", Sentence(results, verdict));
   json.Set("ratio_to_default", EstimateJson(verdict.ratio));
   json.Set("floor", verdict.floor);
   json.Set("confirmed", verdict.confirmed);
@@ -130,12 +131,9 @@ LaunchCommands LaunchCommandsOf(const Results& results, const Verdict& verdict,
 }
 
 std::string LaunchGroup::objectives() const {
-  std::string text;
-  for (size_t i = 0; i < verdicts.size(); ++i) {
-    const char* between = i == 0 ? "" : i + 1 == verdicts.size() ? " and " : ", ";
-    text += between + verdicts[i]->objective;
-  }
-  return text;
+  std::vector<std::string> names;
+  for (const Verdict* verdict : verdicts) names.push_back(verdict->objective);
+  return Listed(names);
 }
 
 std::vector<LaunchGroup> LaunchGroups(const Results& results, const std::string& folder) {

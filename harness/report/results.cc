@@ -52,4 +52,10 @@ const Verdict* Results::FindVerdict(Objective objective) const {
   return nullptr;
 }
 
+Objective Results::ObjectiveOf(const Verdict& verdict) const {
+  for (const Objective objective : definition.objectives)
+    if (verdict.objective == Name(objective)) return objective;
+  return Objective::kThroughput;
+}
+
 }  // namespace pinion::harness

@@ -144,6 +144,7 @@ struct Results {
 
   const Candidate* Find(int id) const;
   const Verdict* FindVerdict(Objective objective) const;
+  Objective ObjectiveOf(const Verdict& verdict) const;
 };
 
 }  // namespace pinion::harness

@@ -1,8 +1,10 @@
 #include <utility>
 
 #include "harness/load/slo_report.h"
+#include "harness/report/answer.h"
 #include "harness/report/export.h"
 #include "harness/report/recommend.h"
+#include "harness/report/words.h"
 
 namespace pinion::harness {
 
@@ -119,7 +121,7 @@ Json VerdictJson(const Results& results, const Verdict& verdict, const std::stri
   Json json;
   json.Set("objective", verdict.objective);
   json.Set("outcome", Name(verdict.outcome));
-  json.Set("sentence", verdict.sentence);
+  json.Set("sentence", Sentence(results, verdict));
   json.Set("recommended", verdict.recommended);
   json.Set("ratio_to_default", EstimateJson(verdict.ratio));
   json.Set("best", verdict.best);
@@ -171,6 +173,7 @@ Json ResultsJson(const Results& results, const std::string& folder) {
     verdicts.Append(VerdictJson(results, verdict, folder));
   json.Set("model", results.model);
   json.Set("finished", results.finished);
+  json.Set("answer", Answer(results));
   json.Set("version", results.version);
   json.Set("commit", results.commit);
   json.Set("command_line", results.command_line);

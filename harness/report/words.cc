@@ -1,109 +1,60 @@
 #include "harness/report/words.h"
 
-#include <algorithm>
 #include <cmath>
-#include <map>
-#include <set>
 
 #include "engine/base/strings.h"
-#include "harness/report/distribution.h"
-#include "harness/stats/text.h"
+#include "harness/stats/rules.h"
 
 namespace pinion::harness {
 namespace {
 
-Objective ObjectiveOf(const Results& results, const Verdict& verdict) {
-  for (const Objective objective : results.definition.objectives)
-    if (verdict.objective == Name(objective)) return objective;
-  return Objective::kThroughput;
-}
-
-std::string NameOf(const Results& results, int candidate) {
-  const Candidate* found = results.Find(candidate);
-  return found ? SettingsText(*found) : StrCat("candidate ", candidate);
-}
-
-// "The defaults are best: isa=avx2 is 26 % worse (16 to 30 %)": the next best, however far behind.
-std::string DefaultsAreBest(const Results& results, const Verdict& verdict) {
+// The next best, however far behind.
+Finding DefaultsAreBest(const Results& results, const Verdict& verdict) {
   const auto& interval = verdict.best_ratio.interval;
-  if (verdict.best == verdict.recommended || !interval || interval->high >= 1)
-    return "Keep the defaults: nothing measured was better";
-  return StrCat("The defaults are best: ", NameOf(results, verdict.best), " is ",
-                FormatLoss(verdict.best_ratio));
+  if (verdict.best == verdict.recommended)
+    return {"Keep the defaults", "nothing else was measured", ""};
+  if (!interval || interval->high >= 1)  // dropped too early for an interval
+    return {"The defaults are best", "everything else that was measured is worse", ""};
+  return {"The defaults are best", NameOf(results, verdict.best) + " is",
+          FormatLoss(verdict.best_ratio)};
+}
+
+Finding TooFewRounds(const Results& results, const Verdict& verdict) {
+  const std::string advice = "Keep the defaults for now";
+  if (!verdict.unconfirmed) return {advice, "there were too few rounds to tell", ""};
+  const Candidate* leader = results.Find(*verdict.unconfirmed);
+  const std::string name = NameOf(results, *verdict.unconfirmed);
+  if (leader && leader->status == CandidateStatus::kFailed)
+    return {advice, name + " led and failed before it was confirmed", ""};
+  return {advice, StrCat("the budget had no room to confirm ", name, ", which led"), ""};
 }
 
 std::string Headline(const Results& results, const Verdict& verdict) {
-  switch (verdict.outcome) {
-    case Outcome::kNoData:
-      return results.finished ? "No verdict: the defaults could not be measured"
-                              : "No verdict yet: the defaults have not been measured";
-    case Outcome::kTooFewRounds:
-      return "Not enough rounds to tell: keep the defaults for now";
-    case Outcome::kSmallGain:
-      return "Keep the defaults: the best gain is real but small";
-    case Outcome::kNoDifference:
-      return "No difference found: keep the defaults";
-    case Outcome::kBaselineBest:
-      return DefaultsAreBest(results, verdict);
-    case Outcome::kWinner:
-      break;
-  }
-  return NameOf(results, verdict.recommended);
+  if (verdict.outcome == Outcome::kWinner) return NameOf(results, verdict.recommended);
+  const Finding finding = FindingOf(results, verdict);
+  return StrCat(finding.advice, ": ", finding.subject, finding.predicate.empty() ? "" : " ",
+                finding.predicate);
 }
 
 std::string Gain(const Results& results, const Verdict& verdict) {
   if (verdict.outcome != Outcome::kWinner) return "";
-  return StrCat(FormatGain(verdict.ratio), " ", RowOf(ObjectiveOf(results, verdict)).gain);
+  return StrCat(FormatGain(verdict.ratio), " ", RowOf(results.ObjectiveOf(verdict)).gain);
 }
 
-// "nothing else comes within 5 % of it", or how many do: how large a single winner's lead is.
-std::string Lead(const Results& results, const Verdict& verdict) {
-  constexpr double kClose = 0.95;
-  size_t close = 0;
-  const Objective objective = ObjectiveOf(results, verdict);
-  for (const Candidate& candidate : results.candidates)
-    close += candidate.id != verdict.recommended &&
-                     candidate.Ratio(objective) > verdict.ratio.median * kClose
-                 ? 1
-                 : 0;
-  if (close == 0) return "nothing else comes within 5 % of it";
-  return StrCat(Counted(close, "other"), close == 1 ? " comes" : " come", " within 5 % of it");
-}
-
-// "With 8 clients 95 % of first tokens arrive within 1.63 s (defaults: 2.32 s)."; empty if no
-// requests were timed.
-std::string WaitText(const Results& results, const Candidate& candidate) {
-  const auto& loops = results.definition.workload.concurrency;
-  if (loops.empty()) return "";
-  const int most = *std::max_element(loops.begin(), loops.end());
-  const Distribution* waits = FindDistribution(candidate, "ttft_s", most);
-  if (!waits) return "";
-  const double tail = TailQuantile(waits->n);
-  std::string text =
-      StrCat("With ", Counted(static_cast<size_t>(most), "client"), " ", std::lround(tail * 100),
-             " % of first tokens arrive within ", FormatFigure("s", ValueAt(*waits, tail)));
-  const Distribution* before = FindDistribution(results.candidates.front(), "ttft_s", most);
-  if (before && before != waits)
-    text += StrCat(" (defaults: ", FormatFigure("s", ValueAt(*before, tail)), ")");
-  return text + ".";
-}
-
-// The evidence for the decision: the winner's ratio, or the best alternative's if nothing won.
+// What the decision rests on: the winner's ratio, or the best alternative's if nothing won.
 std::string Confidence(const Results& results, const Verdict& verdict) {
   const bool won = verdict.outcome == Outcome::kWinner;
   const Estimate& ratio = won ? verdict.ratio : verdict.best_ratio;
   if (verdict.outcome == Outcome::kNoData) return "";
-  if (!won && verdict.best == verdict.recommended)
-    return Counted(verdict.rounds, "round") + "; nothing else was measured to compare with";
-  const std::string name = won ? "" : NameOf(results, verdict.best);
-  if (verdict.outcome == Outcome::kTooFewRounds)
-    return StrCat("so far, ", name, ": ", FormatChange(ratio), " after ", Counted(ratio.n, "round"),
-                  ", which may be chance");
-  const bool small = verdict.outcome == Outcome::kSmallGain;
-  std::string text =
-      won ? ""
-          : StrCat(small ? "better by less than is worth a change, " : "closest contender, ", name,
-                   ": ", FormatChange(ratio), "; ");
+  if (!won && verdict.best == verdict.recommended) return Counted(verdict.rounds, "round");
+  if (verdict.outcome == Outcome::kTooFewRounds && !verdict.unconfirmed)
+    return StrCat("so far, ", NameOf(results, verdict.best), ": ", FormatChange(ratio), " after ",
+                  Counted(ratio.n, "round"), ", which may be chance; a verdict needs ",
+                  LeastRoundsFor(verdict.comparisons), " fresh rounds");
+  const bool is_named = won || !FindingOf(results, verdict).predicate.empty();
+  std::string text = is_named ? ""
+                              : StrCat("closest contender, ", NameOf(results, verdict.best), ": ",
+                                       FormatChange(ratio), "; ");
   if (ratio.interval)
     text += StrCat(std::floor(ratio.interval->coverage * 100), " % interval ",
                    FormatChangeInterval(ratio), " from ");
@@ -119,13 +70,13 @@ std::string Confidence(const Results& results, const Verdict& verdict) {
 // interval would read as a finding.
 std::string RunnerUpText(const Results& results, const Verdict& verdict) {
   if (!verdict.runner_up) return "";
-  const Estimate& ratio = verdict.runner_up_ratio;
+  const Estimate& lead = verdict.runner_up_ratio;
   const std::string text = StrCat("Runner-up: ", NameOf(results, *verdict.runner_up));
-  const std::string rounds = Counted(ratio.n, "round");
-  if (ratio.interval)
-    return StrCat(text, "; against it the recommended one is at ", FormatChange(ratio), " (",
-                  std::floor(ratio.interval->coverage * 100), " % interval ",
-                  FormatChangeInterval(ratio), ", ", rounds, ")");
+  const std::string rounds = Counted(lead.n, "round");
+  if (lead.interval)
+    return StrCat(text, "; against it the recommended one is at ", FormatChange(lead), " (",
+                  std::floor(lead.interval->coverage * 100), " % interval ",
+                  FormatChangeInterval(lead), ", ", rounds, ")");
   const Candidate* second = results.Find(*verdict.runner_up);
   const bool dropped = second && second->status == CandidateStatus::kDropped;
   return StrCat(text, dropped ? ", dropped after " : ", compared in ", rounds,
@@ -166,8 +117,34 @@ std::string SettingsText(const Candidate& candidate) {
   return (is_race ? engine : "") + Join(parts, ", ");
 }
 
+std::string NameOf(const Results& results, int candidate) {
+  const Candidate* found = results.Find(candidate);
+  return found ? SettingsText(*found) : StrCat("candidate ", candidate);
+}
+
 bool IsDecided(const Verdict& verdict) {
   return verdict.outcome != Outcome::kNoData && verdict.outcome != Outcome::kTooFewRounds;
+}
+
+Finding FindingOf(const Results& results, const Verdict& verdict) {
+  switch (verdict.outcome) {
+    case Outcome::kWinner:
+      return {"Use " + NameOf(results, verdict.recommended), "", Gain(results, verdict)};
+    case Outcome::kSmallGain:
+      return {"Keep the defaults",
+              NameOf(results, verdict.best) + " gives a real but small gain of",
+              FormatGain(verdict.best_ratio)};
+    case Outcome::kBaselineBest:
+      return DefaultsAreBest(results, verdict);
+    case Outcome::kNoDifference:
+      return {"Keep the defaults", "no difference was found", ""};
+    case Outcome::kTooFewRounds:
+      return TooFewRounds(results, verdict);
+    case Outcome::kNoData:
+      break;
+  }
+  if (results.finished) return {"No verdict", "the defaults could not be measured", ""};
+  return {"No verdict yet", "the defaults have not been measured", ""};
 }
 
 Words InWords(const Results& results, const Verdict& verdict) {
@@ -180,51 +157,16 @@ Words InWords(const Results& results, const Verdict& verdict) {
   return words;
 }
 
-std::string Answer(const Results& results) {
-  // Grouped by configuration: one often wins more than one objective.
-  std::map<int, std::vector<std::string>> gains;
-  std::vector<std::string> kept;
-  bool undecided = results.verdicts.empty(), unmeasured = results.finished && !undecided;
-  bool small = false;
-  for (const Verdict& verdict : results.verdicts) {
-    undecided |= !IsDecided(verdict);
-    small |= verdict.outcome == Outcome::kSmallGain;
-    unmeasured &= verdict.outcome == Outcome::kNoData;
-    if (verdict.outcome != Outcome::kWinner) {
-      kept.push_back(verdict.objective);
-      continue;
-    }
-    gains[verdict.recommended].push_back(Gain(results, verdict));
-  }
-  if (unmeasured) return "No verdict: the defaults could not be measured.";
-  if (gains.empty())
-    return undecided
-               ? "Keep the defaults for now: too little was measured to recommend anything else."
-           : small
-               ? "Keep the defaults: what was found to be better gains too little to change them."
-               : "Keep the defaults: no other configuration was found to be better.";
-  std::vector<std::string> parts;
-  for (const auto& [candidate, won] : gains)
-    parts.push_back(StrCat(parts.empty() ? "Use " : "use ", NameOf(results, candidate), ": ",
-                           Join(won, " and "), parts.empty() ? " than the defaults" : ""));
-  if (!kept.empty()) parts.push_back(StrCat("for ", Join(kept, " and "), " keep the defaults"));
-  return Join(parts, "; ") + ".";
-}
-
-std::string Support(const Results& results) {
-  std::set<int> winners;
-  const Verdict* first = nullptr;
-  for (const Verdict& verdict : results.verdicts) {
-    if (verdict.outcome != Outcome::kWinner) continue;
-    if (!first) first = &verdict;
-    winners.insert(verdict.recommended);
-  }
-  if (!first) return "";
-  const std::string text = StrCat("Confirmed in ", Counted(first->ratio.n, "fresh round"));
-  if (winners.size() > 1) return text + ".";
-  const Candidate* winner = results.Find(first->recommended);
-  const std::string wait = winner ? WaitText(results, *winner) : "";
-  return StrCat(text, "; ", Lead(results, *first), ".", wait.empty() ? "" : " ", wait);
+std::string Sentence(const Results& results, const Verdict& verdict) {
+  const Words words = InWords(results, verdict);
+  std::string text = words.headline;
+  if (!words.gain.empty()) text = StrCat("Use ", text, ": ", words.gain, " than the defaults");
+  for (const std::string* line : {&words.confidence, &words.floor})
+    if (!line->empty()) text += "; " + *line;
+  text += ".";
+  for (const std::string* line : {&words.runner_up, &words.tied})
+    if (!line->empty()) text += StrCat(" ", *line, ".");
+  return text;
 }
 
 std::string Costs(const Candidate& candidate) {

@@ -13,13 +13,26 @@ namespace pinion::harness {
 // "threads_bind=0-1, isa=avx2", or "the defaults".
 std::string SettingsText(const Candidate& candidate);
 
+// SettingsText of a candidate of these results, or "candidate 7" if there is none of this id.
+std::string NameOf(const Results& results, int candidate);
+
 // Whether there was enough data to recommend anything, even the defaults.
 bool IsDecided(const Verdict& verdict);
 
+// What was found in one objective, in parts, so that objectives with the same advice or about the
+// same configuration can be told in one sentence. Joined, they are the headline: "The defaults are
+// best" ": " "isa=avx2 is" " " "26 % worse (16 to 30 %)".
+struct Finding {
+  std::string advice;     // "Use isa=avx2", "Keep the defaults", "Keep the defaults for now", ...
+  std::string subject;    // "no difference was found", "isa=avx2 is"; empty with a winner
+  std::string predicate;  // "26 % worse (16 to 30 %)"; may be empty
+};
+Finding FindingOf(const Results& results, const Verdict& verdict);
+
 // A verdict in plain words: the recommendation, the gain and the evidence.
 struct Words {
-  std::string headline;    // "threads_bind=0-1" or "No difference found: keep the defaults"
-  std::string gain;        // "8.2 % [6.1, 10.3] more tokens per second"; empty without a winner
+  std::string headline;  // "isa=avx2" if it won, else "Keep the defaults: no difference was found"
+  std::string gain;      // "8.2 % [6.1, 10.3] more tokens per second"; empty without a winner
   std::string confidence;  // interval, rounds, confirmation
   std::string floor;       // "differences below 2.1 % cannot be resolved here"
   std::string runner_up;   // the next best and how far behind, if known; empty without a winner
@@ -27,16 +40,12 @@ struct Words {
 };
 Words InWords(const Results& results, const Verdict& verdict);
 
+// The same words in a row, for programs and profiles: "Use isa=avx2: 8.2 % [6.1, 10.3] more tokens
+// per second than the defaults; 96 % interval ... cannot be resolved here. Runner-up: ...".
+std::string Sentence(const Results& results, const Verdict& verdict);
+
 // "2 threads, 3.1 GiB of peak memory, ready after 1.5 s"; empty before any trial.
 std::string Costs(const Candidate& candidate);
-
-// The report's first sentence, over all objectives.
-std::string Answer(const Results& results);
-
-// The evidence for its recommendation: "Confirmed in 6 fresh rounds; nothing else comes within 5 %
-// of it. With 8 clients 95 % of first tokens arrive within 1.63 s (defaults: 2.32 s)."; empty if
-// only the defaults are recommended.
-std::string Support(const Results& results);
 
 // One figure that a user can expect of a candidate.
 struct Figure {

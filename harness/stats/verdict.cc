@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <random>
 #include <tuple>
 
-#include "engine/base/strings.h"
 #include "harness/stats/holm.h"
 #include "harness/stats/rules.h"
 
@@ -17,31 +15,6 @@ std::vector<double> Values(const ByRound& by_round) {
   std::vector<double> values;
   for (const auto& [round, value] : by_round) values.push_back(value);
   return values;
-}
-
-// "+4.1 %" from a ratio of 1.041.
-std::string Percent(double ratio) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%+.1f %%", (ratio - 1) * 100);
-  return text;
-}
-
-std::string WithInterval(const Estimate& ratio) {
-  if (!ratio.interval) return Percent(ratio.median);
-  char coverage[32];
-  std::snprintf(coverage, sizeof coverage, "%.0f %%", std::floor(ratio.interval->coverage * 100));
-  return StrCat(Percent(ratio.median), " (", Percent(ratio.interval->low), " to ",
-                Percent(ratio.interval->high), " at ", coverage, " confidence, ", ratio.n,
-                " rounds)");
-}
-
-// ", by +9.1 % (...)", or that there were too few rounds: no bare estimate, which would read as a
-// finding.
-std::string BehindWinner(const PairedSeries& second, const Estimate& winner_to_it) {
-  if (winner_to_it.interval) return ", by " + WithInterval(winner_to_it);
-  return StrCat(second.status == RaceStatus::kWorse ? ", was dropped after " : ", was compared in ",
-                winner_to_it.n, winner_to_it.n == 1 ? " round" : " rounds",
-                ", too few for an interval");
 }
 
 // Whether there are enough fresh rounds of a candidate for an interval at 95 %.
@@ -188,51 +161,6 @@ std::vector<int> TiedWith(const VerdictInput& input, const Verdict& verdict) {
   return tied;
 }
 
-std::string FloorSentence(double floor) {
-  char text[80];
-  std::snprintf(text, sizeof text, "differences below %.1f %% cannot be resolved here",
-                floor * 100);
-  return text;
-}
-
-std::string Sentence(const VerdictInput& input, const Verdict& verdict, const PairedSeries* best) {
-  const std::string& baseline = input.baseline_name;
-  const std::string floor = FloorSentence(verdict.floor);
-  switch (verdict.outcome) {
-    case Outcome::kNoData:
-      return StrCat("no verdict: ", baseline, " was never measured");
-    case Outcome::kTooFewRounds:
-      if (verdict.rounds >= LeastRoundsFor(verdict.comparisons))
-        return StrCat("the race's leader, ", Find(input, *input.leader)->name,
-                      ", was not confirmed: the budget had no room for it");
-      return StrCat("not enough fresh rounds to tell: ", verdict.rounds, " of at least ",
-                    LeastRoundsFor(verdict.comparisons),
-                    best ? StrCat("; so far ", best->name, " is at ",
-                                  Percent(verdict.best_ratio.median), " of ", baseline)
-                         : std::string("; nothing else was measured"));
-    case Outcome::kSmallGain:
-      return StrCat(best->name, " is better, but by less than is worth a change: ",
-                    WithInterval(verdict.best_ratio), "; ", baseline, " stays; ", floor);
-    case Outcome::kNoDifference:
-      return StrCat("no difference found, simplest configuration recommended: ", baseline,
-                    "; the best, ", best->name, ", is at ", WithInterval(verdict.best_ratio), "; ",
-                    floor);
-    case Outcome::kBaselineBest:
-      return best ? StrCat(baseline, " is best; the next, ", best->name, ", is at ",
-                           WithInterval(verdict.best_ratio), "; ", floor)
-                  : StrCat(baseline, " is the only configuration that could be measured");
-    case Outcome::kWinner:
-      break;
-  }
-  const PairedSeries* second = verdict.runner_up ? Find(input, *verdict.runner_up) : nullptr;
-  return StrCat(best->name, " beats ", baseline, " by ", WithInterval(verdict.ratio),
-                ", confirmed in fresh rounds",
-                second ? StrCat("; the runner-up, ", second->name,
-                                BehindWinner(*second, verdict.runner_up_ratio))
-                       : std::string(),
-                "; ", floor);
-}
-
 // The next best beside the winner: confirmed ones before others, then by their estimates.
 void AddRunnerUp(const VerdictInput& input, const PairedSeries& winner, Verdict& verdict) {
   std::pair<bool, double> best_rank;
@@ -254,15 +182,19 @@ Outcome WithoutWinner(const Test* best, const Verdict& verdict) {
   return verdict.tied.empty() ? Outcome::kBaselineBest : Outcome::kNoDifference;
 }
 
+// The race's leader if no test covers it. A race that the baseline leads has none to test.
+std::optional<int> UnconfirmedLeader(const VerdictInput& input, const std::vector<Test>& tests) {
+  const bool tested = std::any_of(tests.begin(), tests.end(), [&](const Test& test) {
+    return input.leader == test.series->candidate;
+  });
+  return tested || input.leader == input.baseline ? std::nullopt : input.leader;
+}
+
 // Whether the tests suffice: of the race's leader too, unless the baseline leads a decided race.
 bool IsEnough(const VerdictInput& input, const std::vector<Test>& tests, size_t comparisons) {
-  const bool baseline_leads = input.leader == input.baseline;
-  if (tests.empty()) return baseline_leads && input.race_over;
-  const bool has_leader = baseline_leads || !input.leader ||
-                          std::any_of(tests.begin(), tests.end(), [&](const Test& test) {
-                            return test.series->candidate == *input.leader;
-                          });
-  return has_leader && BestOf(tests)->series->confirmation.size() >= LeastRoundsFor(comparisons);
+  if (tests.empty()) return input.leader == input.baseline && input.race_over;
+  return !UnconfirmedLeader(input, tests) &&
+         BestOf(tests)->series->confirmation.size() >= LeastRoundsFor(comparisons);
 }
 
 Verdict DecideOne(const VerdictInput& input, const std::vector<Test>& tests, size_t comparisons) {
@@ -288,13 +220,13 @@ Verdict DecideOne(const VerdictInput& input, const std::vector<Test>& tests, siz
     AddRunnerUp(input, *best, verdict);
   } else if (best && !IsEnough(input, tests, comparisons)) {
     verdict.outcome = Outcome::kTooFewRounds;
+    if (tested) verdict.unconfirmed = UnconfirmedLeader(input, tests);
   } else {
     if (!tested) verdict.rounds = best ? best->log_ratios.size() : input.baseline_rounds;
     verdict.tied = TiedWith(input, verdict);
     verdict.outcome = WithoutWinner(tested, verdict);
   }
   if (winner) verdict.tied = TiedWith(input, verdict);
-  verdict.sentence = Sentence(input, verdict, best);
   return verdict;
 }
 

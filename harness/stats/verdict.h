@@ -17,7 +17,6 @@ using ByRound = std::map<int, double>;
 // One candidate's log ratios to the baseline, for the rounds that have both.
 struct PairedSeries {
   int candidate = 0;
-  std::string name;                     // for the sentence
   ByRound log_ratios;                   // of the race's rounds, from which the candidate is chosen
   ByRound confirmation;                 // of fresh rounds; may be empty
   RaceStatus status = RaceStatus::kIn;  // in the race
@@ -66,13 +65,13 @@ struct Verdict {
   double floor = 0;                // fraction
   size_t rounds = 0;               // paired rounds behind the decision
   bool confirmed = false;          // its numbers come from fresh rounds alone
-  std::string sentence;            // the verdict in words, with its numbers and its confidence
+  // With kTooFewRounds: the race's leader, if others had fresh rounds and it had none.
+  std::optional<int> unconfirmed;
 };
 
 struct VerdictInput {
   std::string objective;
   int baseline = 0;
-  std::string baseline_name = "the default";
   size_t baseline_rounds = 0;  // rounds in which the baseline was measured
   std::optional<int> leader;   // of the race at its end; unset: there was no race
   bool race_over = false;      // this objective's race was decided, not cut off

@@ -290,7 +290,6 @@ VerdictInput InputFor(Objective objective, const Definition& definition,
       continue;
     PairedSeries series;
     series.candidate = row.id;
-    series.name = row.label;
     series.settings_off_default = static_cast<int>(SettingsFrom(row.settings).size()) +
                                   (row.engine == candidates.front().engine ? 0 : 1);
     series.cores = row.cores;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/strings.h"
+#include "harness/report/answer.h"
 #include "harness/report/recommend.h"
 #include "harness/report/words.h"
 #include "harness/stats/text.h"
@@ -34,8 +35,8 @@ std::string VerdictLines(const Results& results, const Verdict& verdict) {
 }  // namespace
 
 std::string SummaryText(const Results& results, const std::string& folder) {
-  std::string text =
-      StrCat(results.model, " on ", MachineLine(results), "\n", EffortText(results), "\n\n");
+  std::string text = StrCat(results.model, " on ", MachineLine(results), "\n", EffortText(results),
+                            "\n\n", Answer(results), "\n\n");
   for (const Verdict& verdict : results.verdicts) text += VerdictLines(results, verdict);
   for (const Candidate& candidate : results.candidates)
     if (candidate.status == CandidateStatus::kFailed ||

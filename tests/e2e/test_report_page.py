@@ -2,6 +2,7 @@
 
 import json
 import re
+import re
 import sqlite3
 import statistics
 import subprocess
@@ -11,7 +12,7 @@ import pytest
 
 import chromium
 
-KINDS = ("usual", "many", "two dozen", "even", "midway", "failed", "single")
+KINDS = ("usual", "many", "two dozen", "even", "best", "mixed", "midway", "failed", "single")
 
 pytestmark = chromium.needed
 
@@ -24,8 +25,8 @@ def browser():
 
 @pytest.fixture(scope="module")
 def folders(top, tmp_path_factory):
-    """Outputs of made-up sweeps: with a winner, 500 and 24 configurations, without a difference, half
-    done, failures only, the defaults alone."""
+    """Outputs of made-up sweeps: with a winner, 500 and 24 configurations, without a difference, with
+    the defaults ahead, with a finding of its own in each objective, half done, failures only, the defaults alone."""
     place = tmp_path_factory.mktemp("planted")
     for kind in KINDS:
         subprocess.run([top / "build/planted_pages", kind, place / kind], check=True, timeout=120)
@@ -67,6 +68,10 @@ def data_of(seen):
     return {chart["name"]: chart["values"] for chart in charts}
 
 
+def unescaped(markdown):
+    return re.sub(r"\\(.)", r"\1", markdown)
+
+
 def series_of(candidate, metric, concurrency=0):
     return next(one["estimate"]["median"] for one in candidate["series"]
                 if (one["metric"], one["concurrency"]) == (metric, concurrency))
@@ -106,6 +111,21 @@ def test_it_fits_a_phone_and_a_desk(visit, folders, kind, width):
         "h1, h2, h3, h4", "all => all.map(one => one.tagName)")]
     assert levels[0] == 1 and levels.count(1) == 1
     assert all(after <= before + 1 for before, after in zip(levels, levels[1:])), "headings skip a level"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_title_the_cards_and_the_data_say_the_same(visit, folders, kind):
+    seen = visit(folders / kind / "report.html")
+    results = json.loads((folders / kind / "results.json").read_text())
+    text = lambda place: place.inner_text().replace("\u00a0", " ")
+    answer = text(seen.page.locator("h1"))
+    assert answer == results["answer"]
+    assert f"\n\n{answer}\n\n" in unescaped((folders / kind / "report.md").read_text())
+    headlines = [text(one) for one in seen.page.locator(".card .headline").all()]
+    for headline, verdict in zip(headlines, results["verdicts"], strict=True):
+        assert verdict["sentence"].removeprefix("Use ").startswith(headline)
+    if len(set(headlines)) == 1 and not any(one["outcome"] == "winner" for one in results["verdicts"]):
+        assert answer == headlines[0] + "."
 
 
 def test_the_keyboard_and_a_screen_reader_reach_all_of_it(visit, folders):

@@ -129,7 +129,6 @@ Verdict MakeVerdict(Objective objective, Outcome outcome, int recommended, doubl
   verdict.floor = 0.021;
   verdict.rounds = kRounds;
   verdict.confirmed = outcome == Outcome::kWinner;
-  verdict.sentence = StrCat("candidate ", recommended, " it is");
   return verdict;
 }
 
@@ -247,8 +246,8 @@ Results FailedResults() {
   baseline.reason = "ended by signal 11 in round 1";
   baseline.log_tail = "12:00:01 E it broke";
   baseline.log_path = "logs/0-1.log";
-  for (Verdict& verdict : results.verdicts)
-    verdict = MakeVerdict(Objective::kLatency, Outcome::kNoData, 0, 1);
+  for (size_t i = 0; i < results.verdicts.size(); ++i)
+    results.verdicts[i] = MakeVerdict(results.definition.objectives[i], Outcome::kNoData, 0, 1);
   return results;
 }
 
@@ -259,6 +258,24 @@ Results NoDifferenceResults() {
         MakeVerdict(results.definition.objectives[i], Outcome::kNoDifference, 0, 1.01);
     results.verdicts[i].tied = {1, 2};
   }
+  return results;
+}
+
+Results DefaultsBestResults() {
+  Results results = PlantedResults();
+  double ratio = 0.74;
+  for (size_t i = 0; i < results.verdicts.size(); ++i, ratio += 0.03)
+    results.verdicts[i] =
+        MakeVerdict(results.definition.objectives[i], Outcome::kBaselineBest, 0, ratio);
+  return results;
+}
+
+Results MixedResults() {
+  Results results = DefaultsBestResults();
+  results.verdicts[1] =
+      MakeVerdict(results.definition.objectives[1], Outcome::kSmallGain, 0, 1.015);
+  results.verdicts[1].best_ratio.interval = {1.006, 1.019, 0.968};
+  results.verdicts[2] = NoDifferenceResults().verdicts[2];
   return results;
 }
 

@@ -17,6 +17,10 @@ Results ManyResults(int count);
 Results FailedResults();
 // Nothing is better than the defaults.
 Results NoDifferenceResults();
+// The defaults are clearly better, by another amount in each objective.
+Results DefaultsBestResults();
+// The same, with a small gain in the second objective and no difference in the third.
+Results MixedResults();
 // Two rounds of six are done.
 Results MidwayResults();
 // The defaults alone.

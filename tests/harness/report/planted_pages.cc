@@ -16,6 +16,8 @@ int main(int argc, char** argv) {
       {"many", [] { return ManyResults(500); }},
       {"two dozen", [] { return ManyResults(24); }},
       {"even", NoDifferenceResults},
+      {"best", DefaultsBestResults},
+      {"mixed", MixedResults},
       {"midway", MidwayResults},
       {"failed", FailedResults},
       {"single", SingleResult}};

@@ -35,62 +35,6 @@ TEST(VerdictWords, NeverClaimMoreThanTheVerdict) {
   EXPECT_THAT(InWords(results, verdict).floor, HasSubstr("too few rounds"));
 }
 
-TEST(VerdictWords, AnswerNamesEachConfigurationOnce) {
-  Results results = PlantedResults();
-  EXPECT_EQ(Answer(results),
-            "Use threads_bind=0-1, isa=avx2: 42.0 % [38.4, 45.5] more tokens per second and 12.0 % "
-            "[9.2, 14.8] better balance of throughput and latency than the defaults; for latency "
-            "keep the defaults.");
-  for (Verdict& verdict : results.verdicts) verdict.outcome = Outcome::kBaselineBest;
-  EXPECT_THAT(Answer(results), HasSubstr("Keep the defaults: no other"));
-  results.verdicts[0].outcome = Outcome::kTooFewRounds;
-  EXPECT_THAT(Answer(results), HasSubstr("Keep the defaults for now"));
-  for (Verdict& verdict : results.verdicts) verdict.outcome = Outcome::kNoData;
-  EXPECT_EQ(Answer(results), "No verdict: the defaults could not be measured.");
-  results.finished = false;
-  EXPECT_THAT(Answer(results), HasSubstr("Keep the defaults for now"));
-}
-
-TEST(VerdictWords, AGainThatIsTooSmallIsNamedAndKeepsTheDefaults) {
-  Results results = PlantedResults();
-  for (Verdict& verdict : results.verdicts) {
-    verdict.outcome = Outcome::kSmallGain;
-    verdict.recommended = 0;
-    verdict.best_ratio = {10, 1.012, 0, Interval{1.004, 1.018, 0.99}};
-    verdict.comparisons = 3;
-  }
-  EXPECT_EQ(Answer(results),
-            "Keep the defaults: what was found to be better gains too little to change them.");
-  const Words words = InWords(results, results.verdicts[0]);
-  EXPECT_EQ(words.headline, "Keep the defaults: the best gain is real but small");
-  EXPECT_THAT(words.confidence, HasSubstr("better by less than is worth a change, "));
-  EXPECT_THAT(words.confidence, HasSubstr("+1.2 %"));
-  EXPECT_THAT(words.confidence, HasSubstr("corrected for 3 comparisons"));
-}
-
-TEST(VerdictWords, EachKindOfVerdictHasItsHeadline) {
-  Results results = PlantedResults();
-  Verdict& verdict = results.verdicts[0];
-  const std::string name = SettingsText(results.candidates[1]);
-  const auto headline = [&](Outcome outcome) {
-    verdict.outcome = outcome;
-    return InWords(results, verdict).headline;
-  };
-  verdict.recommended = 1;
-  EXPECT_EQ(headline(Outcome::kWinner), name);
-  verdict.recommended = 0;
-  verdict.best = 1;
-  verdict.best_ratio = {10, 0.74, 0, Interval{0.70, 0.84, 0.979}};
-  EXPECT_EQ(headline(Outcome::kBaselineBest),
-            "The defaults are best: " + name + " is 26 % worse (16 to 30 %)");
-  verdict.best_ratio.interval.reset();  // dropped in the race
-  EXPECT_EQ(headline(Outcome::kBaselineBest), "Keep the defaults: nothing measured was better");
-  EXPECT_EQ(headline(Outcome::kNoDifference), "No difference found: keep the defaults");
-  EXPECT_EQ(headline(Outcome::kSmallGain), "Keep the defaults: the best gain is real but small");
-  EXPECT_EQ(headline(Outcome::kTooFewRounds),
-            "Not enough rounds to tell: keep the defaults for now");
-}
-
 TEST(VerdictWords, ARunnerUpWithoutAnIntervalHasNoEstimate) {
   Results results = PlantedResults();
   Verdict& verdict = results.verdicts[0];
@@ -114,17 +58,6 @@ TEST(Prose, KeepsUnitsWithTheirNumbersAndMarksCode) {
             "+1.5\u00a0% of 2\u00a0GiB, 3 sweeps, 4 msg");
   EXPECT_EQ(Prose("run `a <b>` now").markup(), "run <code>a &lt;b&gt;</code> now");
   EXPECT_EQ(Prose("one ` alone").markup(), "one ` alone");
-}
-
-TEST(VerdictWords, SupportStatesConfirmationLeadAndWait) {
-  Results results = PlantedResults();
-  EXPECT_EQ(Support(results),
-            "Confirmed in 6 fresh rounds; nothing else comes within 5 % of it. With 8 clients 95 % "
-            "of first tokens arrive within 1.63 s (defaults: 2.32 s).");
-  results.verdicts[2].recommended = 2;  // two configurations: their leads are on their cards
-  EXPECT_EQ(Support(results), "Confirmed in 6 fresh rounds.");
-  for (Verdict& verdict : results.verdicts) verdict.outcome = Outcome::kBaselineBest;
-  EXPECT_EQ(Support(results), "");
 }
 
 TEST(VerdictWords, PrintNoIntervalIfThereIsNone) {

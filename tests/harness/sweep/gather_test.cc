@@ -48,7 +48,7 @@ TEST_F(GatherTest, PoolsDifferencesWithinNodesHoweverFastEachIs) {
   ASSERT_TRUE(done) << done.error().message;
   const Results results = Gathered();
   const Verdict& verdict = results.verdicts.front();
-  EXPECT_EQ(verdict.outcome, Outcome::kWinner) << verdict.sentence;
+  EXPECT_EQ(verdict.outcome, Outcome::kWinner);
   EXPECT_EQ(verdict.recommended, alone.verdicts.front().recommended);
   EXPECT_NEAR(verdict.ratio.median, 1.2, 1e-9) << "a seventh or seven times as fast: not compared";
   EXPECT_EQ(verdict.rounds, 2 * alone.verdicts.front().rounds);
@@ -123,12 +123,10 @@ TEST_F(GatherTest, LetsTheDefaultsWinWithoutConfirmationIfTheyLeadOnEveryNode) {
     folders.push_back(request_.folder);
   }
   const Results alone = Load();
-  ASSERT_EQ(alone.verdicts.front().outcome, Outcome::kBaselineBest)
-      << alone.verdicts.front().sentence;
+  ASSERT_EQ(alone.verdicts.front().outcome, Outcome::kBaselineBest);
   ASSERT_TRUE(Gather(folders, Into()));
   const Results results = Gathered();
-  EXPECT_EQ(results.verdicts.front().outcome, Outcome::kBaselineBest)
-      << results.verdicts.front().sentence;
+  EXPECT_EQ(results.verdicts.front().outcome, Outcome::kBaselineBest);
   EXPECT_EQ(results.candidates[2].status, alone.candidates[2].status);
 }
 

@@ -1,0 +1,196 @@
+// What a sweep advises, in the same words wherever it is told.
+
+#include "harness/report/answer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "harness/report/export.h"
+#include "harness/report/html.h"
+#include "harness/report/markdown.h"
+#include "harness/report/page.h"
+#include "harness/report/recommend.h"
+#include "harness/report/text_table.h"
+#include "harness/report/words.h"
+#include "planted.h"
+
+namespace pinion::harness {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+const Estimate kBehind{10, 0.74, 0, Interval{0.70, 0.84, 0.979}};
+const Estimate kSlightlyAhead{10, 1.012, 0, Interval{1.004, 1.018, 0.99}};
+const Estimate kEven{10, 1.003, 0, Interval{0.985, 1.022, 0.979}};
+const Estimate kFewRounds{4, 0.74, 0, std::nullopt};
+
+// One way in which a sweep of one objective can end.
+struct Ending {
+  const char* what;
+  Outcome outcome;
+  int recommended, best;
+  Estimate best_ratio;
+  std::string answer;
+  std::optional<int> unconfirmed = std::nullopt;
+  bool finished = true;
+};
+
+const Ending kEndings[] = {
+    {"better", Outcome::kWinner, 1, 1, kSlightlyAhead,
+     "Use threads_bind=0-1, isa=avx2: 42.0 % [38.4, 45.5] more tokens per second than the "
+     "defaults."},
+    {"real but small", Outcome::kSmallGain, 0, 1, kSlightlyAhead,
+     "Keep the defaults: threads_bind=0-1, isa=avx2 gives a real but small gain of 1.2 % [0.4, "
+     "1.8]."},
+    {"defaults are best", Outcome::kBaselineBest, 0, 1, kBehind,
+     "The defaults are best: threads_bind=0-1, isa=avx2 is 26 % worse (16 to 30 %)."},
+    {"all others left early", Outcome::kBaselineBest, 0, 1, kFewRounds,
+     "The defaults are best: everything else that was measured is worse."},
+    {"the defaults alone", Outcome::kBaselineBest, 0, 0, kFewRounds,
+     "Keep the defaults: nothing else was measured."},
+    {"no difference found", Outcome::kNoDifference, 0, 1, kEven,
+     "Keep the defaults: no difference was found."},
+    {"too few rounds", Outcome::kTooFewRounds, 0, 1, kFewRounds,
+     "Keep the defaults for now: there were too few rounds to tell."},
+    {"no room for the leader", Outcome::kTooFewRounds, 0, 1, kEven,
+     "Keep the defaults for now: the budget had no room to confirm threads_bind=nobind, which led.",
+     2},
+    {"the leader failed", Outcome::kTooFewRounds, 0, 1, kEven,
+     "Keep the defaults for now: tensor_parallel=2 led and failed before it was confirmed.", 3},
+    {"undecided", Outcome::kNoData, 0, 0, kFewRounds,
+     "No verdict: the defaults could not be measured."},
+    {"not measured yet", Outcome::kNoData, 0, 0, kFewRounds,
+     "No verdict yet: the defaults have not been measured.", std::nullopt, false},
+};
+
+Results EndedAs(const Ending& ending) {
+  Results results = PlantedResults();
+  results.definition.objectives = {Objective::kThroughput};
+  results.verdicts.resize(1);
+  results.finished = ending.finished;
+  Verdict& verdict = results.verdicts.front();
+  verdict.outcome = ending.outcome;
+  verdict.recommended = ending.recommended;
+  verdict.best = ending.best;
+  verdict.best_ratio = ending.best_ratio;
+  verdict.unconfirmed = ending.unconfirmed;
+  verdict.confirmed = true;
+  return results;
+}
+
+// Run it by itself to read all sentences.
+TEST(Answer, IsTheSameInEveryOutputForEveryOutcome) {
+  for (const Ending& ending : kEndings) {
+    SCOPED_TRACE(ending.what);
+    const Results results = EndedAs(ending);
+    const Verdict& verdict = results.verdicts.front();
+    const bool won = ending.outcome == Outcome::kWinner;
+    const Words words = InWords(results, verdict);
+    const std::string sentence = Sentence(results, verdict);
+    std::printf("%-24s%s\n%24s%s\n", ending.what, ending.answer.c_str(), "", sentence.c_str());
+    EXPECT_EQ(Answer(results), ending.answer);
+    EXPECT_EQ(won ? "Use " + words.headline + ": " + words.gain + " than the defaults."
+                  : words.headline + ".",
+              ending.answer);
+    EXPECT_THAT(sentence, StartsWith(ending.answer.substr(0, ending.answer.size() - 1) + "; "));
+
+    EXPECT_EQ(PageSections(results, "out").at("answer"), Prose(ending.answer).markup());
+    EXPECT_THAT(VerdictCards(results).markup(), HasSubstr(">" + Prose(words.headline).markup()));
+    EXPECT_THAT(ReportMarkdown(results, "out", {}),
+                AllOf(HasSubstr("\n\n" + EscapeMarkdown(ending.answer) + "\n\n"),
+                      HasSubstr("**" + EscapeMarkdown(words.headline) + "**")));
+    const Json json = ResultsJson(results, "out");
+    EXPECT_EQ(json.Find("answer")->string(), ending.answer);
+    EXPECT_EQ(json.Find("verdicts")->array()[0].Find("sentence")->string(), sentence);
+    const auto profile = ProfileOf(results, Objective::kThroughput, "out");
+    ASSERT_TRUE(profile);
+    ASSERT_EQ(profile->has_value(), ending.outcome != Outcome::kNoData);
+    if (!profile->has_value()) continue;
+    EXPECT_EQ((*profile)->evidence.Find("sentence")->string(), sentence);
+  }
+}
+
+TEST(VerdictWords, TheEvidenceDoesNotRepeatWhatTheHeadlineSays) {
+  const auto confidence = [](const char* what) {
+    for (const Ending& ending : kEndings)
+      if (std::string(ending.what) == what) {
+        const Results results = EndedAs(ending);
+        return InWords(results, results.verdicts.front()).confidence;
+      }
+    return std::string("no such ending");
+  };
+  EXPECT_EQ(confidence("better"), "96 % interval +38.4 to +45.5 % from 6 rounds on fresh prompts");
+  EXPECT_EQ(confidence("real but small"),
+            "99 % interval +0.4 to +1.8 % from 10 rounds on fresh prompts");
+  EXPECT_EQ(confidence("defaults are best"),
+            "97 % interval -30 to -16 % from 10 rounds on fresh prompts");
+  EXPECT_EQ(confidence("the defaults alone"), "6 rounds");
+  EXPECT_EQ(confidence("no difference found"),
+            "closest contender, threads_bind=0-1, isa=avx2: +0.3 %; 97 % interval -1.5 to +2.2 % "
+            "from 10 rounds on fresh prompts");
+  EXPECT_EQ(confidence("too few rounds"),
+            "so far, threads_bind=0-1, isa=avx2: -26.0 % after 4 rounds, which may be chance; a "
+            "verdict needs 6 fresh rounds");
+  EXPECT_EQ(confidence("no room for the leader"), confidence("no difference found"));
+  EXPECT_EQ(confidence("undecided"), "");
+}
+
+TEST(Answer, NamesEachConfigurationOnce) {
+  Results results = PlantedResults();
+  EXPECT_EQ(Answer(results),
+            "Use threads_bind=0-1, isa=avx2: 42.0 % [38.4, 45.5] more tokens per second and 12.0 % "
+            "[9.2, 14.8] better balance of throughput and latency than the defaults; for latency "
+            "keep the defaults.");
+  results.verdicts[1].outcome = Outcome::kTooFewRounds;
+  EXPECT_THAT(Answer(results), HasSubstr("; for latency keep the defaults for now."));
+  for (Verdict& verdict : results.verdicts) {
+    verdict.outcome = Outcome::kBaselineBest;
+    verdict.recommended = 0;
+    verdict.best_ratio = kBehind;
+  }
+  EXPECT_EQ(Answer(results),
+            "The defaults are best: threads_bind=0-1, isa=avx2 is 26 % worse (16 to 30 %).");
+  results.verdicts[1].best_ratio.median = 0.8;
+  EXPECT_EQ(Answer(results),
+            "The defaults are best: threads_bind=0-1, isa=avx2 is 26 % worse (16 to 30 %) for "
+            "throughput and balanced and 20 % worse (16 to 30 %) for latency.");
+}
+
+TEST(Answer, TellsWhatWasFoundInEachObjective) {
+  Results results = PlantedResults();
+  for (Verdict& verdict : results.verdicts) {
+    verdict.outcome = Outcome::kNoDifference;
+    verdict.recommended = 0;
+  }
+  EXPECT_EQ(Answer(results), "Keep the defaults: no difference was found.");
+  results.verdicts[0].outcome = Outcome::kBaselineBest;
+  results.verdicts[0].best_ratio = kBehind;
+  EXPECT_EQ(Answer(results),
+            "Keep the defaults: threads_bind=0-1, isa=avx2 is 26 % worse (16 to 30 %) for "
+            "throughput; no difference was found for latency and balanced.");
+  results.verdicts[2].outcome = Outcome::kNoData;
+  EXPECT_EQ(Answer(results),
+            "Keep the defaults for now: threads_bind=0-1, isa=avx2 is 26 % worse (16 to 30 %) for "
+            "throughput; no difference was found for latency; the defaults could not be measured "
+            "for balanced.");
+  results.verdicts.clear();
+  EXPECT_EQ(Answer(results), "Keep the defaults for now: nothing was measured yet.");
+}
+
+TEST(Answer, SupportStatesConfirmationLeadAndWait) {
+  Results results = PlantedResults();
+  EXPECT_EQ(Support(results),
+            "Confirmed in 6 fresh rounds; nothing else comes within 5 % of it. With 8 clients 95 % "
+            "of first tokens arrive within 1.63 s (defaults: 2.32 s).");
+  results.verdicts[2].recommended = 2;  // two configurations: their leads are on their cards
+  EXPECT_EQ(Support(results), "Confirmed in 6 fresh rounds.");
+  for (Verdict& verdict : results.verdicts) verdict.outcome = Outcome::kBaselineBest;
+  EXPECT_EQ(Support(results), "");
+}
+
+}  // namespace
+}  // namespace pinion::harness
