@@ -145,6 +145,10 @@ void Take(const Verdict& verdict, int leader, const std::vector<double>& log_tru
     ending.crowned_log_truth = truth(crowned);
   }
   ending.crowned_small |= crowned && verdict.ratio.median <= 1 + std::max(verdict.floor, epsilon);
+  if (verdict.outcome == Outcome::kBaselineBest) {
+    ending.default_best = true;
+    ending.false_best |= *std::max_element(log_truth.begin() + 1, log_truth.end()) >= 0;
+  }
   ending.undecided |= verdict.outcome == Outcome::kTooFewRounds;
   if (leader && !ending.ended_with) ending.ended_with = leader;
   ending.regret = std::max(ending.regret, -std::expm1(truth(crowned) - best));

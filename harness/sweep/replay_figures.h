@@ -18,6 +18,8 @@ struct ReplayEnding {
   int crowned = 0, ended_with = 0;  // candidates; 0: the default
   double crowned_log_truth = 0;     // true speed of the crowned one beside the default's
   bool crowned_small = false;       // by an estimate within its own floor or epsilon
+  bool default_best = false;        // everything else was called worse
+  bool false_best = false;          // that, and another configuration is as fast as the default
   bool undecided = false;           // too few rounds for a verdict
   bool unspent = false;             // that, with time left for a round of two
   std::optional<bool> covered;      // the truth, by the interval of the verdict
@@ -52,11 +54,11 @@ struct SeriesFigures {
 // `endings`: one or more, of a series with `rows` rows; `best_log_truth`: of all configurations,
 // beside the default's. Shares: `false_crowns` (of what is not better than the default),
 // `worse_crowned`, `small_crowned` (by an estimate within its floor or epsilon), `found` (the best
-// was crowned; if one is better than the default), `coverage` (of confirmations),
-// `within_2_percent` (of the best, what was recommended), `budget_kept` (to 5 %), `undecided`,
-// `unspent`. `cost` is a mean. What came up in too few replays to show how it spreads over the
-// series is taken to spread as badly as the worst of the other shares; if none can tell, the
-// stretches alone count as observations.
+// was crowned; if one is better than the default), `default_best`, `false_best`, `coverage` (of
+// confirmations), `within_2_percent` (of the best, what was recommended), `budget_kept` (to 5 %),
+// `undecided`, `unspent`. `cost` is a mean. What came up in too few replays to show how it spreads
+// over the series is taken to spread as badly as the worst of the other shares; if none can tell,
+// the stretches alone count as observations.
 SeriesFigures FiguresOf(const std::vector<ReplayEnding>& endings, size_t rows,
                         double best_log_truth);
 

@@ -94,6 +94,7 @@ void ExpectHonest(const Recording& noise, double noisy_cost = 0.60) {
   const ReplayReport none = Replay(noise, equal);
   const double false_crowns = 1 - static_cast<double>(none.none) / kReplays;
   EXPECT_LE(false_crowns, 0.05 + kLuck * StandardError(0.05));
+  EXPECT_LE(Figure(none, "false_best").mean.mean, 0.05 + kLuck * StandardError(0.05));
 
   const ReplayReport five = Replay(noise, planted);
   const bool quiet = five.floor_p50 < 0.03;
@@ -175,6 +176,16 @@ TEST(Replay, EqualOnesAreRarelyCrowned) {
     if (Sanitized()) return;
     EXPECT_LE(crowned.interval.high, 0.05);
   });
+}
+
+TEST(Replay, TheDefaultsAreCalledBestIfAllOthersAreFarWorse) {
+  const Recording noise = MadeUpNoise(0.02);
+  const ReplayReport worse = Replay(noise, {1, 0.8, 0.8, 0.8});
+  EXPECT_GE(Figure(worse, "default_best").mean.mean, 0.9);
+  EXPECT_EQ(Figure(worse, "false_best").mean.mean, 0);
+  const ReplayReport equal = Replay(noise, {1, 0.8, 1, 0.8});
+  EXPECT_LE(Figure(equal, "default_best").mean.mean, 0.1);
+  EXPECT_EQ(Figure(equal, "false_best").mean.mean, Figure(equal, "default_best").mean.mean);
 }
 
 // Half of this series can resolve 5 %, half cannot: the start of a replay decides its result, so
