@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "engine/base/clock.h"
-#include "engine/base/strings.h"
 
 namespace pinion::harness {
 namespace {

@@ -84,10 +84,9 @@ Line LineOf(const BenchRow& row) {
 std::string Header(const BenchResult& result) {
   const EngineInfo& engine = result.engine;
   const BenchPlan& plan = result.plan;
-  std::string text =
-      StrCat(result.model, ": ", engine.dtype, ", ", engine.isa, ", ", engine.threads,
-             engine.threads == 1 ? " thread" : " threads", ", ", engine.plan.ranks.size(),
-             engine.plan.ranks.size() == 1 ? " rank\n" : " ranks\n");
+  std::string text = StrCat(result.model, ": ", engine.dtype, ", ", engine.isa, ", ",
+                            Counted(static_cast<size_t>(engine.threads), "thread"), ", ",
+                            Counted(engine.plan.ranks.size(), "rank"), "\n");
   text += StrCat("gemm kernels by rows: ", engine.gemm, "\n");
   text += StrCat("ready in ", Printf("%.2f", engine.start_s), " s (weights ",
                  Printf("%.2f", engine.load_s), " s), peak memory ",
@@ -99,7 +98,7 @@ std::string Header(const BenchResult& result) {
   if (plan.mode == BenchMode::kThroughput) text += StrCat(plan.num_prompts, " prompts at once");
   if (plan.mode == BenchMode::kServing)
     text += StrCat(plan.num_prompts, " prompts from ", plan.batch, " clients in a closed loop");
-  return text + StrCat(", ", plan.rounds, plan.rounds == 1 ? " round\n\n" : " rounds\n\n");
+  return text + StrCat(", ", Counted(static_cast<size_t>(plan.rounds), "round"), "\n\n");
 }
 
 // The least work of one phase of a round.
@@ -162,8 +161,7 @@ std::string WaitLine(const std::vector<double>& shares) {
   if (shares.empty()) return "";
   std::string text = "threads waited for each other";
   for (size_t rank = 0; rank < shares.size(); ++rank)
-    text +=
-        StrCat(rank == 0 ? ": " : ", ", "rank ", rank, " ", Printf("%.1f %%", 100 * shares[rank]));
+    text += StrCat(rank == 0 ? ": " : ", ", "rank ", rank, " ", Percent(shares[rank]));
   return text + " of the steps' time\n";
 }
 

@@ -9,7 +9,6 @@
 #include "engine/base/file.h"
 #include "engine/base/process.h"
 #include "engine/base/strings.h"
-#include "engine/run/start.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/stop_request.h"
 #include "harness/cli/sweep_definition.h"

@@ -7,7 +7,6 @@
 
 #include "engine/base/strings.h"
 #include "engine/checkpoint/model.h"
-#include "engine/run/start.h"
 #include "harness/cli/sweep_definition.h"
 #include "harness/sweep/machine_ceilings.h"
 #include "harness/sweep/plan.h"

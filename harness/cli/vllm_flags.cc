@@ -1,7 +1,5 @@
 #include "harness/cli/vllm_flags.h"
 
-#include <algorithm>
-#include <array>
 #include <cstdio>
 #include <map>
 #include <vector>

@@ -5,14 +5,13 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <memory>
 #include <set>
-#include <tuple>
 
 #include "engine/base/strings.h"
 #include "harness/stats/holm.h"
 #include "harness/stats/metrics.h"
 #include "harness/stats/rules.h"
+#include "harness/stats/text.h"
 #include "harness/stats/verdict.h"
 #include "harness/store/store.h"
 
@@ -263,11 +262,11 @@ Result<RunComparison> CompareAnyway(const std::string& path_a, const std::string
   if (comparison.differences.empty()) {
     comparison.obstacles.emplace_back("no configuration was measured in the same round of both");
   } else if (rounds < needed) {
-    comparison.obstacles.push_back(StrCat(
-        "they have ", rounds, rounds == 1 ? " round" : " rounds", " in common and a verdict needs ",
-        needed, " to decide on ", comparison.differences.size(),
-        " differences; continue with --resume, a larger --budget and --rounds ", needed,
-        " or more"));
+    comparison.obstacles.push_back(
+        StrCat("they have ", Counted(rounds, "round"), " in common and a verdict needs ", needed,
+               " to decide on ", comparison.differences.size(),
+               " differences; continue with --resume, a larger --budget and --rounds ", needed,
+               " or more"));
   }
   return comparison;
 }

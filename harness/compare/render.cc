@@ -1,7 +1,6 @@
 // A comparison as text and as JSON.
 
 #include <algorithm>
-#include <cmath>
 
 #include "engine/base/strings.h"
 #include "harness/compare/compare.h"
@@ -18,9 +17,6 @@ size_t Count(const RunComparison& comparison, Kind kind) {
       comparison.differences.begin(), comparison.differences.end(),
       [kind](const MetricDifference& difference) { return difference.kind == kind; }));
 }
-
-// "+3.1 %", of a ratio.
-std::string Change(double ratio) { return Printf("%+.1f %%", (ratio - 1) * 100); }
 
 std::string Number(double value, const std::string& unit) {
   if (unit == "bytes") return FormatBytes(static_cast<uint64_t>(value));
@@ -96,11 +92,9 @@ std::string Render(const RunComparison& comparison) {
     text += Line(difference);
   }
   const size_t worse = Count(comparison, Kind::kWorse), better = Count(comparison, Kind::kBetter);
-  char rule[96];
-  std::snprintf(rule, sizeof rule, "more than %.1f %% and the floor, beyond the interval",
-                comparison.threshold * 100);
   text += StrCat("\n", worse, " worse, ", better, " better of ", comparison.differences.size(),
-                 " (", rule, "; + is better)\n");
+                 " (more than ", Percent(comparison.threshold),
+                 " and the floor, beyond the interval; + is better)\n");
   return text;
 }
 

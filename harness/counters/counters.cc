@@ -1,11 +1,11 @@
 #include "harness/counters/counters.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include "engine/base/clock.h"
 #include "engine/base/strings.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
@@ -149,9 +149,7 @@ std::string Render(const std::vector<CounterReading>& readings) {
     if (!reading.unavailable.empty()) line += "not available, because " + reading.unavailable;
     const char* separator = "";
     for (const CounterValue& value : reading.values) {
-      char number[32];
-      std::snprintf(number, sizeof number, "%.4g", value.value);
-      line += StrCat(separator, value.name, " ", number);
+      line += StrCat(separator, value.name, " ", Printf("%.4g", value.value));
       separator = ", ";
     }
     if (!reading.source.empty()) line += StrCat(" (", reading.source, ")");

@@ -1,7 +1,6 @@
 // What Intel's tools print. Columns and fields are found by name: their places differ between
 // machines and versions.
 
-#include <algorithm>
 #include <optional>
 
 #include "engine/base/strings.h"

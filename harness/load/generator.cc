@@ -5,11 +5,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 #include <deque>
 #include <memory>
-#include <optional>
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"

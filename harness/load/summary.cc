@@ -7,6 +7,7 @@
 
 #include "engine/base/strings.h"
 #include "harness/stats/estimate.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
@@ -153,22 +154,17 @@ double LateShare(const ServerLoadResult& result) {
 
 std::vector<std::string> GeneratorFaults(const ServerLoadResult& result) {
   std::vector<std::string> faults;
-  char text[128];
   const GeneratorLoad& own = result.generator;
-  if (own.cpu_share > kBusyShare) {
-    std::snprintf(text, sizeof text, "the load generator was busy %.0f %% of the time",
-                  own.cpu_share * 100);
-    faults.emplace_back(text);
-  }
+  if (own.cpu_share > kBusyShare)
+    faults.push_back(StrCat("the load generator was busy ", Printf("%.0f %%", own.cpu_share * 100),
+                            " of the time"));
   const double limit_s = LateSeconds(Summarise(TracesOf(result)));
   // In a closed loop, or under a limit on concurrency, late requests are not the generator's fault;
   // its own clock is.
   const double late_s = Quantile(own.lag_s, 0.95);
-  if (late_s > limit_s) {
-    std::snprintf(text, sizeof text, "late client: %.1f ms behind its own clock at p95",
-                  late_s * 1e3);
-    faults.emplace_back(text);
-  }
+  if (late_s > limit_s)
+    faults.push_back(
+        StrCat("late client: ", Printf("%.1f ms", late_s * 1e3), " behind its own clock at p95"));
   return faults;
 }
 

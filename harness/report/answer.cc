@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <set>
 #include <utility>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "engine/base/strings.h"
 #include "harness/report/distribution.h"
 #include "harness/report/words.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {

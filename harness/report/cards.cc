@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cctype>
 
-#include "engine/base/strings.h"
 #include "harness/report/charts.h"
 #include "harness/report/page.h"
 #include "harness/report/ratio_drawing.h"

@@ -1,12 +1,12 @@
 // Throughput against latency, with the Pareto front.
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "engine/base/strings.h"
 #include "harness/report/charts.h"
 #include "harness/report/words.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {

@@ -5,17 +5,10 @@
 #include "engine/base/strings.h"
 #include "harness/report/charts.h"
 #include "harness/report/words.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
-
-std::vector<int> Integers(const Json* list) {
-  std::vector<int> values;
-  if (list && list->is_array())
-    for (const Json& value : list->array())
-      if (value.is_int()) values.push_back(static_cast<int>(value.integer()));
-  return values;
-}
 
 // {"cpu_list":"0-3,8"} -> 0,1,2,3,8.
 std::vector<int> CpusOf(const Json& node) {
@@ -36,9 +29,9 @@ std::map<int, std::string> Workers(const Json& plan) {
   std::map<int, std::string> workers;
   if (const Json* ranks = plan.Find("ranks"); ranks && ranks->is_array())
     for (size_t rank = 0; rank < ranks->array().size(); ++rank)
-      for (const int cpu : Integers(ranks->array()[rank].Find("cpus")))
+      for (const int cpu : IntegersIn(ranks->array()[rank].Find("cpus")))
         workers[cpu] = StrCat("rank ", rank);
-  for (const int cpu : Integers(plan.Find("frontend_cpus"))) workers.emplace(cpu, "front end");
+  for (const int cpu : IntegersIn(plan.Find("frontend_cpus"))) workers.emplace(cpu, "front end");
   return workers;
 }
 
@@ -54,7 +47,7 @@ Chart PlacementChart(const Results& results) {
                   candidate && candidate->threads > 0
                       ? "no thread is bound to a CPU by " + SettingsText(*candidate)
                       : "no engine has reported its plan");
-  const std::vector<int> allowed = Integers(results.budget.Find("cpus"));
+  const std::vector<int> allowed = IntegersIn(results.budget.Find("cpus"));
   size_t cpus = 0, computing = 0;
   for (const Json& node : nodes->array()) {
     const Json* id = node.Find("id");

@@ -9,6 +9,7 @@
 #include "engine/base/strings.h"
 #include "harness/report/charts.h"
 #include "harness/report/words.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {

@@ -89,10 +89,6 @@ std::string FormatLoss(const Estimate& ratio) {
   return text;
 }
 
-std::string Counted(size_t count, const char* noun) {
-  return StrCat(count, " ", noun, count == 1 ? "" : "s");
-}
-
 std::string Listed(const std::vector<std::string>& items) {
   std::string text;
   for (size_t i = 0; i < items.size(); ++i)

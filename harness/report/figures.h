@@ -26,7 +26,6 @@ std::string FormatGain(const Estimate& ratio);
 // "26 % worse (16 to 30 %)" of a ratio below 1; no parentheses without an interval.
 std::string FormatLoss(const Estimate& ratio);
 
-std::string Counted(size_t count, const char* noun);        // "1 round", "2 rounds"
 std::string Listed(const std::vector<std::string>& items);  // "a", "a and b", "a, b and c"
 std::string FormatSeconds(double seconds);                  // "48 s", "8 min 20 s"
 

@@ -26,19 +26,17 @@ std::string Absolute(const std::string& path) {
   return error ? path : full.string();
 }
 
-void AddCpus(const Json* list, std::vector<int>& cpus) {
-  if (!list || !list->is_array()) return;
-  for (const Json& cpu : list->array())
-    if (cpu.is_int()) cpus.push_back(static_cast<int>(cpu.integer()));
-}
-
 // CPUs of the ranks and the front end; empty if the ranks are not pinned.
 std::string CpusOf(const Json& plan) {
   std::vector<int> cpus;
+  const auto add = [&](const Json* list) {
+    const std::vector<int> more = IntegersIn(list);
+    cpus.insert(cpus.end(), more.begin(), more.end());
+  };
   const Json* ranks = plan.Find("ranks");
   if (!ranks || !ranks->is_array()) return "";
-  for (const Json& rank : ranks->array()) AddCpus(rank.Find("cpus"), cpus);
-  if (!cpus.empty()) AddCpus(plan.Find("frontend_cpus"), cpus);
+  for (const Json& rank : ranks->array()) add(rank.Find("cpus"));
+  if (!cpus.empty()) add(plan.Find("frontend_cpus"));
   return FormatCpuList(cpus);
 }
 

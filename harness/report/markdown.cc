@@ -1,7 +1,6 @@
 #include "harness/report/markdown.h"
 
 #include <map>
-#include <vector>
 
 #include "engine/base/strings.h"
 #include "harness/report/answer.h"
@@ -10,6 +9,7 @@
 #include "harness/report/recommend.h"
 #include "harness/report/text_table.h"
 #include "harness/report/words.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {

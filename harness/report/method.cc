@@ -74,8 +74,8 @@ std::string GeneratorText(const Results& results) {
     if (const Series* series = candidate.Find("generator_cpu_share", 0))
       for (const Sample& sample : series->samples) most = std::max(most, sample.value);
   if (most < 0) return "";
-  return StrCat("The load generator, a process of its own, took at most ",
-                Printf("%.1f %%", most * 100), " of a core.");
+  return StrCat("The load generator, a process of its own, took at most ", Percent(most),
+                " of a core.");
 }
 
 }  // namespace

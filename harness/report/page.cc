@@ -13,18 +13,7 @@
 namespace pinion::harness {
 namespace {
 
-// "7 of 8 configurations measured, 6 rounds, 8 min 20 s, 2026-01-01".
-std::string EffortText(const Results& results) {
-  size_t measured = 0;
-  for (const Candidate& candidate : results.candidates) measured += !candidate.series.empty();
-  std::string text =
-      StrCat(measured, " of ", results.candidates.size(), " configurations measured, ",
-             Counted(static_cast<size_t>(results.rounds_done), "round"));
-  if (results.confirmation_rounds > 0)
-    text += StrCat(" and ", results.confirmation_rounds, " to confirm");
-  return StrCat(text, ", ", FormatSeconds(results.elapsed_s), ", ",
-                results.started_at.substr(0, std::string("2026-01-01").size()));
-}
+constexpr std::string_view kDate = "2026-01-01";
 
 Html Notices(const Results& results) {
   Html notices;
@@ -101,7 +90,8 @@ Html LaunchSection(const Results& results, const std::string& folder) {
 std::map<std::string, std::string> PageSections(const Results& results, const std::string& folder) {
   return {{"answer", Prose(Answer(results)).markup()},
           {"support", Prose(Support(results)).markup()},
-          {"effort", Prose(EffortText(results)).markup()},
+          {"effort",
+           Prose(EffortText(results) + ", " + results.started_at.substr(0, kDate.size())).markup()},
           {"notices", Notices(results).markup()},
           {"cards", VerdictCards(results).markup()},
           {"launch", LaunchSection(results, folder).markup()},

@@ -105,6 +105,9 @@ struct Candidate {
   double Ratio(Objective objective) const;
 };
 
+// The integers of a list, such as a plan's CPUs; empty if there is no list.
+std::vector<int> IntegersIn(const Json* list);
+
 // One objective's noise, from the baseline's two trials in each round.
 struct Noise {
   size_t pairs = 0;

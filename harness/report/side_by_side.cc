@@ -7,6 +7,7 @@
 #include "engine/base/strings.h"
 #include "harness/report/export.h"
 #include "harness/report/words.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "engine/base/strings.h"
 #include "harness/stats/rules.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
@@ -199,6 +200,17 @@ std::vector<Figure> FiguresOf(const Candidate& candidate, Objective objective) {
     add("per token", "tpot_s", 1);
   }
   return figures;
+}
+
+std::string EffortText(const Results& results) {
+  size_t measured = 0;
+  for (const Candidate& candidate : results.candidates) measured += !candidate.series.empty();
+  std::string text =
+      StrCat(measured, " of ", results.candidates.size(), " configurations measured, ",
+             Counted(static_cast<size_t>(results.rounds_done), "round"));
+  if (results.confirmation_rounds > 0)
+    text += StrCat(" and ", results.confirmation_rounds, " to confirm");
+  return StrCat(text, ", ", FormatSeconds(results.elapsed_s));
 }
 
 std::string MachineLine(const Results& results) {

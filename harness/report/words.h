@@ -55,6 +55,9 @@ struct Figure {
 };
 std::vector<Figure> FiguresOf(const Candidate& candidate, Objective objective);
 
+// "7 of 8 configurations measured, 6 rounds and 9 to confirm, 8 min 20 s".
+std::string EffortText(const Results& results);
+
 // "AMD EPYC 9654, 96 cores, 192 CPUs, 2 NUMA nodes", from the fingerprint.
 std::string MachineLine(const Results& results);
 

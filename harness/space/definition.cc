@@ -1,7 +1,6 @@
 #include "harness/space/definition.h"
 
 #include <algorithm>
-#include <set>
 
 #include "engine/base/strings.h"
 #include "engine/run/settings.h"

@@ -1,7 +1,5 @@
 // The spaces that `pinion sweep` searches without --def.
 
-#include <algorithm>
-
 #include "harness/space/bindings.h"
 #include "harness/space/expand.h"
 #include "kernels/isa.h"

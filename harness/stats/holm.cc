@@ -1,7 +1,6 @@
 #include "harness/stats/holm.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "harness/stats/distributions.h"

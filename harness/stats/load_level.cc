@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "engine/base/strings.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
@@ -18,7 +19,7 @@ std::string RateText(double rate) {
 std::string LevelText(LoadLevel level) {
   if (level.is_open()) return RateText(level.rate) + " requests/s";
   if (level.clients == 0) return "";
-  return StrCat(level.clients, level.clients == 1 ? " client" : " clients");
+  return Counted(static_cast<size_t>(level.clients), "client");
 }
 
 std::string LevelKey(LoadLevel level) {

@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <string>
 
+#include "engine/base/strings.h"
+
 // Formatting of numbers and columns for printed tables.
 
 namespace pinion::harness {
@@ -16,6 +18,14 @@ inline std::string Printf(const char* format, double value) {
 
 // 0.125 -> "12.5 %".
 inline std::string Percent(double fraction) { return Printf("%.1f %%", fraction * 100); }
+
+// 1.041 -> "+4.1 %".
+inline std::string Change(double ratio) { return Printf("%+.1f %%", (ratio - 1) * 100); }
+
+// "1 round", "2 rounds".
+inline std::string Counted(size_t count, const char* noun) {
+  return StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
 
 // Pads with blanks to `width` bytes, with the text at the left or at the right; never cuts.
 inline std::string Left(std::string text, size_t width) {

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 
 #include "engine/base/strings.h"
-#include "harness/report/figures.h"
+#include "harness/stats/text.h"
 #include "harness/sweep/constraints.h"
 #include "harness/sweep/gather.h"
 #include "harness/sweep/load.h"

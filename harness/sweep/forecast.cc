@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 
 #include "engine/base/strings.h"
 #include "harness/stats/estimate.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
@@ -124,11 +124,10 @@ std::optional<std::string> WhyHopeless(int candidate, const Forecasts& forecasts
     const auto row = std::find_if(candidates.begin(), candidates.end(), [&](const auto& one) {
       return one.id == best->second.candidate;
     });
-    char percent[32];
-    std::snprintf(percent, sizeof percent, "%.0f %%",
-                  100 * std::exp(forecast->at_best - best->second.log_score));
-    reasons.push_back(StrCat(Name(objective), " at best ", percent, " of the least that ",
-                             row->label, " reached in ", best->second.trials, " trials"));
+    const double share = std::exp(forecast->at_best - best->second.log_score);
+    reasons.push_back(StrCat(Name(objective), " at best ", Printf("%.0f %%", 100 * share),
+                             " of the least that ", row->label, " reached in ", best->second.trials,
+                             " trials"));
   }
   return StrCat("not measured: by exact bytes and operations and the probe's raised ceilings, ",
                 Join(reasons, "; "));

@@ -1,6 +1,5 @@
 #include "harness/sweep/pair.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "engine/base/strings.h"
@@ -12,11 +11,6 @@ namespace pinion::harness {
 namespace {
 
 using Kind = PairVerdict::Kind;
-
-// "4.9 %", of a ratio's distance from 1.
-std::string Distance(double ratio) { return Printf("%.1f %%", std::abs(ratio - 1) * 100); }
-
-std::string Change(double ratio) { return Printf("%+.1f %%", (ratio - 1) * 100); }
 
 Kind Judge(const PairVerdict& verdict) {
   const auto& interval = verdict.ratio.interval;
@@ -82,14 +76,14 @@ std::string Render(const PairVerdict& verdict, const std::string& a, const std::
                   kMinSamples, ": raise --budget\n");
   const bool differs = verdict.kind != Kind::kNoDifference;
   const std::string what = !differs ? StrCat("No difference was found between ", b, " and ", a)
-                                    : StrCat(b, " is ", Distance(verdict.ratio.median), " ",
-                                             Name(verdict.kind), " than ", a);
+                                    : StrCat(b, " is ", Percent(std::abs(verdict.ratio.median - 1)),
+                                             " ", Name(verdict.kind), " than ", a);
   return StrCat(what, ".\n", Name(verdict.objective), ": ", b, " against ", a, " ",
                 Change(verdict.ratio.median), ", 95 % interval ",
                 Change(verdict.ratio.interval->low), " to ", Change(verdict.ratio.interval->high),
                 ", ", verdict.ratio.n, " rounds. A difference counts beyond ",
-                Printf("%.1f %%", verdict.threshold * 100), " and beyond the floor of ",
-                Printf("%.1f %%", verdict.floor * 100), ", which noise alone makes.\n");
+                Percent(verdict.threshold), " and beyond the floor of ", Percent(verdict.floor),
+                ", which noise alone makes.\n");
 }
 
 }  // namespace pinion::harness

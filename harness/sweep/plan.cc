@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <optional>
 #include <utility>
 
 #include "engine/base/strings.h"
 #include "engine/run/settings.h"
 #include "engine/run/start.h"
+#include "harness/stats/text.h"
 #include "harness/sweep/predict.h"
 
 namespace pinion::harness {
@@ -37,12 +37,6 @@ const char* WhyTried(const std::string& key) {
     if (key == reason.key) return reason.why;
   const SettingRow* row = FindSetting(key);
   return row ? row->help : "a setting of the engine's own";
-}
-
-std::string Printed(const char* format, double value) {
-  char text[48];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
 }
 
 Json SettingsJson(const Point& point) {
@@ -93,9 +87,9 @@ std::string CeilingsText(const Json& ceilings) {
     return "No predictions without ceilings: give --probe FILE, --node-bandwidth or "
            "--memory-channels.\n";
   return StrCat("Predictions are limits by ceilings, ", ceilings.Find("from")->string(), ": ",
-                Printed("%.4g", ceilings.Find("read_bytes_per_s")->number() * 1e-9),
+                Printf("%.4g", ceilings.Find("read_bytes_per_s")->number() * 1e-9),
                 " GB/s from memory, ",
-                Printed("%.4g", ceilings.Find("core_read_bytes_per_s")->number() * 1e-9),
+                Printf("%.4g", ceilings.Find("core_read_bytes_per_s")->number() * 1e-9),
                 " GB/s of one core.\n");
 }
 
@@ -105,9 +99,9 @@ std::string CandidateLine(const Json& one) {
     return StrCat("  excluded: ", name, ": ", excluded->string(), "\n");
   const Json* prediction = one.Find("prediction");
   if (!prediction) return StrCat("  ", name, "\n");
-  return Printed("  %16.4g", prediction->Find("output_tokens_per_s")->number()) +
-         Printed("  %16.4g", prediction->Find("ttft_s")->number() * 1e3) +
-         Printed("  %14.4g", prediction->Find("tpot_s")->number() * 1e3) + "  " + name + "\n";
+  return Printf("  %16.4g", prediction->Find("output_tokens_per_s")->number()) +
+         Printf("  %16.4g", prediction->Find("ttft_s")->number() * 1e3) +
+         Printf("  %14.4g", prediction->Find("tpot_s")->number() * 1e3) + "  " + name + "\n";
 }
 
 }  // namespace

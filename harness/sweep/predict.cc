@@ -1,7 +1,6 @@
 #include "harness/sweep/predict.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <set>
 

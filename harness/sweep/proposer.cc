@@ -1,7 +1,6 @@
 #include "harness/sweep/proposer.h"
 
 #include <cstdlib>
-#include <map>
 #include <utility>
 
 #include "engine/base/strings.h"

@@ -1,6 +1,5 @@
 #include "harness/sweep/score.h"
 
-#include <algorithm>
 #include <cmath>
 #include <set>
 

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "engine/base/strings.h"
-#include "harness/report/figures.h"
+#include "harness/stats/text.h"
 #include "harness/sweep/protocol.h"
 
 namespace pinion::harness {

@@ -1,7 +1,5 @@
 #include "harness/sweep/summary.h"
 
-#include <algorithm>
-
 #include "engine/base/strings.h"
 #include "harness/report/answer.h"
 #include "harness/report/recommend.h"
@@ -10,18 +8,6 @@
 
 namespace pinion::harness {
 namespace {
-
-// "5 candidates, 6 rounds and 6 to confirm, 7 min 2 s"
-std::string EffortText(const Results& results) {
-  size_t measured = 0;
-  for (const Candidate& candidate : results.candidates)
-    measured += candidate.series.empty() ? 0 : 1;
-  std::string text = StrCat(Counted(measured, "candidate"), ", ",
-                            Counted(static_cast<size_t>(results.rounds_done), "round"));
-  if (results.confirmation_rounds > 0)
-    text += StrCat(" and ", results.confirmation_rounds, " to confirm");
-  return StrCat(text, ", ", FormatSeconds(results.elapsed_s));
-}
 
 std::string VerdictLines(const Results& results, const Verdict& verdict) {
   const Words words = InWords(results, verdict);

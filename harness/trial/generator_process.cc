@@ -3,7 +3,6 @@
 #include <iostream>
 
 #include "engine/base/process.h"
-#include "engine/base/strings.h"
 #include "harness/trial/line_process.h"
 
 namespace pinion::harness {

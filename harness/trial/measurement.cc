@@ -1,7 +1,6 @@
 #include "harness/trial/measurement.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <numeric>
 #include <random>

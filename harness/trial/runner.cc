@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <signal.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 

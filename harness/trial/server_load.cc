@@ -7,6 +7,7 @@
 #include "engine/base/strings.h"
 #include "harness/counters/conditions.h"
 #include "harness/counters/energy.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
@@ -22,8 +23,7 @@ ArrivalPlan ArrivalsOf(const ServerLoad& load) {
 std::string ArrivalText(const ServerLoad& load) {
   std::string text;
   if (!load.open_loop())
-    return StrCat("closed loop of ", load.max_concurrency,
-                  load.max_concurrency == 1 ? " client" : " clients");
+    return "closed loop of " + Counted(static_cast<size_t>(load.max_concurrency), "client");
   if (!load.trace.empty()) {
     text = "open loop at the trace's times";
   } else {

@@ -1,7 +1,6 @@
 #include "harness/trial/trial.h"
 
 #include "engine/base/check.h"
-#include "engine/base/strings.h"
 #include "harness/load/exchange.h"
 
 namespace pinion::harness {

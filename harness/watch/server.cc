@@ -6,7 +6,6 @@
 #include <list>
 #include <thread>
 
-#include "engine/base/strings.h"
 #include "engine/serve/gate.h"
 #include "engine/serve/http.h"
 #include "harness/report/page.h"

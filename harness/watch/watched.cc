@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "engine/base/strings.h"
 #include "harness/sweep/load.h"
 #include "harness/watch/table.h"
 

@@ -9,6 +9,7 @@
 #include "harness/stats/verdict.h"
 #include "harness/sweep/assemble.h"
 #include "harness/sweep/protocol.h"
+#include "made_up_rows.h"
 
 namespace pinion::harness {
 namespace {
@@ -69,13 +70,7 @@ struct Ran {
 Ran RunOn(MadeUp& source, double budget_s) {
   Definition definition;
   definition.budget_s = budget_s;
-  std::vector<CandidateRow> rows(source.candidates());
-  for (size_t i = 0; i < rows.size(); ++i) {
-    rows[i].id = static_cast<int>(i);
-    rows[i].label = i ? "c" + std::to_string(i) : "default";
-    rows[i].is_baseline = i == 0;
-    rows[i].settings = Json::MakeArray();
-  }
+  const std::vector<CandidateRow> rows = MadeUpRows(source.candidates());
   Noting progress;
   const Forecasts nothing_predicted;
   Protocol protocol(definition, rows, nothing_predicted, source, progress);

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "harness/sweep/protocol.h"
+#include "made_up_rows.h"
 
 namespace pinion::harness {
 namespace {
@@ -45,17 +46,6 @@ class MadeUp : public TrialSource {
   std::normal_distribution<double> noise_{0, 0.01};
 };
 
-std::vector<CandidateRow> Rows(size_t count) {
-  std::vector<CandidateRow> rows(count);
-  for (size_t i = 0; i < count; ++i) {
-    rows[i].id = static_cast<int>(i);
-    rows[i].label = i ? "c" + std::to_string(i) : "default";
-    rows[i].is_baseline = i == 0;
-    rows[i].settings = Json::MakeArray();
-  }
-  return rows;
-}
-
 // Forecasts of the throughput: expected as it is, and at best half as much again.
 Forecasts Foreseen(const std::vector<double>& speeds) {
   Forecasts forecasts;
@@ -73,7 +63,7 @@ Ran RunOn(MadeUp& source, const Forecasts& forecasts, size_t count, double budge
   Definition definition;
   definition.objectives = {Objective::kThroughput};
   definition.budget_s = budget_s;
-  const std::vector<CandidateRow> rows = Rows(count);
+  const std::vector<CandidateRow> rows = MadeUpRows(count);
   SilentProgress silence;
   Protocol protocol(definition, rows, forecasts, source, silence);
   const auto end = protocol.Run();
@@ -157,7 +147,7 @@ TEST(Protocol, CandidateThatBreaksAConstraintIsOutAfterItsFirstTrialWithTheNumbe
   Definition definition;
   definition.objectives = {Objective::kThroughput};
   definition.constraints.peak_rss_bytes = uint64_t{8} << 30;
-  const std::vector<CandidateRow> rows = Rows(3);
+  const std::vector<CandidateRow> rows = MadeUpRows(3);
   SilentProgress silence;
   const Forecasts nothing;
   Protocol protocol(definition, rows, nothing, source, silence);
@@ -174,7 +164,7 @@ TEST(Protocol, BaselineThatBreaksAConstraintEndsTheSweep) {
   Definition definition;
   definition.objectives = {Objective::kThroughput};
   definition.constraints.peak_rss_bytes = uint64_t{8} << 30;
-  const std::vector<CandidateRow> rows = Rows(2);
+  const std::vector<CandidateRow> rows = MadeUpRows(2);
   SilentProgress silence;
   const Forecasts nothing;
   Protocol protocol(definition, rows, nothing, source, silence);
@@ -189,13 +179,13 @@ TEST(Forecasts, AreReadFromPredictionsByName) {
      "at_best":{"output_tokens_per_s":20,"ttft_s":0.5,"tpot_s":0.05}}},
     {"name":"default","excluded":"too large"}]})");
   const Forecasts forecasts =
-      ForecastsFrom(predictions, Rows(2), {Objective::kThroughput, Objective::kLatency}, 11);
+      ForecastsFrom(predictions, MadeUpRows(2), {Objective::kThroughput, Objective::kLatency}, 11);
   ASSERT_EQ(forecasts.size(), 1u);
   const auto& of = forecasts.at(1);
   EXPECT_DOUBLE_EQ(of.at(Objective::kThroughput).expected, std::log(10));
   EXPECT_DOUBLE_EQ(of.at(Objective::kThroughput).at_best, std::log(20));
   EXPECT_DOUBLE_EQ(of.at(Objective::kLatency).at_best, -std::log(1.0));
-  EXPECT_TRUE(ForecastsFrom(Json(), Rows(2), {Objective::kThroughput}, 11).empty());
+  EXPECT_TRUE(ForecastsFrom(Json(), MadeUpRows(2), {Objective::kThroughput}, 11).empty());
 }
 
 TEST(Forecasts, PutTheMostPromisingFirst) {

@@ -19,6 +19,7 @@
 #include "harness/stats/text.h"
 #include "harness/store/store.h"
 #include "harness/sweep/state.h"
+#include "made_up_rows.h"
 #include "tests/test_data.h"
 
 namespace pinion::harness {
@@ -291,13 +292,8 @@ std::string StoredSweep() {
   meta.definition.objectives = {Objective::kThroughput};
   meta.machine = meta.budget = meta.model_facts = Json::MakeObject();
   EXPECT_TRUE(WriteMeta(**store, meta));
-  std::vector<CandidateRow> rows(6);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    rows[i].id = static_cast<int>(i);
-    rows[i].label = i ? "c" + std::to_string(i) : "default";
-    rows[i].is_baseline = i == 0;
-    rows[i].settings = rows[i].options = Json::MakeObject();
-  }
+  std::vector<CandidateRow> rows = MadeUpRows(6);
+  for (CandidateRow& row : rows) row.options = Json::MakeObject();
   EXPECT_TRUE((*store)->PutCandidates(rows));
   std::mt19937 random(5);
   std::normal_distribution<double> normal(0, 1);

@@ -6,8 +6,6 @@
 
 #include <filesystem>
 
-#include "harness/sweep/slo.h"
-
 namespace pinion::harness {
 namespace {
 

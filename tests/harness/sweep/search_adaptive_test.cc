@@ -8,6 +8,7 @@
 
 #include "harness/sweep/protocol.h"
 #include "harness/sweep/source.h"
+#include "made_up_rows.h"
 
 namespace pinion::harness {
 namespace {
@@ -65,13 +66,7 @@ ProtocolState RunOn(TrialSource& source, size_t candidates, Strategy strategy, d
   definition.strategy = strategy;
   definition.budget_s = budget_s;
   definition.objectives = std::move(objectives);
-  std::vector<CandidateRow> rows(candidates);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    rows[i].id = static_cast<int>(i);
-    rows[i].label = i ? "c" + std::to_string(i) : "default";
-    rows[i].is_baseline = i == 0;
-    rows[i].settings = Json::MakeArray();
-  }
+  const std::vector<CandidateRow> rows = MadeUpRows(candidates);
   SilentProgress silence;
   const Forecasts nothing_predicted;
   Protocol protocol(definition, rows, nothing_predicted, source, silence);
