@@ -3,32 +3,39 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <optional>
 #include <string>
+#include <vector>
 
-#include "engine/run/options.h"
+#include "engine/run/settings.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/engine_flags.h"
 #include "harness/topo/draw.h"
 #include "harness/topo/examine.h"
 
 namespace pinion::harness {
 namespace {
 
+// The settings that decide which CPUs compute.
+const std::vector<std::string> kBindingKeys = {"threads_bind", "reserved_cpus", "smt",
+                                               "tensor_parallel", "pipeline_parallel"};
+// Those that decide what MODEL takes.
+const std::vector<std::string> kModelKeys = {
+    "dtype",        "kv_cache_dtype", "kv_cache_space", "max_model_len", "max_num_batched_tokens",
+    "max_num_seqs", "block_size",     "prefix_caching", "moe_prepack"};
+
 struct TopoFlags {
   TopologyOptions options;
+  EngineFlags engine;
+  std::string model;
+  bool has_frontend = false;
   bool json = false;
-  // Unset: the environment's. CLI11's own envname is not used, since it reads a command's
-  // variables even when another command runs, and then complains of a flag that was not given.
-  std::optional<std::string> threads_bind;
-  std::optional<int> reserved_cpus;
 };
 
 Result<Topology> ExamineAsAsked(const TopoFlags& flags) {
-  EngineOptions environment;
-  PINION_TRY(ReadEnvironment(environment));
   TopologyOptions options = flags.options;
-  options.threads_bind = flags.threads_bind.value_or(environment.threads_bind);
-  options.reserved_cpus = flags.reserved_cpus ? flags.reserved_cpus : environment.reserved_cpus;
+  PINION_ASSIGN(options.engine, flags.engine.Resolve());
+  options.engine.has_frontend = flags.has_frontend;
+  options.engine.model = flags.model;
   return Examine(options);
 }
 
@@ -55,6 +62,10 @@ void AddTopo(CLI::App& app, int& exit_code) {
   TopologyOptions& options = flags->options;
   auto* command = app.add_subcommand(
       "topo", "Draw this machine, its usable CPUs and memory, and the ranks' placement");
+  CLI::Option* model = command->add_option(
+      "MODEL", flags->model,
+      "also show what a model's sequences take and how many fit: a folder, a .gguf file, "
+      "preset:NAME, or org/name in the Hugging Face cache");
   command->add_flag("--json", flags->json, "print JSON instead of a picture");
   command->add_option(
       "--machine", options.machine,
@@ -64,27 +75,12 @@ void AddTopo(CLI::App& app, int& exit_code) {
                       "usable CPUs, such as 0-3,8 (default: those that the system allows)");
   command->add_option("--cpu-quota", options.cpu_quota,
                       "CPU time quota in CPUs, such as 3.5 (default: that of the cgroups)");
-  command
-      ->add_option("--threads-bind", flags->threads_bind,
-                   "auto, all, nobind, or a CPU list per rank such as 0-3|4-7 (default auto) "
-                   "[VLLM_CPU_OMP_THREADS_BIND]")
-      ->capture_default_str();
-  command
-      ->add_option("--tensor-parallel-size", options.tensor_parallel,
-                   "ranks: thread teams, each with a share of the model; also -tp N")
-      ->capture_default_str();
-  command->add_option(
-      "--reserved-cpus", flags->reserved_cpus,
-      "cores kept free for the front end (HTTP, tokenizer), under auto only (default 0; "
-      "with --frontend 1, if every rank keeps at least 4 cores) "
-      "[VLLM_CPU_NUM_OF_RESERVED_CPU]");
-  command
-      ->add_option("--smt", options.smt,
-                   "off: one thread per core; on: all hardware threads of a core, under auto only "
-                   "(default off)")
-      ->check(CLI::IsMember({"off", "on"}));
-  command->add_flag("--frontend", options.has_frontend,
+  command->add_flag("--frontend", flags->has_frontend,
                     "plan for serve and launch, whose front end gets a core of its own");
+  flags->engine.AddSomeTo(*command, kBindingKeys);
+  flags->engine.AddSomeTo(*command, kModelKeys);
+  for (const std::string& key : kModelKeys)
+    command->get_option(FindSetting(key)->name())->needs(model);
   command->callback([flags, &exit_code] { exit_code = RunTopo(*flags); });
 }
 

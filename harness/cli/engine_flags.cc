@@ -37,6 +37,11 @@ void EngineFlags::AddFlagsTo(CLI::App& command) {
   RefuseGpuFlags(command);
 }
 
+void EngineFlags::AddSomeTo(CLI::App& command, const std::vector<std::string>& keys) {
+  needs_valid_ = false;
+  for (const std::string& key : keys) AddSetting(command, *FindSetting(key));
+}
+
 Result<EngineOptions> EngineFlags::Resolve(EngineOptions options) const {
   PINION_TRY(ReadEnvironment(options));
   if (needs_model_ && model_.empty() && options.model.empty())
@@ -48,9 +53,10 @@ Result<EngineOptions> EngineFlags::Resolve(EngineOptions options) const {
   for (const auto& [key, text] : texts_) {
     const SettingRow& row = *FindSetting(key);
     PINION_ASSIGN(const Json value, ParseSetting(row, text, row.name()));
+    PINION_TRY(CheckSetting(row, value, row.name()));
     row.set(value, all);
   }
-  PINION_TRY(Validate(all.options));
+  if (needs_valid_) PINION_TRY(Validate(all.options));
   return std::move(all.options);
 }
 

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "engine/base/result.h"
 #include "engine/run/options.h"
@@ -18,6 +19,8 @@ class EngineFlags {
   void AddTo(CLI::App& command);
   // Same without MODEL, for commands that vary it themselves.
   void AddFlagsTo(CLI::App& command);
+  // The flags of these settings (keys of the registry) alone, for commands that start no engine.
+  void AddSomeTo(CLI::App& command, const std::vector<std::string>& keys);
 
   bool has_model() const { return !model_.empty(); }  // on the command line
 
@@ -29,6 +32,8 @@ class EngineFlags {
 
   std::string model_;
   bool needs_model_ = false;
+  bool needs_valid_ =
+      true;  // what an engine needs that is no flag's own value: a model, an ISA path
   std::map<std::string, std::string> texts_;  // by the setting's key, as typed
 };
 

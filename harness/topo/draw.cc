@@ -84,6 +84,7 @@ class Drawing {
     Legend();
     BudgetLines();
     PlanLines();
+    ModelLines();
     return std::move(text_);
   }
 
@@ -293,6 +294,13 @@ class Drawing {
     for (const std::string& reason : plan.reasons)
       if (reason.rfind("rank ", 0) != 0) Paragraph("", reason, Style::kDim);
     for (const std::string& warning : plan.warnings) Paragraph("warning", warning, Style::kWarning);
+  }
+
+  void ModelLines() {
+    if (!topology_.model) return;
+    for (const auto& [label, text] : Describe(*topology_.model)) Paragraph(label, text);
+    if (const std::string& refusal = topology_.model->refusal; !refusal.empty())
+      Paragraph("warning", refusal, Style::kWarning);
   }
 
   const Topology& topology_;

@@ -1,5 +1,6 @@
 #include "harness/topo/examine.h"
 
+#include "engine/run/start.h"
 #include "kernels/offered_isas.h"
 
 namespace pinion::harness {
@@ -16,17 +17,14 @@ Result<Topology> Examine(const TopologyOptions& options) {
     limits.allowed_cpus = std::move(*cpus);
   }
   PINION_ASSIGN(topology.budget, ComputeBudget(topology.machine, limits));
-  BindingRequest request;
-  request.threads_bind = options.threads_bind;
-  request.ranks = options.tensor_parallel;
-  request.reserved_cpus = options.reserved_cpus;
-  request.has_frontend = options.has_frontend;
-  request.smt = options.smt;
-  PINION_ASSIGN(request.nobind_threads, OmpNumThreads());
-  PINION_ASSIGN(topology.plan, MakePlan(topology.machine, topology.budget, request));
+  PINION_ASSIGN(topology.plan, PlanFor(options.engine, topology.machine, topology.budget));
   for (kernels::Isa isa : kernels::OfferedIsas().isas)
     topology.isa.emplace_back(kernels::Name(isa));
   topology.amx_refusal = kernels::OfferedIsas().amx_refusal;
+  if (!options.engine.model.empty()) {
+    PINION_ASSIGN(topology.model,
+                  FitModel(options.engine, topology.machine, topology.budget, topology.plan));
+  }
   return topology;
 }
 
@@ -45,6 +43,7 @@ Json ToJson(const Topology& topology) {
   object.Set("isa", topology.isa);
   object.Set("amx_refusal", topology.amx_refusal.empty() ? Json() : Json(topology.amx_refusal));
   object.Set("plan", ToJson(topology.plan));
+  object.Set("model", topology.model ? ToJson(*topology.model) : Json());
   return object;
 }
 

@@ -51,6 +51,36 @@ def test_topo_reads_variables_and_flags_beat_them(pinion_json):
     assert [rank["cpus"] for rank in ranks] == [[8], [9]]
 
 
+def test_topo_shows_what_a_models_sequences_take(pinion, pinion_json, data):
+    machine = ("--machine", "pack:2 numa:1(memory=4GiB) core:4 pu:1", "-tp", 2)
+    model = data / "models/gemma3"
+    flags = ("--max-model-len", 320, "--kv-cache-dtype", "bf16", "--max-num-seqs", 7)
+    fit = pinion_json("topo", model, "--json", *machine, *flags)["model"]
+    info = pinion_json("model", "info", model, "--json")
+    assert fit["kv_bytes_per_token"] == info["kv_bytes_per_token"]["bfloat16"]
+    assert (fit["sequence_tokens"], fit["sequences"], fit["refusal"]) == (320, 7, None)
+    assert {kind["name"] for kind in fit["kinds"]} == {"full", "windowed"}
+    picture = pinion("topo", model, *machine, *flags).stdout
+    assert "room       7 sequences of 320 tokens" in picture
+    # The variable holds for MODEL; without one it is none of topo's business.
+    env = {"VLLM_CPU_KVCACHE_SPACE": "1"}
+    cache = pinion_json("topo", model, "--json", *machine, "--max-num-seqs", 1024, env=env)["model"]["cache_bytes"]
+    assert 0.9 * 2**31 < cache <= 2**31, "1 GiB for each of two ranks"
+    assert pinion_json("topo", "--json", *machine, env=env)["model"] is None
+
+
+@pytest.mark.parametrize("flags, sentence", [
+    (("--dtype", "float32"), "--dtype requires MODEL"),
+    (("preset:tiny", "--dtype", "float33"), "--dtype 'float33' is unknown; use auto, bfloat16"),
+    (("preset:tiny", "--block-size", 17), "--block-size is 17, want"),
+    (("--smt", "maybe"), "--smt 'maybe' is unknown; use off or on"),
+    (("preset:tinny",), "no preset 'tinny'"),
+])
+def test_topo_refuses_settings_that_it_cannot_show(pinion, flags, sentence):
+    done = pinion("topo", *flags)
+    assert done.returncode == 2 and sentence in done.stderr and done.stdout == ""
+
+
 def test_an_unknown_log_level_is_said_and_hides_nothing(pinion):
     done = pinion("run", "preset:tiny", "-p", "x", "--max-tokens", 1, env={"PINION_LOG": "loud"})
     assert done.returncode == 0

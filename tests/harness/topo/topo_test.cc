@@ -25,8 +25,8 @@ Topology MustExamine(const TopologyOptions& options) {
 TopologyOptions TwoSockets() {
   TopologyOptions options;
   options.machine = "pack:2 numa:1(memory=64GiB) l3:2(size=33554432) core:3 pu:2";
-  options.tensor_parallel = 2;
-  options.reserved_cpus = 1;
+  options.engine.tensor_parallel = 2;
+  options.engine.reserved_cpus = 1;
   options.allowed_cpus = "0-9,12-23";
   return options;
 }
@@ -97,7 +97,7 @@ TEST(Topology, ColoursDoNotChangeTheText) {
 TEST(Topology, MarksFloatingThreads) {
   TopologyOptions options;
   options.machine = "numa:1 core:2 pu:1";
-  options.threads_bind = "nobind";
+  options.engine.threads_bind = "nobind";
   const std::string picture = DrawTopology(MustExamine(options), false);
   EXPECT_THAT(picture, HasSubstr("* *"));
   EXPECT_THAT(picture, HasSubstr("unpinned"));
@@ -106,7 +106,7 @@ TEST(Topology, MarksFloatingThreads) {
 TEST(Topology, TakesOmpNumThreadsUnderNobind) {
   TopologyOptions options;
   options.machine = "numa:1 core:8 pu:1";
-  options.threads_bind = "nobind";
+  options.engine.threads_bind = "nobind";
   setenv("OMP_NUM_THREADS", "3,1", 1);
   const Topology topology = MustExamine(options);
   setenv("OMP_NUM_THREADS", "many", 1);

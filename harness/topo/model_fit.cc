@@ -1,0 +1,139 @@
+#include "harness/topo/model_fit.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/strings.h"
+#include "engine/kv/table_blocks.h"
+#include "engine/run/capacity.h"
+#include "engine/run/start.h"
+#include "engine/spec/attention_spec.h"
+#include "engine/spec/kv_tables.h"
+
+namespace pinion::harness {
+namespace {
+
+std::string Plural(size_t number, std::string_view what) {
+  return StrCat(number, ' ', what, number == 1 ? "" : "s");
+}
+
+// Fills in the cache that an engine would make of so much memory.
+Status FillCache(const std::vector<RankNeeds>& needs, const EngineOptions& options,
+                 uint64_t available_bytes, ModelFit& fit) {
+  PINION_ASSIGN(const size_t blocks, SizeKv(needs, options, fit.sequence_tokens, available_bytes));
+  const StatePlaces places = SizeStates(needs, options, available_bytes);
+  for (const RankNeeds& rank : needs)
+    fit.cache_bytes += blocks * rank.kv.block_bytes() + places.all() * rank.state;
+  const size_t of_one = std::max<size_t>(1, BlocksOfSequence(needs, options, fit.sequence_tokens));
+  fit.sequences = std::min(blocks / of_one, places.running);  // the latter at most --max-num-seqs
+  if (needs[0].one_step)
+    fit.sequences = std::min(
+        fit.sequences, static_cast<size_t>(options.max_num_batched_tokens) / fit.sequence_tokens);
+  fit.longest_tokens = LongestIn(blocks, needs[0].reaches, fit.sequence_tokens,
+                                 static_cast<size_t>(options.block_size));
+  return {};
+}
+
+// The longest text of a model that computes each in one step (start.cc's FitWholeTexts).
+size_t LongestServed(const DecoderSpec& spec, const EngineOptions& options, size_t length) {
+  if (!spec.bidirectional) return length;
+  return std::min(length, static_cast<size_t>(options.max_num_batched_tokens));
+}
+
+std::string KindText(const CacheKind& kind) {
+  std::string text = StrCat(kind.name, ": ", Plural(kind.layers, "layer"), " · ");
+  if (kind.token_bytes == 0)
+    return StrCat(text, FormatBytes(kind.sequence_bytes), " per sequence of any length");
+  text += StrCat(FormatBytes(kind.token_bytes), " per token");
+  if (kind.most_tokens > 0) text += StrCat(", at most ", kind.most_tokens, " tokens");
+  return StrCat(text, " · ", FormatBytes(kind.sequence_bytes), " per sequence");
+}
+
+std::string RoomText(const ModelFit& fit) {
+  std::string text = StrCat(Plural(fit.sequences, "sequence"), " of ", fit.sequence_tokens,
+                            " tokens in ", FormatBytes(fit.cache_bytes));
+  if (fit.longest_tokens < fit.sequence_tokens)
+    return StrCat(text, ", which has room for one of ", fit.longest_tokens,
+                  "; raise --kv-cache-space or lower --max-model-len");
+  return StrCat(text, ", ", FormatBytes(fit.held_bytes_per_sequence), " each on all ranks");
+}
+
+}  // namespace
+
+Result<ModelFit> FitModel(const EngineOptions& options, const Machine& machine,
+                          const Budget& budget, const Plan& plan) {
+  PINION_ASSIGN(const DecoderSpec spec, SpecFor(options));
+  PINION_ASSIGN(const DecoderOptions decoder, DecoderOptionsFor(options, spec));
+  PINION_ASSIGN(const std::vector<RankNeeds> needs, NeedsFor(options, spec));
+  PINION_ASSIGN(const size_t length, ResolveModelLength(spec, options));
+  ModelFit fit;
+  fit.name = options.model;
+  fit.architecture = spec.architecture;
+  fit.kv_dtype = kernels::Name(decoder.cached());
+  fit.sequence_tokens = LongestServed(spec, options, length);
+  fit.kinds = CacheKinds(spec, decoder.cached(), fit.sequence_tokens);
+  fit.kv_bytes_per_token = KvBytesPerToken(spec, decoder.cached());
+  fit.kv_bytes_per_sequence = KvBytesOfSequence(spec, decoder.cached(), fit.sequence_tokens);
+  fit.state_bytes_per_sequence = StateBytesPerSequence(spec);
+  const size_t of_one = BlocksOfSequence(needs, options, fit.sequence_tokens);
+  for (const RankNeeds& rank : needs) {
+    fit.weight_bytes += rank.weights;
+    fit.workspace_bytes += rank.workspace;
+    fit.held_bytes_per_sequence += of_one * rank.kv.block_bytes() + rank.state;
+  }
+  const uint64_t fixed = fit.weight_bytes + fit.workspace_bytes;
+  const auto fits = CheckCapacity(needs, options, fit.sequence_tokens, machine, budget, plan);
+  if (!fits) {
+    fit.refusal = fits.error().message;
+    return fit;
+  }
+  const uint64_t free = budget.memory_available_bytes;
+  PINION_TRY(FillCache(needs, options, free - std::min(free, fixed), fit));
+  return fit;
+}
+
+Json ToJson(const ModelFit& fit) {
+  Json kinds = Json::MakeArray();
+  for (const CacheKind& kind : fit.kinds) {
+    Json item;
+    item.Set("name", kind.name);
+    item.Set("layers", static_cast<uint64_t>(kind.layers));
+    item.Set("most_tokens", kind.most_tokens > 0 ? Json(kind.most_tokens) : Json());
+    item.Set("bytes_per_token", kind.token_bytes);
+    item.Set("bytes_per_sequence", kind.sequence_bytes);
+    kinds.Append(std::move(item));
+  }
+  Json json;
+  json.Set("name", fit.name);
+  json.Set("architecture", fit.architecture);
+  json.Set("weight_bytes", fit.weight_bytes);
+  json.Set("workspace_bytes", fit.workspace_bytes);
+  json.Set("kv_dtype", fit.kv_dtype);
+  json.Set("sequence_tokens", static_cast<uint64_t>(fit.sequence_tokens));
+  json.Set("kv_bytes_per_token", fit.kv_bytes_per_token);
+  json.Set("kv_bytes_per_sequence", fit.kv_bytes_per_sequence);
+  json.Set("state_bytes_per_sequence", fit.state_bytes_per_sequence);
+  json.Set("held_bytes_per_sequence", fit.held_bytes_per_sequence);
+  json.Set("kinds", std::move(kinds));
+  json.Set("cache_bytes", fit.cache_bytes);
+  json.Set("sequences", static_cast<uint64_t>(fit.sequences));
+  json.Set("longest_tokens", static_cast<uint64_t>(fit.longest_tokens));
+  json.Set("refusal", fit.refusal.empty() ? Json() : Json(fit.refusal));
+  return json;
+}
+
+std::vector<std::pair<std::string, std::string>> Describe(const ModelFit& fit) {
+  std::vector<std::pair<std::string, std::string>> lines;
+  lines.emplace_back("model", StrCat(fit.name, " · ", fit.architecture, " · weights ",
+                                     FormatBytes(fit.weight_bytes), " · workspace ",
+                                     FormatBytes(fit.workspace_bytes)));
+  const uint64_t sequence = fit.kv_bytes_per_sequence + fit.state_bytes_per_sequence;
+  lines.emplace_back(
+      "cache", StrCat(fit.kv_dtype, " · ", FormatBytes(fit.kv_bytes_per_token), " per token · ",
+                      FormatBytes(sequence), " per sequence of ", fit.sequence_tokens, " tokens"));
+  for (const CacheKind& kind : fit.kinds) lines.emplace_back("", KindText(kind));
+  if (fit.refusal.empty()) lines.emplace_back("room", RoomText(fit));
+  return lines;
+}
+
+}  // namespace pinion::harness
