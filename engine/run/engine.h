@@ -78,9 +78,11 @@ struct EngineInfo {
   double load_s = 0, start_s = 0;           // until weights are packed; until ready
   Plan plan;                                // of this process's ranks
   Json stages;                              // [{"stage","seconds"}]
-  // [{"rank","nodes":[planned],"weights":[{"node","bytes","pages"}],"kv":[the same]}]: the nodes
-  // that hold the memory after warm-up; KV counts only pages written so far. ServerInfo tells those
-  // of its own time.
+  // [{"rank","nodes":[planned],"weights":[{"node","bytes","pages"}],"kv":[the same],
+  //   "remote_share":{"weights","kv"}}]: the nodes that hold the memory after warm-up, and the
+  //   share
+  // of it that is on none of those planned (null: nothing is resident, or none is planned); KV
+  // counts only pages written so far. ServerInfo tells those of its own time.
   Json placement;
   std::string allocator, openmp;  // see Runtime
 };

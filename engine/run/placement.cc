@@ -34,30 +34,49 @@ Json ToJson(const BytesOfNode& bytes) {
   return list;
 }
 
+Json RemoteShareJson(const std::vector<int>& planned, const BytesOfNode& bytes) {
+  const auto share = RemoteShare(planned, bytes);
+  return share ? Json(*share) : Json();
+}
+
 // Weights outside the rank's planned nodes: every step reads them across the interconnect.
 void WarnOfStrays(const RankPlan& rank, const BytesOfNode& weights) {
-  uint64_t strays = 0, all = 0;
-  for (const auto& [node, size] : weights) {
-    all += size;
-    if (std::find(rank.nodes.begin(), rank.nodes.end(), node) == rank.nodes.end()) strays += size;
-  }
-  if (rank.nodes.empty() || strays * 20 <= all) return;  // 5 %: shared pages, sampling error
-  LogWarning(StrCat(FormatBytes(strays), " of the weights of rank ", rank.rank,
+  const double share = RemoteShare(rank.nodes, weights).value_or(0);
+  if (share <= 0.05) return;  // shared pages, sampling error
+  uint64_t all = 0;
+  for (const auto& [node, size] : weights) all += size;
+  LogWarning(StrCat(FormatBytes(static_cast<uint64_t>(share * static_cast<double>(all))),
+                    " of the weights of rank ", rank.rank,
                     " are not on the nodes that the plan gives it; check whether these are full or "
                     "a memory policy (numactl) is set"));
 }
 
 }  // namespace
 
+std::optional<double> RemoteShare(const std::vector<int>& planned, const BytesOfNode& bytes) {
+  uint64_t elsewhere = 0, all = 0;
+  for (const auto& [node, size] : bytes) {
+    all += size;
+    if (std::find(planned.begin(), planned.end(), node) == planned.end()) elsewhere += size;
+  }
+  if (planned.empty() || all == 0) return std::nullopt;
+  return static_cast<double>(elsewhere) / static_cast<double>(all);
+}
+
 Json PlacementOf(const StartedModel& model) {
   Json list = Json::MakeArray();
   const auto placements = model.executor->placements();
   for (size_t rank = 0; rank < placements.size(); ++rank) {
     Json entry = Json::MakeObject();
+    const std::vector<int>& planned = model.info.plan.ranks[rank].nodes;
+    Json remote = Json::MakeObject();
+    remote.Set("weights", RemoteShareJson(planned, placements[rank].weights));
+    remote.Set("kv", RemoteShareJson(planned, placements[rank].kv));
     entry.Set("rank", static_cast<uint64_t>(rank));
-    entry.Set("nodes", Json(model.info.plan.ranks[rank].nodes));
+    entry.Set("nodes", Json(planned));
     entry.Set("weights", ToJson(placements[rank].weights));
     entry.Set("kv", ToJson(placements[rank].kv));
+    entry.Set("remote_share", std::move(remote));
     list.Append(std::move(entry));
   }
   return list;

@@ -1,10 +1,19 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "engine/run/start.h"
 
 namespace pinion {
+
+// The share of {node, bytes} that is not on the planned nodes; nullopt if there is nothing, or no
+// node is planned.
+std::optional<double> RemoteShare(const std::vector<int>& planned,
+                                  const std::vector<std::pair<int, uint64_t>>& bytes);
 
 // The NUMA nodes that hold the weights and KV of each rank now, as EngineInfo::placement says.
 Json PlacementOf(const StartedModel& model);

@@ -302,6 +302,28 @@ TEST(Engine, TellsThePagesOfEachNode) {
   EXPECT_EQ(pages, (bytes + page - 1) / page) << "one node holds them";
 }
 
+// The plan's nodes decide what is remote: without any, nothing is known to be.
+TEST(Engine, TellsTheShareOfPagesOnOtherNodesThanPlanned) {
+  const auto engine = Start(Tiny(64));
+  const Json rank = engine->ServerInfo().Find("placement")->array().at(0);
+  for (const char* memory : {"weights", "kv"}) {
+    const Json& share = *rank.Find("remote_share")->Find(memory);
+    uint64_t planned = 0, all = 0;
+    for (const Json& node : rank.Find(memory)->array()) {
+      const auto bytes = static_cast<uint64_t>(node.Find("bytes")->integer());
+      all += bytes;
+      for (const Json& id : rank.Find("nodes")->array())
+        if (id == *node.Find("node")) planned += bytes;
+    }
+    ASSERT_GT(all, 0u) << memory;
+    if (rank.Find("nodes")->array().empty())
+      EXPECT_TRUE(share.is_null()) << memory;
+    else
+      EXPECT_DOUBLE_EQ(share.number(), 1 - static_cast<double>(planned) / static_cast<double>(all))
+          << memory;
+  }
+}
+
 TEST(Engine, EndsAnAbortedRequestWithOneEventAndFreesItsBlocks) {
   std::mt19937 rng(9);
   const auto engine = Start(Tiny(64));
