@@ -10,6 +10,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
+#include "harness/cli/access_flags.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/stop_request.h"
 #include "harness/cli/usage_error.h"
@@ -20,13 +21,14 @@ namespace {
 
 struct LoadFlags {
   std::string url, workload = "chat", endpoint = "completions", ramp = "linear", save;
-  std::optional<std::string> prompt_len, output_len, duration, timeout, cpus, extra_body, api_key;
+  std::optional<std::string> prompt_len, output_len, duration, timeout, cpus, extra_body;
   std::optional<std::string> slo_ttft, slo_tpot, slo_e2el;
   std::vector<std::string> goodput;
   std::optional<double> ramp_from, ramp_to;
   std::optional<int> shared_prefix, prefixes, turns, max_concurrency;
-  bool obey_eos = false, insecure = false, json = false, detailed = false;
+  bool obey_eos = false, json = false, detailed = false;
   ServerLoad load;
+  AccessFlags access;
   std::string find;  // "rate" or "concurrency"
   std::optional<double> find_start, find_low, find_high;
   SloSearchOptions search;
@@ -105,9 +107,7 @@ Result<ServerLoad> LoadFrom(const LoadFlags& flags) {
     if (!load.extra_body.is_object())
       return Fail(ErrorCode::kUsage, "--extra-body must be a JSON object, such as {\"top_k\":1}");
   }
-  const char* key = std::getenv("OPENAI_API_KEY");
-  load.access.api_key = flags.api_key.value_or(key ? key : "");
-  load.access.verify = !flags.insecure;
+  load.access = flags.access.Resolve();
   return load;
 }
 
@@ -261,18 +261,6 @@ void AddHow(CLI::App& command, LoadFlags& flags) {
                    "print JSON instead of text, with the keys of `vllm bench serve`");
 }
 
-void AddAccess(CLI::App& command, LoadFlags& flags) {
-  command.add_option("--api-key", flags.api_key,
-                     "key to send as a bearer token (default: OPENAI_API_KEY of the environment, "
-                     "which other users of the machine cannot see)");
-  command
-      .add_option("--ca-file", flags.load.access.ca_file,
-                  "HTTPS: PEM file of the authorities that may have signed the server's "
-                  "certificate (default: the system's)")
-      ->check(CLI::ExistingFile);
-  command.add_flag("--insecure", flags.insecure, "HTTPS: trust any certificate");
-}
-
 void AddSearch(CLI::App& command, LoadFlags& flags) {
   const std::string group = "Search for the highest load that meets the SLO";
   const auto add = [&](const char* name, auto& value, const char* help) {
@@ -319,7 +307,7 @@ void AddLoad(CLI::App& app, int& exit_code) {
   AddWhat(*command, *flags);
   AddWhen(*command, *flags);
   AddHow(*command, *flags);
-  AddAccess(*command, *flags);
+  flags->access.AddTo(*command);
   AddSearch(*command, *flags);
   command->footer(Footer());
   command->callback([flags, &exit_code] {

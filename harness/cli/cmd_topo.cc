@@ -7,10 +7,12 @@
 #include <vector>
 
 #include "engine/run/settings.h"
+#include "harness/cli/access_flags.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/engine_flags.h"
 #include "harness/topo/draw.h"
 #include "harness/topo/examine.h"
+#include "harness/topo/live.h"
 
 namespace pinion::harness {
 namespace {
@@ -23,10 +25,15 @@ const std::vector<std::string> kModelKeys = {
     "dtype",        "kv_cache_dtype", "kv_cache_space", "max_model_len", "max_num_batched_tokens",
     "max_num_seqs", "block_size",     "prefix_caching", "moe_prepack"};
 
+constexpr double kLivePatienceSeconds = 10;  // for a server's answer
+
 struct TopoFlags {
   TopologyOptions options;
   EngineFlags engine;
   std::string model;
+  std::string live;  // the server's URL; empty: the default's
+  CLI::Option* live_option = nullptr;
+  AccessFlags access;
   bool has_frontend = false;
   bool json = false;
 };
@@ -39,24 +46,61 @@ Result<Topology> ExamineAsAsked(const TopoFlags& flags) {
   return Examine(options);
 }
 
+Result<LivePlacement> AskForPlacement(const TopoFlags& flags) {
+  PINION_ASSIGN(const ServerUrl url,
+                ParseServerUrl(flags.live.empty() ? "http://127.0.0.1:8000" : flags.live));
+  PINION_ASSIGN(const std::string text,
+                HttpFetch(url, "/server_info", kLivePatienceSeconds, flags.access.Resolve()));
+  auto info = Json::Parse(text);
+  if (!info) return Unexpected(std::move(info).error().In(url.text + "/server_info"));
+  return ReadPlacement(*info, url.text);
+}
+
 // https://no-color.org: any value but the empty one.
 bool WantsColour() {
   const char* no_colour = std::getenv("NO_COLOR");
   return isatty(STDOUT_FILENO) && !(no_colour && *no_colour);
 }
 
+Result<std::string> MachineText(const TopoFlags& flags) {
+  PINION_ASSIGN(const Topology topology, ExamineAsAsked(flags));
+  return flags.json ? ToJson(topology).Dump() + "\n" : DrawTopology(topology, WantsColour());
+}
+
+Result<std::string> LiveText(const TopoFlags& flags) {
+  PINION_ASSIGN(const LivePlacement placement, AskForPlacement(flags));
+  return flags.json ? ToJson(placement).Dump() + "\n" : DrawPlacement(placement, WantsColour());
+}
+
 int RunTopo(const TopoFlags& flags) {
-  const auto topology = ExamineAsAsked(flags);
-  if (!topology) return Report(topology.error());
-  const std::string text =
-      flags.json ? ToJson(*topology).Dump() + "\n" : DrawTopology(*topology, WantsColour());
-  std::fputs(text.c_str(), stdout);
+  const auto text = flags.live_option->count() > 0 ? LiveText(flags) : MachineText(flags);
+  if (!text) return Report(text.error());
+  std::fputs(text->c_str(), stdout);
   return 0;
+}
+
+// What only a running server can tell: all flags of plans are out of place beside it.
+void AddLiveFlags(CLI::App& command, TopoFlags& flags) {
+  const std::vector<CLI::Option*> plans =
+      command.get_options([](const CLI::Option* option) { return !option->check_name("--json"); });
+  flags.live_option =
+      command
+          .add_option("--live", flags.live,
+                      "show on which nodes the weights and KV of each rank of a running server are "
+                      "(default: the one at http://127.0.0.1:8000)")
+          ->expected(0, 1)
+          ->type_name("[URL]");
+  for (CLI::Option* plan : plans)
+    if (!plan->check_name("--help")) flags.live_option->excludes(plan);
+  const std::vector<std::string> names = AccessFlags::Names();
+  flags.access.AddTo(command);
+  for (const std::string& name : names) command.get_option(name)->needs(flags.live_option);
 }
 
 }  // namespace
 
-// `pinion topo`: exit 0 done, 1 the machine cannot be read, 2 bad usage.
+// `pinion topo`: exit 0 done, 1 the machine cannot be read or a server does not answer, 2 bad
+// usage.
 void AddTopo(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<TopoFlags>();
   TopologyOptions& options = flags->options;
@@ -81,6 +125,7 @@ void AddTopo(CLI::App& app, int& exit_code) {
   flags->engine.AddSomeTo(*command, kModelKeys);
   for (const std::string& key : kModelKeys)
     command->get_option(FindSetting(key)->name())->needs(model);
+  AddLiveFlags(*command, *flags);
   command->callback([flags, &exit_code] { exit_code = RunTopo(*flags); });
 }
 

@@ -12,7 +12,6 @@ namespace pinion::harness {
 namespace {
 
 constexpr size_t kCoreColumns = 64;  // most for the marks of one row; the CPU numbers follow
-constexpr size_t kTextColumns = 96;  // longer sentences are broken here
 
 // The mark of one logical CPU by its use, and its style.
 struct Mark {
@@ -247,23 +246,8 @@ class Drawing {
     text_ += "\n";
   }
 
-  // A label in its own column, then the text, broken between words.
   void Paragraph(const std::string& label, const std::string& text, Style style = Style::kPlain) {
-    constexpr size_t kLabelColumns = 11;
-    StyledText line = Line();
-    line.Add(label, style == Style::kPlain ? Style::kBold : style).Pad(kLabelColumns);
-    bool first = true;
-    for (const std::string& word : Split(text, ' ')) {
-      if (!first && line.width() + 1 + DisplayWidth(word) > kTextColumns) {
-        Put(line);
-        line = Line();
-        line.Pad(kLabelColumns);
-        first = true;
-      }
-      line.Add(first ? word : " " + word, style);
-      first = false;
-    }
-    Put(line);
+    text_ += harness::Paragraph(label, text, colour_, style);
   }
 
   void BudgetLines() {

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "engine/base/strings.h"
+
 namespace pinion::harness {
 namespace {
 
@@ -45,6 +47,25 @@ StyledText& StyledText::Append(const StyledText& other) {
 
 StyledText& StyledText::Pad(size_t column) {
   return column > width_ ? Add(std::string(column - width_, ' ')) : *this;
+}
+
+std::string Paragraph(const std::string& label, const std::string& text, bool colour, Style style) {
+  constexpr size_t kLabelColumns = 11, kTextColumns = 96;
+  std::string lines;
+  StyledText line(colour);
+  line.Add(label, style == Style::kPlain ? Style::kBold : style).Pad(kLabelColumns);
+  bool first = true;
+  for (const std::string& word : Split(text, ' ')) {
+    if (!first && line.width() + 1 + DisplayWidth(word) > kTextColumns) {
+      lines += line.text() + "\n";
+      line = StyledText(colour);
+      line.Pad(kLabelColumns);
+      first = true;
+    }
+    line.Add(first ? word : " " + word, style);
+    first = false;
+  }
+  return lines + line.text() + "\n";
 }
 
 size_t DisplayWidth(std::string_view text) {

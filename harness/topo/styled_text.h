@@ -31,4 +31,10 @@ class StyledText {
 // The columns of UTF-8 text, if every character takes one.
 size_t DisplayWidth(std::string_view text);
 
+// A label in a column of its own, in bold, then the text, broken between words so that lines stay
+// below 100 columns. In another style than kPlain the label has that style, too. Every line is
+// ended.
+std::string Paragraph(const std::string& label, const std::string& text, bool colour,
+                      Style style = Style::kPlain);
+
 }  // namespace pinion::harness

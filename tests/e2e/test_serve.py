@@ -232,7 +232,34 @@ def test_says_what_it_is(server, client, version):
     assert {stage["stage"] for stage in info["stages"]} >= {"load and pack", "warm-up"}
     assert info["placement"][0]["rank"] == 0
     assert sum(node["bytes"] for node in info["placement"][0]["weights"]) == info["weight_bytes"]
+    assert set(info["placement"][0]["remote_share"]) == {"weights", "kv"}
     assert info["allocator"] and "omp" in info["openmp"]
+
+
+def test_topo_shows_the_pages_of_a_running_server(server, client, pinion, pinion_json):
+    client.completions.create(model="tiny", prompt="Once", max_tokens=1)  # writes KV
+    shown = pinion_json("topo", "--live", server.url, "--json")
+    placed = json.loads(server.get("/server_info"))["placement"][0]
+    assert shown["url"] == server.url and shown["model"].endswith("tiny-trained")
+    [rank] = shown["engines"][0]["ranks"]
+    assert (rank["rank"], rank["nodes"]) == (0, placed["nodes"])
+    assert rank["weights"]["nodes"] == placed["weights"]
+    for memory in ("weights", "kv"):
+        assert sum(node["pages"] for node in rank[memory]["nodes"]) > 0
+        assert rank[memory]["remote_share"] == placed["remote_share"][memory]
+    text = pinion("topo", "--live", server.url).stdout
+    pages = placed["weights"][0]["pages"]
+    assert "rank 0     planned on node" in text
+    assert f"weights: {pages} page" in text and "% remote" in text
+
+
+def test_topo_names_a_server_that_tells_no_placement(server, pinion):
+    done = pinion("topo", "--live", f"{server.url}/nowhere")
+    assert done.returncode == 1 and "/nowhere/server_info: HTTP 404" in done.stderr
+    done = pinion("topo", "--live", server.url, "-tp", 2)
+    assert done.returncode == 2 and "excludes --live" in done.stderr
+    done = pinion("topo", "--api-key", "x")
+    assert done.returncode == 2 and "--api-key requires --live" in done.stderr
 
 
 def test_drops_cached_prefixes_on_demand(start_server, model):

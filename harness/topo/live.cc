@@ -1,0 +1,185 @@
+#include "harness/topo/live.h"
+
+#include <cstdio>
+#include <utility>
+
+#include "engine/base/strings.h"
+#include "engine/host/affinity.h"
+#include "harness/topo/styled_text.h"
+
+namespace pinion::harness {
+namespace {
+
+// A larger share gets a warning, as at an engine's start: less may be shared pages, or the error of
+// the sample.
+constexpr double kRemoteWarning = 0.05;
+
+Result<const Json*> ListOf(const Json& object, std::string_view key) {
+  const Json* list = object.Find(key);
+  if (list && list->is_array()) return list;
+  return Fail(ErrorCode::kFailed,
+              StrCat("'", key, "' is ", list ? list->type_name() : "missing", ", want a list"));
+}
+
+Result<uint64_t> CountOf(const Json& object, std::string_view key) {
+  PINION_ASSIGN(const int64_t count, Require<int64_t>(object, key));
+  if (count < 0)
+    return Fail(ErrorCode::kFailed, StrCat("'", key, "' is ", count, ", want 0 or more"));
+  return static_cast<uint64_t>(count);
+}
+
+Result<LiveMemory> MemoryOf(const Json& rank, std::string_view key) {
+  LiveMemory memory;
+  PINION_ASSIGN(const Json* const list, ListOf(rank, key));
+  for (const Json& entry : list->array()) {
+    LiveMemory::OnNode on;
+    PINION_ASSIGN(on.node, Require<int>(entry, "node"));
+    PINION_ASSIGN(on.bytes, CountOf(entry, "bytes"));
+    PINION_ASSIGN(on.pages, CountOf(entry, "pages"));
+    memory.nodes.push_back(on);
+  }
+  const Json* shares = rank.Find("remote_share");
+  if (!shares) return Fail(ErrorCode::kFailed, "'remote_share' is missing: an older version");
+  const Json* share = shares->Find(key);
+  if (share && share->is_number()) memory.remote_share = share->number();
+  return memory;
+}
+
+Result<LiveRank> RankOf(const Json& entry) {
+  LiveRank rank;
+  PINION_ASSIGN(rank.rank, Require<int>(entry, "rank"));
+  PINION_ASSIGN(const Json* const planned, ListOf(entry, "nodes"));
+  for (const Json& node : planned->array())
+    if (node.is_int()) rank.planned.push_back(static_cast<int>(node.integer()));
+  PINION_ASSIGN(rank.weights, MemoryOf(entry, "weights"));
+  PINION_ASSIGN(rank.kv, MemoryOf(entry, "kv"));
+  return rank;
+}
+
+Result<std::vector<LiveRank>> RanksOf(const Json& engine) {
+  std::vector<LiveRank> ranks;
+  PINION_ASSIGN(const Json* const list, ListOf(engine, "placement"));
+  for (const Json& entry : list->array()) {
+    PINION_ASSIGN(LiveRank rank, RankOf(entry));
+    ranks.push_back(std::move(rank));
+  }
+  return ranks;
+}
+
+Result<LivePlacement> Read(const Json& info) {
+  LivePlacement placement;
+  if (const Json* options = info.Find("options")) {
+    PINION_ASSIGN(placement.model, Optional<std::string>(*options, "model", ""));
+  }
+  PINION_ASSIGN(placement.processes, Optional<int>(info, "processes", 1));
+  const Json* replicas = info.Find("replicas");
+  const bool several = replicas && replicas->is_array();
+  for (const Json& engine : several ? replicas->array() : Json::Array{info}) {
+    PINION_ASSIGN(std::vector<LiveRank> ranks, RanksOf(engine));
+    placement.engines.push_back(std::move(ranks));
+  }
+  return placement;
+}
+
+Json MemoryJson(const LiveMemory& memory) {
+  Json nodes = Json::MakeArray();
+  for (const auto& [node, bytes, pages] : memory.nodes)
+    nodes.Append(Json::Object{{"node", node}, {"bytes", bytes}, {"pages", pages}});
+  Json json;
+  json.Set("nodes", std::move(nodes));
+  json.Set("bytes", memory.bytes());
+  json.Set("remote_share", memory.remote_share ? Json(*memory.remote_share) : Json());
+  return json;
+}
+
+std::string Percent(double share) {
+  char text[16];
+  std::snprintf(text, sizeof text, "%.1f %%", 100 * share);
+  return text;
+}
+
+std::string MemoryText(const char* what, const LiveMemory& memory) {
+  if (memory.nodes.empty()) return StrCat(what, ": not written yet");
+  std::vector<std::string> nodes;
+  for (const auto& [node, bytes, pages] : memory.nodes)
+    nodes.push_back(StrCat(pages, pages == 1 ? " page" : " pages", " (", FormatBytes(bytes),
+                           ") on node ", node));
+  return StrCat(what, ": ", Join(nodes, ", "), " · ",
+                memory.remote_share ? Percent(*memory.remote_share) : "an unknown share",
+                " remote");
+}
+
+std::string RankText(const LiveRank& rank, bool colour) {
+  std::string text =
+      Paragraph(StrCat("rank ", rank.rank),
+                rank.planned.empty()
+                    ? "no node is planned"
+                    : StrCat(rank.planned.size() == 1 ? "planned on node " : "planned on nodes ",
+                             FormatCpuList(rank.planned)),
+                colour);
+  for (const auto& [what, memory] : {std::pair{"weights", &rank.weights}, {"KV", &rank.kv}}) {
+    const bool warns = memory->remote_share.value_or(0) > kRemoteWarning;
+    text +=
+        Paragraph("", MemoryText(what, *memory), colour, warns ? Style::kWarning : Style::kPlain);
+  }
+  return text;
+}
+
+}  // namespace
+
+uint64_t LiveMemory::bytes() const {
+  uint64_t sum = 0;
+  for (const OnNode& on : nodes) sum += on.bytes;
+  return sum;
+}
+
+Result<LivePlacement> ReadPlacement(const Json& server_info, const std::string& url) {
+  auto placement = Read(server_info);
+  if (!placement)
+    return Fail(ErrorCode::kFailed,
+                StrCat(url, " tells no placement of a model's memory (", placement.error().message,
+                       "); --live wants a server that this version of pinion started"));
+  placement->url = url;
+  return placement;
+}
+
+Json ToJson(const LivePlacement& placement) {
+  Json engines = Json::MakeArray();
+  for (const auto& ranks : placement.engines) {
+    Json list = Json::MakeArray();
+    for (const LiveRank& rank : ranks) {
+      Json entry;
+      entry.Set("rank", rank.rank);
+      entry.Set("nodes", rank.planned);
+      entry.Set("weights", MemoryJson(rank.weights));
+      entry.Set("kv", MemoryJson(rank.kv));
+      list.Append(std::move(entry));
+    }
+    engines.Append(Json::Object{{"ranks", std::move(list)}});
+  }
+  Json json;
+  json.Set("url", placement.url);
+  json.Set("model", placement.model);
+  json.Set("processes", placement.processes);
+  json.Set("engines", std::move(engines));
+  return json;
+}
+
+std::string DrawPlacement(const LivePlacement& placement, bool colour) {
+  StyledText title(colour);
+  title.Add(placement.model, Style::kBold).Add(StrCat(" at ", placement.url));
+  std::string text = title.text() + "\n";
+  for (size_t engine = 0; engine < placement.engines.size(); ++engine) {
+    if (placement.engines.size() > 1) text += StrCat("\nengine ", engine, "\n");
+    for (const LiveRank& rank : placement.engines[engine]) text += RankText(rank, colour);
+  }
+  if (const int others = placement.processes - 1; others > 0)
+    text +=
+        Paragraph("",
+                  StrCat("the ranks of ", others, " other ", others == 1 ? "process" : "processes",
+                         " are not shown: each process sees its own pages alone"),
+                  colour, Style::kDim);
+  return text;
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+
+namespace pinion::harness {
+
+// Resident memory of one kind: on which nodes it is.
+struct LiveMemory {
+  struct OnNode {
+    int node = 0;
+    uint64_t bytes = 0, pages = 0;  // estimates from a sample, as the server tells them
+  };
+  std::vector<OnNode> nodes;           // ascending
+  std::optional<double> remote_share;  // on nodes that the plan does not give the rank
+
+  uint64_t bytes() const;
+};
+
+struct LiveRank {
+  int rank = 0;
+  std::vector<int> planned;  // nodes
+  LiveMemory weights, kv;
+};
+
+// Where the memory of a running server is: of each engine (replica) its ranks, as far as they
+// belong to the process that answers.
+struct LivePlacement {
+  std::string url, model;
+  int processes = 1;                           // that compute the model together
+  std::vector<std::vector<LiveRank>> engines;  // by replica
+};
+
+// From the answer to /server_info. An error if it is not a Pinion server's that runs a model.
+Result<LivePlacement> ReadPlacement(const Json& server_info, const std::string& url);
+
+// {"url","model","processes","engines":[{"ranks":[{"rank","nodes":[planned],
+//  "weights":{"nodes":[{"node","bytes","pages"}],"bytes","remote_share"},"kv":{the same}}]}]}
+Json ToJson(const LivePlacement& placement);
+
+// As text of at most 100 columns.
+std::string DrawPlacement(const LivePlacement& placement, bool colour);
+
+}  // namespace pinion::harness
