@@ -94,14 +94,20 @@ Check Smt(const DoctorTarget& target) {
   return Ok("smt", "on", "the binding `auto` takes one thread of each core; `all` takes both");
 }
 
+// Whether all memory is on one node; false if that cannot be read.
+bool HasOneNode(const DoctorTarget& target) {
+  const auto online = Read(target, "sys/devices/system/node/online");
+  const auto nodes = online ? ParseCpuList(*online) : Result<std::vector<int>>(Unexpected(Error{}));
+  return nodes && nodes->size() == 1;
+}
+
 Check NumaBalancing(const DoctorTarget& target) {
   const std::string path = "proc/sys/kernel/numa_balancing";
   const auto value = Read(target, path);
-  const auto nodes = Read(target, "sys/devices/system/node/online");
-  const bool one_node = nodes && *nodes == "0";
   if (!value) return NotAvailable("numa_balancing", "this kernel lacks it");
   if (*value == "0") return Ok("numa_balancing", "off", "pages stay where they were placed");
-  if (one_node) return Ok("numa_balancing", "on", "with one node there is nothing to balance");
+  if (HasOneNode(target))
+    return Ok("numa_balancing", "on", "with one node there is nothing to balance");
   return Warn(
       "numa_balancing", "on",
       "the kernel unmaps pages to see which node uses them, and moves them; it leaves Pinion's "
@@ -109,14 +115,76 @@ Check NumaBalancing(const DoctorTarget& target) {
       "sysctl -w kernel.numa_balancing=0", {{path, *value, "0"}});
 }
 
+// Any of the mode's bits turns it on: 1 drops page cache, 2 writes dirty pages, 4 swaps.
+Check ZoneReclaim(const DoctorTarget& target) {
+  const std::string path = "proc/sys/vm/zone_reclaim_mode";
+  const auto value = Read(target, path);
+  if (!value) return NotAvailable("zone_reclaim", "this kernel lacks it: it knows no NUMA nodes");
+  if (*value == "0") return Ok("zone_reclaim", "off", "a full node borrows from others at once");
+  const std::string found = StrCat("mode ", *value);
+  if (HasOneNode(target))
+    return Ok("zone_reclaim", found, "with one node there is no other to borrow from");
+  return Warn("zone_reclaim", found,
+              "a full node throws files out of memory before it borrows from another: loading and "
+              "the first steps stall, and the model's files are read again",
+              "sysctl -w vm.zone_reclaim_mode=0", {{path, *value, "0"}});
+}
+
+// Whether the kernel makes free memory contiguous at once for who asks for huge pages, as weights
+// and KV do; "defer" leaves it to the background, and the pages are small until then.
+bool MakesRoomOnRequest(const std::string& defrag) {
+  return defrag != "never" && defrag != "defer";
+}
+
 Check HugePages(const DoctorTarget& target) {
-  const std::string path = "sys/kernel/mm/transparent_hugepage/enabled";
+  const std::string folder = "sys/kernel/mm/transparent_hugepage/";
+  const std::string path = folder + "enabled", defrag_path = folder + "defrag";
   const auto value = Read(target, path);
   if (!value) return NotAvailable("huge_pages", "this kernel has no transparent huge pages");
   const std::string chosen = ChosenSetting(*value);
-  if (chosen != "never") return Ok("huge_pages", chosen, "weights and KV get pages of 2 MiB");
-  return Warn("huge_pages", chosen, "weights are in pages of 4 KiB: address translation takes time",
-              StrCat("echo madvise > /", path), {{path, chosen, "madvise"}});
+  const std::string defrag = ChosenSetting(Read(target, defrag_path).value_or("madvise"));
+  std::vector<Change> changes;
+  if (chosen == "never") changes.push_back({path, chosen, "madvise"});
+  if (!MakesRoomOnRequest(defrag)) changes.push_back({defrag_path, defrag, "madvise"});
+  if (changes.empty()) return Ok("huge_pages", chosen, "weights and KV get pages of 2 MiB");
+  std::vector<std::string> commands;
+  for (const Change& change : changes) commands.push_back(StrCat("echo madvise > /", change.path));
+  if (chosen == "never")
+    return Warn("huge_pages", chosen,
+                "weights are in pages of 4 KiB: address translation takes time",
+                Join(commands, "; "), std::move(changes));
+  return Warn("huge_pages", StrCat(chosen, ", defrag ", defrag),
+              "if memory is fragmented, weights and KV get pages of 4 KiB instead of 2 MiB",
+              Join(commands, "; "), std::move(changes));
+}
+
+// Pages of hugetlbfs that are set aside and free, in bytes: folders hugepages-2048kB and others.
+std::optional<uint64_t> FreeReservedBytes(const DoctorTarget& target) {
+  const std::string folder = "sys/kernel/mm/hugepages";
+  std::optional<uint64_t> bytes;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(target.root + folder, ignored)) {
+    const std::string name = entry.path().filename();
+    constexpr std::string_view kBegin = "hugepages-", kEnd = "kB";
+    if (!name.starts_with(kBegin) || !name.ends_with(kEnd)) continue;
+    const auto kib = ParseInt(name.substr(kBegin.size(), name.size() - kBegin.size() - kEnd.size()),
+                              "a page's size");
+    const auto text = Read(target, StrCat(folder, "/", name, "/free_hugepages"));
+    const auto pages = text ? ParseInt(*text, "free pages") : Result<int64_t>(int64_t{0});
+    if (kib && pages) bytes = bytes.value_or(0) + static_cast<uint64_t>(*pages * *kib) * 1024;
+  }
+  return bytes;
+}
+
+Check ReservedPages(const DoctorTarget& target) {
+  const auto free = FreeReservedBytes(target);
+  if (!free) return NotAvailable("reserved_pages", "this kernel has no hugetlbfs");
+  if (*free == 0)
+    return Ok("reserved_pages", "none free", "all memory is there for weights and KV");
+  return Warn("reserved_pages", StrCat(FormatBytes(*free), " free"),
+              "memory set aside for hugetlbfs, which Pinion does not use: its huge pages are "
+              "transparent ones",
+              "sysctl -w vm.nr_hugepages=0, unless another program is to get them");
 }
 
 std::string Variable(const DoctorTarget& target, const std::string& name) {
@@ -267,8 +335,8 @@ DoctorTarget LocalTarget(int allowed_cpus, const std::string& root) {
 
 std::vector<Check> Examine(const DoctorTarget& target) {
   std::vector<Check> checks;
-  for (auto* check : {Governor, Turbo, Smt, NumaBalancing, HugePages, Allocator, OpenMp, Quota,
-                      Cpuset, Mitigations, OtherLoad, Swap})
+  for (auto* check : {Governor, Turbo, Smt, NumaBalancing, ZoneReclaim, HugePages, ReservedPages,
+                      Allocator, OpenMp, Quota, Cpuset, Mitigations, OtherLoad, Swap})
     checks.push_back(check(target));
   return checks;
 }

@@ -41,8 +41,8 @@ struct Check {
 };
 const char* Name(Check::State state);  // "ok", "warn", "not available"
 
-// All checks, in display order: governor, turbo, smt, numa_balancing,
-// huge_pages, allocator, openmp, quota, cpuset, mitigations, load, swap. Reads only.
+// All checks, in display order: governor, turbo, smt, numa_balancing, zone_reclaim, huge_pages,
+// reserved_pages, allocator, openmp, quota, cpuset, mitigations, load, swap. Reads only.
 std::vector<Check> Examine(const DoctorTarget& target);
 
 // {"checks":[{"name","state","found","reason","fix","applies":[{"path","before","after"}]}],

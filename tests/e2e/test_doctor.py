@@ -12,8 +12,8 @@ import pytest
 
 GOVERNOR = "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
 BOOST = "sys/devices/system/cpu/cpufreq/boost"
-CHECKS = ["governor", "turbo", "smt", "numa_balancing", "huge_pages", "allocator", "openmp", "quota",
-          "cpuset", "mitigations", "load", "swap",
+CHECKS = ["governor", "turbo", "smt", "numa_balancing", "zone_reclaim", "huge_pages", "reserved_pages",
+          "allocator", "openmp", "quota", "cpuset", "mitigations", "load", "swap",
           "counter_kernel", "counter_numa", "counter_core", "counter_memory", "counter_energy",
           "counter_wall"]
 

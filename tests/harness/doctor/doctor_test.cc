@@ -49,8 +49,9 @@ class DoctorTest : public ::testing::Test {
 };
 
 TEST_F(DoctorTest, MissingFilesAreNotAvailableWithAReason) {
-  for (const char* name : {"governor", "turbo", "smt", "numa_balancing", "huge_pages", "openmp",
-                           "cpuset", "mitigations", "load", "swap"}) {
+  for (const char* name :
+       {"governor", "turbo", "smt", "numa_balancing", "zone_reclaim", "huge_pages",
+        "reserved_pages", "openmp", "cpuset", "mitigations", "load", "swap"}) {
     const Check check = Of(name);
     EXPECT_EQ(check.state, State::kNotAvailable) << name;
     EXPECT_FALSE(check.reason.empty()) << name;
@@ -81,18 +82,90 @@ TEST_F(DoctorTest, TurboIsReadOnBothKindsOfMachine) {
 
 TEST_F(DoctorTest, NumaBalancingMattersOnSeveralNodesOnly) {
   Put("proc/sys/kernel/numa_balancing", "1\n");
+  EXPECT_EQ(Of("numa_balancing").state, State::kWarn) << "nodes that cannot be read";
   Put("sys/devices/system/node/online", "0-1\n");
   EXPECT_EQ(Of("numa_balancing").state, State::kWarn);
-  Put("sys/devices/system/node/online", "0\n");
+  EXPECT_EQ(Of("numa_balancing").fix, "sysctl -w kernel.numa_balancing=0");
+  for (const char* one : {"0\n", "3\n"}) {
+    Put("sys/devices/system/node/online", one);
+    EXPECT_EQ(Of("numa_balancing").state, State::kOk) << one;
+  }
+  Put("sys/devices/system/node/online", "0-1\n");
+  Put("proc/sys/kernel/numa_balancing", "0\n");
   EXPECT_EQ(Of("numa_balancing").state, State::kOk);
+}
+
+TEST_F(DoctorTest, ZoneReclaimMattersOnSeveralNodesOnly) {
+  Put("sys/devices/system/node/online", "0-1\n");
+  for (const char* on : {"1\n", "4\n", "7\n"}) {
+    Put("proc/sys/vm/zone_reclaim_mode", on);
+    EXPECT_EQ(Of("zone_reclaim").state, State::kWarn) << on;
+  }
+  EXPECT_EQ(Of("zone_reclaim").found, "mode 7");
+  EXPECT_EQ(Of("zone_reclaim").fix, "sysctl -w vm.zone_reclaim_mode=0");
+  Put("sys/devices/system/node/online", "0\n");
+  EXPECT_EQ(Of("zone_reclaim").state, State::kOk);
+  Put("sys/devices/system/node/online", "0-1\n");
+  Put("proc/sys/vm/zone_reclaim_mode", "0\n");
+  EXPECT_EQ(Of("zone_reclaim").state, State::kOk);
+}
+
+TEST_F(DoctorTest, NumaSettingsAreAppliedAndRestored) {
+  Put("sys/devices/system/node/online", "0-1\n");
+  Put("proc/sys/kernel/numa_balancing", "1\n");
+  Put("proc/sys/vm/zone_reclaim_mode", "1\n");
+  const auto changes = ChangesOf(Examine(patient_), {"numa_balancing", "zone_reclaim"});
+  ASSERT_TRUE(changes) << changes.error().message;
+  ASSERT_TRUE(ApplyChanges(patient_.root, *changes));
+  EXPECT_EQ(Of("numa_balancing").state, State::kOk);
+  EXPECT_EQ(Of("zone_reclaim").state, State::kOk);
+  ASSERT_TRUE(RestoreChanges(patient_.root, *changes));
+  EXPECT_EQ(Get("proc/sys/kernel/numa_balancing"), "1");
+  EXPECT_EQ(Get("proc/sys/vm/zone_reclaim_mode"), "1");
 }
 
 TEST_F(DoctorTest, HugePagesOnRequestAreEnough) {
   const std::string path = "sys/kernel/mm/transparent_hugepage/enabled";
-  Put(path, "always [madvise] never\n");
-  EXPECT_EQ(Of("huge_pages").state, State::kOk);
+  for (const char* enough : {"always [madvise] never\n", "[always] madvise never\n"}) {
+    Put(path, enough);
+    EXPECT_EQ(Of("huge_pages").state, State::kOk) << enough;
+  }
   Put(path, "always madvise [never]\n");
+  EXPECT_EQ(Of("huge_pages").state, State::kWarn);
   EXPECT_EQ(Of("huge_pages").changes[0].before, "never");
+  EXPECT_EQ(Of("huge_pages").fix, "echo madvise > /" + path);
+}
+
+TEST_F(DoctorTest, HugePagesNeedRoomThatIsMadeOnRequest) {
+  const std::string folder = "sys/kernel/mm/transparent_hugepage/";
+  Put(folder + "enabled", "always [madvise] never\n");
+  for (const char* enough : {"[always] defer defer+madvise madvise never\n",
+                             "always defer [defer+madvise] madvise never\n",
+                             "always defer defer+madvise [madvise] never\n"}) {
+    Put(folder + "defrag", enough);
+    EXPECT_EQ(Of("huge_pages").state, State::kOk) << enough;
+  }
+  Put(folder + "defrag", "always [defer] defer+madvise madvise never\n");
+  EXPECT_EQ(Of("huge_pages").state, State::kWarn);
+  Put(folder + "defrag", "always defer defer+madvise madvise [never]\n");
+  EXPECT_EQ(Of("huge_pages").found, "madvise, defrag never");
+  ASSERT_EQ(Of("huge_pages").changes.size(), 1u);
+  EXPECT_EQ(Of("huge_pages").changes[0].path, folder + "defrag");
+  Put(folder + "enabled", "always madvise [never]\n");
+  EXPECT_EQ(Of("huge_pages").changes.size(), 2u);
+  EXPECT_THAT(Of("huge_pages").fix, HasSubstr("enabled; echo madvise > /" + folder + "defrag"));
+}
+
+TEST_F(DoctorTest, ReservedPagesThatNobodyTookAreMissed) {
+  const std::string folder = "sys/kernel/mm/hugepages/";
+  Put(folder + "hugepages-2048kB/free_hugepages", "0\n");
+  Put(folder + "hugepages-1048576kB/free_hugepages", "0\n");
+  EXPECT_EQ(Of("reserved_pages").state, State::kOk);
+  Put(folder + "hugepages-2048kB/free_hugepages", "512\n");
+  Put(folder + "hugepages-1048576kB/free_hugepages", "3\n");
+  EXPECT_EQ(Of("reserved_pages").state, State::kWarn);
+  EXPECT_EQ(Of("reserved_pages").found, "4.0 GiB free");
+  EXPECT_TRUE(Of("reserved_pages").changes.empty()) << "another program may be about to use them";
 }
 
 TEST_F(DoctorTest, AllocatorAndOpenMpAreReadFromTheProcess) {
@@ -227,7 +300,7 @@ TEST_F(DoctorTest, RendersTextAndJson) {
   EXPECT_THAT(Render(checks, false), HasSubstr("WARN turbo"));
   EXPECT_THAT(Render(checks, false), HasSubstr("not available, because no cpufreq here"));
   const Json json = ToJson(checks);
-  EXPECT_EQ(json.Find("checks")->array().size(), 12u);
+  EXPECT_EQ(json.Find("checks")->array().size(), 14u);
   EXPECT_EQ(json.Find("warnings")->integer(), 2);  // the allocator too
 }
 
