@@ -44,7 +44,7 @@ std::map<int, std::string> PerCpu(const DoctorTarget& target, const std::string&
     const std::string name = entry.path().filename();
     if (name.rfind("cpu", 0) != 0) continue;
     const auto number = ParseInt(name.substr(3), "CPU");
-    const auto value = number ? Read(target, folder + "/" + name + "/" + below) : std::nullopt;
+    const auto value = number ? Read(target, StrCat(folder, "/", name, "/", below)) : std::nullopt;
     if (value) values[static_cast<int>(*number)] = *value;
   }
   return values;
@@ -200,7 +200,7 @@ Check Allocator(const DoctorTarget& target) {
   const std::string library = "libtcmalloc_minimal.so.4";
   for (const std::string& folder : target.library_folders) {
     std::error_code ignored;
-    if (std::filesystem::exists(folder + "/" + library, ignored))
+    if (std::filesystem::exists(StrCat(folder, "/", library), ignored))
       return Warn("allocator", "glibc", "tcmalloc is installed and not preloaded",
                   StrCat("LD_PRELOAD=", folder, "/", library, " pinion ..."));
   }
@@ -212,7 +212,7 @@ Check OpenMp(const DoctorTarget& target) {
   const std::string maps = Read(target, "proc/self/maps").value_or("");
   std::vector<std::string> runtimes;
   for (const char* name : {"libgomp", "libomp", "libiomp5"})
-    if (maps.find(StrCat("/", name, ".so")) != std::string::npos) runtimes.push_back(name);
+    if (maps.find(StrCat("/", name, ".so")) != std::string::npos) runtimes.emplace_back(name);
   if (runtimes.empty()) return NotAvailable("openmp", "no OpenMP runtime is loaded");
   const std::string found = Join(runtimes, " and ");
   if (runtimes.size() > 1)
@@ -257,7 +257,7 @@ Check Mitigations(const DoctorTarget& target) {
     return NotAvailable("mitigations", "the kernel does not list vulnerabilities");
   for (const auto& entry : std::filesystem::directory_iterator(target.root + folder, ignored)) {
     const std::string name = entry.path().filename();
-    const auto text = Read(target, folder + "/" + name);
+    const auto text = Read(target, StrCat(folder, "/", name));
     if (text && text->rfind("Mitigation", 0) == 0) active.push_back(name);
   }
   std::sort(active.begin(), active.end());
