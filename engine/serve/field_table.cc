@@ -18,7 +18,8 @@ constexpr ApiSet kPools = kVectors | kScores | kClassify;
 // Message (the last).
 constexpr ApiSet kOfChats = kTokenize | kApplyTemplate;
 constexpr ApiSet kPrompts = kOfChats | kCountTokens;
-constexpr ApiSet kAll = kTexts | kPools | kPrompts | kDetokenize;
+constexpr ApiSet kAllButResponses = kOpenAi | kMessages | kLlamas | kPools | kPrompts | kDetokenize;
+constexpr ApiSet kAll = kAllButResponses | kResponses;
 constexpr ApiSet kNone;
 
 constexpr const char* kAny = "{}";
@@ -50,6 +51,7 @@ constexpr const char* kItems =
     R"({"anyOf":[{"type":"string"},{"type":"array","minItems":1,"items":{"type":"object"}}]})";
 constexpr const char* kFiles =
     R"({"type":"array","items":{"anyOf":[{"type":"string"},{"type":"object","required":["text"]}]}})";
+constexpr const char* kStringMap = R"({"type":"object","additionalProperties":{"type":"string"}})";
 constexpr const char* kJsonSchema =  // itself, or its text
     R"({"anyOf":[{"type":"object"},{"type":"boolean"},{"type":"string"}]})";
 constexpr const char* kBias = R"({"type":"object","additionalProperties":{"type":"number"}})";
@@ -69,11 +71,13 @@ constexpr const char* kSide = R"({"type":"string","enum":["left","right"]})";
 constexpr const char* kTruncation = R"({"type":"string","enum":["auto","disabled"]})";
 
 constexpr auto kFields = std::to_array<Field>({
+    {"access_programs", kAny, kNone, kResponses},  // of OpenAI's own models
     {"activation", kBool, kPooling | kScores | kClassify},
     {"adaptive_decay", kAny, kNone, kLlamas},  // of a sampler that is off
     {"add_generation_prompt", kBool, kChat | kOfChats},
     {"add_special_tokens", kBool, kTexts | kPrompts | kVectors | kClassify},
     {"allowed_token_ids", kTokenIds, kTexts, kPrompts},
+    {"background_options", kAny, kNone, kResponses},
     {"bad_words", kStrings, kTexts, kPrompts},
     {"best_of", kInt, kOpenAi, kOfChats},
     {"cache_control", kAny, kNone, kMessages | kCountTokens},  // all prompts are cached
@@ -105,6 +109,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"guided_whitespace_pattern", kAny, kNone, kAll},
     {"id_slot", kAny, kNone, kLlamas},  // sequences have no slots
     {"ignore_eos", kBool, kTexts, kPrompts},
+    {"image", kAny, kNone, kResponses},  // how images in the input are kept
     {"include", kStrings, kResponses},
     {"include_reasoning", kBool, kChat | kResponses, kOfChats},
     {"include_stop_str_in_output", kBool, kTexts, kPrompts},
@@ -122,12 +127,13 @@ constexpr auto kFields = std::to_array<Field>({
     {"max_completion_tokens", kInt, kChat, kOfChats},
     {"max_output_tokens", kInt, kResponses},
     {"max_tokens", kInt, kOpenAi | kMessages, kPrompts, kMessages},
-    {"max_tokens", kInt, kLlamas},                // also without a limit
-    {"max_tool_calls", kAny, kNone, kResponses},  // of OpenAI's own tools
-    {"media_io_kwargs", kAny, kNone, kAll},       // of images and sound
+    {"max_tokens", kInt, kLlamas},           // also without a limit
+    {"max_tool_calls", kInt, kResponses},    // of OpenAI's own tools: shown again
+    {"media_io_kwargs", kAny, kNone, kAll},  // of images and sound
     {"messages", kSomeMessages, kChat | kOfChats, kNone, kChat | kApplyTemplate},
     {"messages", kSomeMessages, kMessages | kCountTokens, kNone, kMessages | kCountTokens},
-    {"metadata", kAny, kNone, kAll},
+    {"metadata", kStringMap, kResponses},  // shown again
+    {"metadata", kAny, kNone, kAllButResponses},
     {"min_keep", kAny, kNone, kLlamas},
     {"min_p", kNumber, kTexts, kPrompts},
     {"min_tokens", kInt, kTexts, kPrompts},
@@ -152,9 +158,11 @@ constexpr auto kFields = std::to_array<Field>({
     {"prompt", kPrompt, kCompletions | kLlama, kNone, kCompletions | kLlama},
     {"prompt", kString, kInfill},  // what the answer has begun with
     {"prompt", kString, kTokenize},
-    {"prompt_cache_key", kAny, kNone, kAll},
+    {"prompt_cache_key", kString, kResponses},
+    {"prompt_cache_key", kAny, kNone, kAllButResponses},
     {"prompt_cache_options", kAny, kNone, kResponses},
-    {"prompt_cache_retention", kAny, kNone, kAll},
+    {"prompt_cache_retention", kString, kResponses},
+    {"prompt_cache_retention", kAny, kNone, kAllButResponses},
     {"prompt_logprobs", kInt, kOpenAi, kOfChats},
     {"queries", kDocuments, kScore},
     {"query", kString, kRerank, kNone, kRerank},
@@ -175,7 +183,8 @@ constexpr auto kFields = std::to_array<Field>({
     {"return_tokens", kBool, kLlamas},
     {"return_tokens_as_token_ids", kBool, kOpenAi, kOfChats},
     {"routed_experts_prompt_start", kAny, kNone, kAll},
-    {"safety_identifier", kAny, kNone, kAll},
+    {"safety_identifier", kString, kResponses},
+    {"safety_identifier", kAny, kNone, kAllButResponses},
     {"samplers", kStringOrStrings, kLlamas},
     {"seed", kInt, kTexts, kPrompts},
     {"service_tier", kAny, kNone, kAll},
@@ -222,7 +231,8 @@ constexpr auto kFields = std::to_array<Field>({
     {"truncation_side", kSide, kTexts},
     {"typical_p", kNumber, kLlamas},
     {"use_activation", kBool, kPooling | kScores | kClassify},  // the older name of `activation`
-    {"user", kAny, kNone, kAll},
+    {"user", kString, kResponses},
+    {"user", kAny, kNone, kAllButResponses},
     {"xtc_probability", kNumber, kLlamas},
     {"xtc_threshold", kAny, kNone, kLlamas},
 });
@@ -232,6 +242,8 @@ constexpr auto kUnsupported = std::to_array<UnsupportedField>({
     {"background", kResponses,
      "this server stores no responses: wait for the answer, or let it stream"},
     {"chat_template", kTexts | kPrompts, "put the template into the model's folder"},
+    {"context_management", kResponses,
+     "this server shortens no conversation: leave out its earlier items"},
     {"conversation", kResponses,
      "this server stores no responses: send all items of the conversation as 'input'"},
     {"function_call", kTexts | kPrompts, "use tools"},
@@ -242,6 +254,7 @@ constexpr auto kUnsupported = std::to_array<UnsupportedField>({
     {"input_suffix", kLlama, "it is a field of /infill"},
     {"lora", kLlamas, "leave it out"},
     {"messages", kPools, "put the text into 'input'"},
+    {"moderation", kResponses, "this server moderates nothing: leave it out"},
     {"post_sampling_probs", kLlamas, "leave it out: probabilities are those of the model"},
     {"preserved_tokens", kLlamas, "leave it out"},
     {"previous_response_id", kResponses,

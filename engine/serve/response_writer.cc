@@ -47,13 +47,17 @@ bool WasCut(const ChoicePart& end) { return end.finish_reason == "length"; }
 const char* StatusOf(const ChoicePart& end) { return WasCut(end) ? "incomplete" : "completed"; }
 
 std::string SettingsOfResponse(const GenerationRequest& request) {
-  const Json sampling(
-      Json::Object{{"temperature", request.params.temperature}, {"top_p", request.params.top_p}});
+  const SamplingParams& params = request.params;
+  const Json sampling(Json::Object{{"temperature", params.temperature},
+                                   {"top_p", params.top_p},
+                                   {"presence_penalty", params.presence_penalty},
+                                   {"frequency_penalty", params.frequency_penalty}});
   const std::string object = sampling.Dump();
   std::string settings = object.substr(1, object.size() - 2);
   if (!request.shown.empty()) settings += "," + request.shown;
-  return settings + R"(,"background":false,"previous_response_id":null,"service_tier":"default",)"
-                    R"("store":false,"truncation":"disabled")";
+  return settings + R"(,"background":false,"conversation":null,"previous_response_id":null,)"
+                    R"("prompt":null,"service_tier":"default","store":false,)"
+                    R"("truncation":"disabled")";
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "engine/serve/field_readers.h"
 #include "engine/serve/fields.h"
 #include "engine/serve/response_items.h"
+#include "engine/serve/response_settings.h"
 
 namespace pinion {
 namespace {
@@ -95,7 +96,7 @@ Checked AddToolChoiceOfResponses(const Json& body, Json& chat) {
   return {};
 }
 
-// `text.verbosity` is a wish, which no template here knows.
+// `text.verbosity` is a wish, which no template here knows: the Response repeats it.
 Checked AddFormat(const Json& body, Json& chat) {
   const Json* text = body.Find("text");
   if (!text || text->is_null()) return {};
@@ -166,33 +167,6 @@ Checked CheckRest(const Json& body) {
   return {};
 }
 
-Json Or(const Json& body, const char* key, Json fallback) {
-  if (Given(body, key)) return *body.Find(key);
-  return fallback;
-}
-
-std::string ShownOf(const Json& body) {
-  Json shown = Json::MakeObject();
-  for (const char* key : {"instructions", "max_output_tokens", "max_tool_calls", "prompt_cache_key",
-                          "safety_identifier", "user"})
-    shown.Set(key, Or(body, key, {}));
-  shown.Set("metadata", Or(body, "metadata", Json::MakeObject()));
-  shown.Set("parallel_tool_calls", Or(body, "parallel_tool_calls", true));
-  const Json* reasoning = body.Find("reasoning");
-  shown.Set("reasoning", Json(Json::Object{{"effort", reasoning && Given(*reasoning, "effort")
-                                                          ? *reasoning->Find("effort")
-                                                          : Json()},
-                                           {"summary", Json()}}));
-  const Json plain(Json::Object{{"type", "text"}});
-  const Json* text = body.Find("text");
-  shown.Set("text", Json(Json::Object{{"format", text ? Or(*text, "format", plain) : plain}}));
-  shown.Set("tool_choice", Or(body, "tool_choice", "auto"));
-  shown.Set("tools", Or(body, "tools", Json::MakeArray()));
-  shown.Set("top_logprobs", Or(body, "top_logprobs", 0));
-  const std::string object = shown.Dump();
-  return object.substr(1, object.size() - 2);
-}
-
 }  // namespace
 
 ApiResult<TranslatedBody> ChatBodyOfResponses(const Json& body) {
@@ -205,7 +179,8 @@ ApiResult<TranslatedBody> ChatBodyOfResponses(const Json& body) {
   PINION_TRY(AddReasoning(body, chat));
   PINION_TRY(AddIncluded(body, chat));
   PINION_TRY(CheckRest(body));
-  return TranslatedBody{std::move(chat), ShownOf(body)};
+  PINION_ASSIGN(std::string shown, ShownByResponse(body));
+  return TranslatedBody{std::move(chat), std::move(shown)};
 }
 
 void NameAsResponses(GenerationRequest& request) {

@@ -56,6 +56,34 @@ def test_every_answer_is_a_response_in_all_its_fields(client):
         openai.types.responses.Response.model_validate_json(raw.text)
 
 
+# What only OpenAI's own service has; a client that does not find them knows that they are not there.
+NOT_HERE = {"access_programs", "image", "input_transformations", "moderation", "prompt_cache_diagnostics",
+            "prompt_cache_options", "tool_usage"}
+
+
+def test_settings_are_repeated_in_every_state(client):
+    """Beside those that are checked elsewhere; the values are JSON's own, so that 0.7 is no 0.69999998."""
+    settings = {
+        "instructions": "Be.", "metadata": {"a": "b"}, "user": "u", "safety_identifier": "s", "prompt_cache_key": "k",
+        "prompt_cache_retention": "24h", "max_tool_calls": 3, "parallel_tool_calls": False, "temperature": 0.7,
+        "top_p": 0.9, "max_output_tokens": 4, "top_logprobs": 2, "tool_choice": "none",
+        "text": {"format": {"type": "text"}, "verbosity": "low"}, "tools": [{"description": None, **TOOLS[0]}]}
+    fixed = {"background": False, "conversation": None, "previous_response_id": None, "prompt": None, "store": False,
+             "truncation": "disabled", "service_tier": "default", "frequency_penalty": 0.0, "presence_penalty": 0.5}
+    body = {**asked("A long text"), **settings, "truncation": "auto", "store": True, "service_tier": "flex",
+            "previous_response_id": None}
+    body["extra_body"]["presence_penalty"] = 0.5
+    whole = json.loads(client.responses.with_raw_response.create(**body).text)
+    states = [event.response.model_dump() for event in client.responses.create(**body, stream=True)
+              if hasattr(event, "response")]
+    assert len(states) == 3
+    for key, value in {**settings, **fixed}.items():
+        assert whole[key] == value, key
+        assert all(state[key] == value for state in states if key != "tools"), key
+    assert all(state["tools"][0].items() >= settings["tools"][0].items() for state in states)
+    assert set(openai.types.responses.Response.model_fields) - set(whole) == NOT_HERE
+
+
 def test_streams_number_their_events_and_end_with_the_same_response(client):
     body = asked(f"<think>hm</think>I ask.\n{CALL}{CALL}", tools=TOOLS)
     whole = client.responses.create(**body)
@@ -126,6 +154,8 @@ def test_errors_name_the_field(client):
         client.responses.create(**asked("Hi", tools=[{"type": "web_search"}]))
     with pytest.raises(openai.BadRequestError, match="'tool_choice' names 'tide'"):
         client.responses.create(**asked("Hi", tools=TOOLS, tool_choice={"type": "function", "name": "tide"}))
+    with pytest.raises(openai.BadRequestError, match="'metadata' has 1 as 'a', want a string"):
+        client.responses.create(**asked("Hi", metadata={"a": 1}))
     with pytest.raises(openai.NotFoundError):
         client.responses.create(**asked("Hi", model="other"))
     with pytest.raises(openai.BadRequestError) as refused:

@@ -165,22 +165,6 @@ TEST(SchemaResponses, RefusesWhatItCannotRead) {
   EXPECT_THAT(Fields(R"("truncation":"most")"), HasSubstr("truncation: "));
 }
 
-TEST(SchemaResponses, RepeatsTheClientsSettings) {
-  const auto shown = [](const std::string& body) {
-    return *Json::Parse("{" + ChatBodyOfResponses(*Json::Parse(body))->shown + "}");
-  };
-  const Json plain = shown(R"({"input":"hi"})");
-  EXPECT_EQ(plain.Find("tool_choice")->Dump() + plain.Find("tools")->Dump() +
-                plain.Find("text")->Dump() + plain.Find("instructions")->Dump(),
-            R"("auto"[]{"format":{"type":"text"}}null)");
-  const Json set = shown(R"({"input":"hi","instructions":"a","metadata":{"k":"v"},
-                             "reasoning":{"effort":"low"},"tool_choice":"none"})");
-  EXPECT_EQ(set.Find("instructions")->string(), "a");
-  EXPECT_EQ(set.Find("metadata")->Dump(), R"({"k":"v"})");
-  EXPECT_EQ(set.Find("reasoning")->Find("effort")->string(), "low");
-  EXPECT_EQ(set.Find("tool_choice")->string(), "none");
-}
-
 }  // namespace
 }  // namespace responses_tests
 }  // namespace pinion
