@@ -202,8 +202,8 @@ constexpr auto kFields = std::to_array<Field>({
     {"structured_outputs", kObject, kTexts, kPrompts},
     {"suffix", kString, kCompletions},
     {"system", kStringOrObjects, kMessages | kCountTokens},
-    {"t_max_predict_ms", kAny, kNone, kLlamas},
-    {"t_max_prompt_ms", kAny, kNone, kLlamas},
+    {"t_max_predict_ms", kInt, kLlamas},
+    {"t_max_prompt_ms", kAny, kNone, kLlamas},  // llama-server does not read it either
     {"task", kString, kPooling},
     {"temperature", kNumber, kTexts, kPrompts},
     {"text", kObject, kResponses},

@@ -98,7 +98,8 @@ Generation::Next Generation::OnEvent(size_t index, const TokenEvent& event) {
   }
   TakeRated(index, event);
   if (event.has_token && !TakeToken(choice, event)) return Next::kFail;
-  const bool ended = choice.output.stopped() || event.finish != FinishReason::kNone;
+  const bool ended =
+      choice.output.stopped() || choice.out_of_time || event.finish != FinishReason::kNone;
   if (!event.has_token && !ended) return Next::kMore;  // a part of the prompt
   if (ended) Finish(choice, event);
   if (ended) choice.pooled = event.pooled;
@@ -142,7 +143,14 @@ bool Generation::TakeToken(Choice& choice, const TokenEvent& event) {
   const std::string text = choice.output.Push(event.token.id);
   CountReasoning(choice, text);
   choice.text += text;
+  choice.out_of_time = IsBehindLimit(choice, text);
   return true;
+}
+
+// `text`: of the token that has just come.
+bool Generation::IsBehindLimit(const Choice& choice, std::string_view text) const {
+  return request_.line_limit_ns > 0 && text.find('\n') != text.npos &&
+         choice.last_token_ns - choice.first_token_ns > request_.line_limit_ns;
 }
 
 // Tokens whose text the parser holds back belong to what comes of it.
@@ -181,7 +189,8 @@ void Generation::Finish(Choice& choice, const TokenEvent& event) {
     choice.text += choice.output.Finish();
     if (!request_.stream)
       choice.text.replace(choice.echo_bytes, choice.text.npos, choice.output.whole());
-    choice.finish_reason = Name(event.finish);
+    choice.finish_reason =
+        Name(event.finish == FinishReason::kNone ? FinishReason::kLength : event.finish);
     if (choice.output.stopped()) {  // the last held-back text completed a stop string
       choice.finish_reason = "stop";
       choice.stop_reason = choice.output.stop_string();

@@ -94,6 +94,7 @@ class Generation {
     size_t prompt_tokens = 0, output_tokens = 0, cached_tokens = 0;
     int64_t scheduled_ns = 0, first_token_ns = 0, last_token_ns = 0;
     bool shows_prompt = true;  // its first part is yet to come
+    bool out_of_time = false;  // it has completed a line behind its limit
     std::string finish_reason;
     Json stop_reason;
     bool done() const { return !finish_reason.empty(); }
@@ -108,6 +109,7 @@ class Generation {
   void TakeRated(size_t index, const TokenEvent& event);
   Json LogprobsOf(size_t index);
   bool TakeToken(Choice& choice, const TokenEvent& event);
+  bool IsBehindLimit(const Choice& choice, std::string_view text) const;
   static void CountReasoning(Choice& choice, std::string_view text);
   void Time(Choice& choice, const TokenEvent& event);
   void Finish(Choice& choice, const TokenEvent& event);

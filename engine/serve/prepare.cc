@@ -256,6 +256,7 @@ ApiResult<Prepared> Preparer::Generation(HttpRequest& request, Api api, size_t m
                                          : ReadCompletionRequest(body, model_.defaults));
     prepared.request.api = api;
     prepared.request.shown = std::move(read.shown);
+    prepared.request.line_limit_ns = read.line_limit_ns;
     if (read.fill_in) prepared.request.fill_in = std::move(read.fill_in);
     if (api == Api::kResponses) NameAsResponses(prepared.request);
     if (api == Api::kLlama || api == Api::kInfill) FinishLlama(model_.defaults, prepared.request);

@@ -119,6 +119,9 @@ struct GenerationRequest {
   bool usage_in_parts = false;      // in every event of a stream
   int priority = 0;                 // lower goes first, as in vLLM
   std::optional<double> timeout_s;  // for the whole answer
+  // A choice ends with the first line that it completes later than this after its first token; 0:
+  // with none. For clients that complete a text as it is typed, and rather have less of it soon.
+  int64_t line_limit_ns = 0;
   PoolingWishes pooling;
   std::string shown;  // what a Response repeats of it: members of a JSON object, without its braces
 };
@@ -129,6 +132,7 @@ struct TranslatedBody {
   // Members of a GenerationRequest.
   std::string shown = {};
   std::optional<FillIn> fill_in = {};
+  int64_t line_limit_ns = 0;
 };
 
 // All of these read bodies whose fields CheckFields has let pass.

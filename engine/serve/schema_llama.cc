@@ -129,14 +129,21 @@ Checked AddRest(const Json& body, Json& changed) {
   return AddSamplers(body, changed);
 }
 
-ApiResult<Json> TranslateLlama(Api api, const Json& body) {
+// There, too, a line is the least that such a limit leaves: an answer without one goes on.
+ApiResult<int64_t> ReadLineLimit(const Json& body) {
+  PINION_ASSIGN(const int limit_ms, Get<int>(body, "t_max_predict_ms", 0));
+  return std::max(limit_ms, 0) * int64_t{1'000'000};
+}
+
+ApiResult<TranslatedBody> TranslateLlama(Api api, const Json& body) {
   PINION_TRY(CheckSwitches(body));
   Json changed = SharedFields(body, api, Api::kCompletions);
   PINION_TRY(AddLengthOfLlama(body, changed));
   PINION_TRY(AddBias(body, changed));
   PINION_TRY(AddGrammar(body, changed));
   PINION_TRY(AddRest(body, changed));
-  return changed;
+  PINION_ASSIGN(const int64_t line_limit_ns, ReadLineLimit(body));
+  return TranslatedBody{std::move(changed), {}, {}, line_limit_ns};
 }
 
 // Other files, as {"filename", "text"} or as texts.
@@ -161,12 +168,11 @@ Checked ReadExtra(const Json& body, FillIn& fill) {
 }  // namespace
 
 ApiResult<TranslatedBody> CompletionBodyOfLlama(const Json& body) {
-  PINION_ASSIGN(Json changed, TranslateLlama(Api::kLlama, body));
-  return TranslatedBody{std::move(changed)};
+  return TranslateLlama(Api::kLlama, body);
 }
 
 ApiResult<TranslatedBody> CompletionBodyOfInfill(const Json& body) {
-  PINION_ASSIGN(Json changed, TranslateLlama(Api::kInfill, body));
+  PINION_ASSIGN(TranslatedBody translated, TranslateLlama(Api::kInfill, body));
   FillIn fill;
   for (const char* name : {"input_prefix", "input_suffix"})
     if (!Given(body, name)) return Bad(name, StrCat("'", name, "' is missing, want a string"));
@@ -174,8 +180,9 @@ ApiResult<TranslatedBody> CompletionBodyOfInfill(const Json& body) {
   PINION_ASSIGN(fill.suffix, Get<std::string>(body, "input_suffix", ""));
   PINION_ASSIGN(fill.begun, Get<std::string>(body, "prompt", ""));
   PINION_TRY(ReadExtra(body, fill));
-  changed.Set("prompt", std::move(prefix));
-  return TranslatedBody{std::move(changed), {}, std::move(fill)};
+  translated.body.Set("prompt", std::move(prefix));
+  translated.fill_in = std::move(fill);
+  return translated;
 }
 
 void FinishLlama(const ApiDefaults& defaults, GenerationRequest& request) {

@@ -99,6 +99,18 @@ def test_without_a_limit_the_model_decides(server):
     assert done["stop_type"] == "word" and done["tokens_predicted"] > 16
 
 
+def test_a_limit_of_time_leaves_whole_lines(server):
+    body = {"prompt": "One two\nthree\n", "n_predict": 200}
+    assert post(server, "/completion", **body, t_max_predict_ms=600_000)["tokens_predicted"] == 200
+    before = metric(server, "vllm:generation_tokens_total")
+    for path, ask in (("/completion", body), ("/infill", {"input_prefix": "a\n", "input_suffix": "b\n", "n_predict": 200})):
+        done = post(server, path, **ask, t_max_predict_ms=1)
+        assert done["content"].endswith("\n") and done["tokens_predicted"] < 200, "the stand-in's take half a second"
+        assert done["stop_type"] == "limit" and done["has_new_line"] is True
+    assert wait_until(lambda: metric(server, "vllm:num_requests_running") == 0)
+    assert metric(server, "vllm:generation_tokens_total") - before < 400, "the engine has stopped as well"
+
+
 def test_nothing_is_predicted_to_warm_the_cache(plain):
     done = post(plain, "/completion", prompt="Once upon a time", n_predict=0)
     assert done["content"] == "" and done["tokens_predicted"] == 0
@@ -138,7 +150,7 @@ def test_schemas_and_grammars_constrain_the_answer(plain, binary):
 def test_what_is_not_supported_is_refused_by_name(server):
     for body, why in (({"mirostat": 2}, "'mirostat' is 2"), ({"lora": [{"id": 0}]}, "'lora' is not supported"),
                       ({"repetition_penalty": 2}, "'repetition_penalty'"), ({"colour": 1}, "'colour' is not a field"),
-                      ({"n_predict": -3}, "'n_predict' is -3"), ({"input_prefix": "x"}, "field of /infill")):
+                      ({"n_predict": -3}, "'n_predict' is -3"), ({"t_max_predict_ms": "1 s"}, "'t_max_predict_ms'"), ({"input_prefix": "x"}, "field of /infill")):
         code, message = refusal(server, "/completion", prompt="x", **body)
         assert code == 400 and why in message, body
     # What its own clients send though it is off.

@@ -92,6 +92,8 @@ class FakeEngine : public Engine {
 
   std::atomic<int> aborted{0}, live{0};
   std::function<void(const Request&)> on_add;  // on the engine's thread
+  int line = 0;                                // letters between new lines; 0: there are none
+  int64_t token_ns = 0;  // from one token of a sequence to the next, as events tell
 
  private:
   struct Live {
@@ -129,6 +131,8 @@ class FakeEngine : public Engine {
     ++output_tokens_;
     event.has_token = true;
     event.token = {end ? kEnd : 'a' + (first + sequence.given) % 26, -0.5, {}};
+    if (line > 0 && sequence.given % (line + 1) == line) event.token.id = '\n';
+    event.now_ns = sequence.given * token_ns;
     if (params.logprobs > 0) event.token.top = {{event.token.id, -0.5}, {'z', -2}};
     event.output_tokens = static_cast<size_t>(++sequence.given);
     if (end)

@@ -161,5 +161,28 @@ TEST_F(LenientFrontendTest, CountsFieldsThatAreIgnored) {
   EXPECT_EQ(Metric("pinion:unknown_fields_total{model_name=\"fake\",outcome=\"ignored\"}"), "2");
 }
 
+TEST_F(FrontendTest, EndsWithTheFirstLineBehindItsLimitOfTime) {
+  engine_.line = 4;
+  engine_.token_ns = 10'000'000;  // lines end 40, 90 and 140 ms after the first token
+  StartEngine();
+  const auto content = [this](const char* more) {
+    const std::string body = StrCat(R"({"prompt":"x","n_predict":20)", more, "}");
+    const Json answer = Ask("/completion", body);
+    EXPECT_EQ(answer.Find("stop_type")->string(), "limit") << more;
+    std::string streamed;
+    for (const std::string& event :
+         Events(Post(port_, "/completion", StrCat(R"({"stream":true,)", body.substr(1)))))
+      streamed += Json::Parse(event)->Find("content")->string();
+    EXPECT_EQ(streamed, answer.Find("content")->string()) << more;
+    return streamed;
+  };
+  const std::string all = "abcd\nfghi\nklmn\npqrs\n";
+  EXPECT_EQ(content(R"(,"t_max_predict_ms":60)"), all.substr(0, 10));
+  EXPECT_EQ(content(R"(,"t_max_predict_ms":1)"), all.substr(0, 5));
+  EXPECT_EQ(content(R"(,"t_max_predict_ms":90)"), all.substr(0, 15)) << "as long is not longer";
+  EXPECT_EQ(content(R"(,"t_max_predict_ms":0)"), all);
+  EXPECT_EQ(content(""), all);
+}
+
 }  // namespace
 }  // namespace pinion

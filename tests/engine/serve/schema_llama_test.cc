@@ -39,7 +39,7 @@ TEST(SchemaLlama, GivesItsNamesThoseOfCompletions) {
 TEST(SchemaLlama, IgnoresWhatChangesNoAnswerHere) {
   EXPECT_EQ(
       TranslatedLlama(R"({"prompt":"hi","cache_prompt":true,"id_slot":1,"n_keep":4,"grammar":"",
-                           "t_max_predict_ms":9,"mirostat":0,"mirostat_tau":5.0,"typical_p":1.0,
+                           "t_max_prompt_ms":9,"mirostat":0,"mirostat_tau":5.0,"typical_p":1.0,
                            "dry_multiplier":0.0,"dry_base":1.75,"lora":[],"image_data":[]})"),
       R"({"prompt":"hi"})");
 }
@@ -49,6 +49,16 @@ TEST(SchemaLlama, ReadsLengths) {
   EXPECT_EQ(TranslatedLlama(R"({"max_tokens":7})"), R"({"max_tokens":7})");
   EXPECT_EQ(TranslatedLlama(R"({"max_tokens":7,"n_predict":8})"), R"({"max_tokens":8})");
   EXPECT_THAT(TranslatedLlama(R"({"n_predict":-3})"), HasSubstr("n_predict: "));
+}
+
+TEST(SchemaLlama, ReadsALimitOfTimeUnlessItIsOff) {
+  const auto limit_ns = [](const std::string& value) {
+    return Translate(*Json::Parse(R"({"t_max_predict_ms":)" + value + "}"))->line_limit_ns;
+  };
+  EXPECT_EQ(limit_ns("9"), 9'000'000);
+  for (const char* off : {"0", "-1", "null"}) EXPECT_EQ(limit_ns(off), 0) << off;
+  EXPECT_EQ(limit_ns("2147483647"), 2'147'483'647'000'000);
+  EXPECT_THAT(TranslatedLlama(R"({"t_max_predict_ms":"soon"})"), HasSubstr("t_max_predict_ms: "));
 }
 
 TEST(SchemaLlama, ReadsBiasesInBothForms) {
