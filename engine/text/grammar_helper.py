@@ -115,11 +115,22 @@ def structural_grammar(text):
     return llguidance.StructTag.to_grammar(made, assume_special=False)
 
 
+def lark_grammar(text):
+    """Of a grammar in Lark, GBNF or EBNF."""
+    try:
+        lark = any_to_lark(text)
+    except MemoryError:
+        raise
+    except Exception as error:  # of which it raises plain ones, where a rule is missing
+        raise ValueError(error) from error
+    return llguidance.LLMatcher.grammar_from_lark(lark)
+
+
 KINDS = {
     "json": json_grammar,
     "regex": llguidance.LLMatcher.grammar_from_regex,
     "choice": choice_grammar,
-    "grammar": lambda text: llguidance.LLMatcher.grammar_from_lark(any_to_lark(text)),
+    "grammar": lark_grammar,
     "structural_tag": structural_grammar,
 }
 

@@ -63,6 +63,8 @@ def test_a_structural_tag_holds_from_its_trigger_on(grammars):
     ("choice", "[]", "0 choices"),
     ("choice", '["a", 1]', "list of texts"),
     ("grammar", "start: missing", "not supported"),
+    ("grammar", "root ::= missing", "cannot be read: Rule 'missing' not found"),
+    ("grammar", "", "cannot be read: No 'root' rule"),
     ("structural_tag", '{"structures": [], "triggers": []}', "no structures"),
     ("structural_tag", '{"structures": [{"begin": "a", "schema": {}, "end": ""}], "triggers": ["b"]}', "triggers"),
 ])

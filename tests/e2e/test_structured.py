@@ -98,6 +98,7 @@ def test_streams_are_constrained_as_well(client):
     ({"guided_json": {"type": "nothing"}}, "guided_json"),
     ({"guided_regex": "(([a-z]{1,60}){1,60}){1,60}"}, "too costly"),
     ({"guided_choice": []}, "0 choices"),
+    ({"structured_outputs": {"grammar": 'root ::= missing'}}, "cannot be read: Rule 'missing' not found"),
     ({"guided_choice": ["a"], "guided_regex": "a"}, "both constrain"),
     ({"structured_outputs": {"whitespace_pattern": "x"}}, "whitespace_pattern"),
     ({"response_format": {"type": "xml"}}, "response_format"),
