@@ -97,6 +97,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"dynatemp_range", kNumber, kLlamas},
     {"early_stopping", kAny, kNone, kAll},  // of beam search
     {"echo", kBool, kCompletions},
+    {"echo", kBool, kChat, kOfChats},  // only what the assistant has said last
     {"encoding_format", kEncoding, kVectors},
     {"frequency_penalty", kNumber, kTexts, kPrompts},
     {"grammar", kString, kLlamas},

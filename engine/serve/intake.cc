@@ -63,7 +63,8 @@ ApiResult<void> Truncate(const GenerationRequest& request, size_t max_model_len,
         400,
         StrCat("'truncate_prompt_tokens' is ", most, ", want at most the model's ", max_model_len),
         "truncate_prompt_tokens", ""});
-  for (std::vector<int32_t>& prompt : prompts) {
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    std::vector<int32_t>& prompt = prompts[i];
     if (prompt.size() <= most) continue;
     const auto surplus = static_cast<ptrdiff_t>(prompt.size() - most);
     if (!request.truncate_left) {
@@ -71,8 +72,10 @@ ApiResult<void> Truncate(const GenerationRequest& request, size_t max_model_len,
       continue;
     }
     // The tokenizer's own beginning of a text is no part of that text.
-    const ptrdiff_t kept =
-        request.add_special_tokens && most > 1 && tokenizer.is_special(prompt.front()) ? 1 : 0;
+    const bool is_text = request.chat || std::holds_alternative<std::string>(request.prompts[i]);
+    const bool began =
+        is_text && request.add_special_tokens && tokenizer.is_special(prompt.front());
+    const ptrdiff_t kept = began && most > 1 ? 1 : 0;
     prompt.erase(prompt.begin() + kept, prompt.begin() + kept + surplus);
   }
   return {};

@@ -127,7 +127,7 @@ size_t PromptLogprobBytes(const Prepared& prepared) {
   for (const auto& prompt : prepared.prompts) tokens += prompt.size();
   // The alternatives, and the token itself, which they may lack.
   const auto entries = size_t{2} + static_cast<size_t>(request.params.prompt_logprobs);
-  const size_t lists = (request.echo && request.params.logprobs >= 0 ? 1 : 0) +
+  const size_t lists = (request.echo && !request.chat && request.params.logprobs >= 0 ? 1 : 0) +
                        (request.prompt_logprobs >= 0 ? 1 : 0);
   return tokens * entries * lists * static_cast<size_t>(request.n) * kLogprobBytes;
 }
@@ -165,6 +165,8 @@ ApiResult<void> AppendTokenTexts(const Tokenizer& tokenizer, const std::vector<i
 // Moves the prompts' texts into the echoes.
 void TakeEchoes(const Tokenizer& tokenizer, Prepared& prepared) {
   if (!prepared.request.echo) return;
+  if (prepared.request.chat) prepared.echoes.push_back(std::move(prepared.request.echoed));
+  if (prepared.request.chat) return;
   for (size_t i = 0; i < prepared.prompts.size(); ++i) {
     auto* text = std::get_if<std::string>(&prepared.request.prompts[i]);
     prepared.echoes.push_back(

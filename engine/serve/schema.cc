@@ -106,6 +106,13 @@ Checked ReadPromptLogprobs(const Json& body, GenerationRequest& request) {
                     "stream; send the request without 'stream'"));
 }
 
+// The sentence begins with the field's name, quoted or not.
+tl::unexpected<ApiError> BadSampling(const Json& body, std::string message) {
+  const size_t begin = message.starts_with("'") ? 1 : 0;
+  const std::string name = message.substr(begin, message.find_first_of("' ", begin) - begin);
+  return Bad(body.Find(name) ? name : "", std::move(message));
+}
+
 // Everything in SamplingParams. SDKs write null for fields that were not set: treated as absent.
 Checked ReadSampling(const Json& body, const ApiDefaults& defaults, GenerationRequest& request) {
   request.max_tokens_given =
@@ -114,7 +121,7 @@ Checked ReadSampling(const Json& body, const ApiDefaults& defaults, GenerationRe
   if (request.chat && !request.max_tokens_given)
     request.params.max_tokens = std::numeric_limits<int>::max();
   if (auto read = ReadSamplingParams(body, request.params); !read)
-    return Bad("", read.error().message);
+    return BadSampling(body, read.error().message);
   if (request.chat && Given(body, "max_completion_tokens")) {  // the newer name beats the older
     int& most = request.params.max_tokens;
     request.max_tokens_name = "max_completion_tokens";
@@ -129,8 +136,17 @@ Checked ReadSampling(const Json& body, const ApiDefaults& defaults, GenerationRe
   }
   if (defaults.max_new_tokens && request.params.max_tokens > *defaults.max_new_tokens)
     request.params.max_tokens = *defaults.max_new_tokens;
-  if (auto valid = Validate(request.params); !valid) return Bad("", valid.error().message);
+  if (auto valid = Validate(request.params); !valid)
+    return BadSampling(body, valid.error().message);
   return ReadPromptLogprobs(body, request);
+}
+
+// As in vLLM: only what the assistant has said itself.
+void EchoLastMessage(GenerationRequest& request) {
+  const Json& last = request.conversation.messages.array().back();
+  if (last.Find("role")->string() != "assistant") return;
+  request.echo = true;
+  request.echoed = last.Find("content")->string();
 }
 
 ApiResult<std::vector<int32_t>> ReadTokenIds(const Json& list, std::string_view param) {
@@ -237,6 +253,8 @@ ApiResult<GenerationRequest> ReadChatRequest(const Json& body, const ApiDefaults
   PINION_TRY(ReadCommon(body, request));
   PINION_TRY(ReadToolChoice(body, request));
   PINION_TRY(ReadSampling(body, defaults, request));
+  PINION_ASSIGN(const bool echo, Get<bool>(body, "echo", false));
+  if (echo) EchoLastMessage(request);
   return request;
 }
 

@@ -106,6 +106,7 @@ struct GenerationRequest {
   const char* max_tokens_name = "max_tokens";  // the client's
   int n = 1;
   bool echo = false;
+  std::string echoed;  // by a chat: its last message, which the answer goes on with or follows
   int prompt_logprobs = -1;  // -1: none; those that `echo` shows are in params alone
   bool prompt_only = false;  // max_tokens 0: nothing is generated
   bool skip_special_tokens = true;

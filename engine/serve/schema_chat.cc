@@ -54,6 +54,15 @@ void ParseToolArguments(Json& message) {
   }
 }
 
+// Clients send an answer's message back as they keep it, with its empty members, which templates
+// would take for something ("'tool_calls' in message").
+void DropEmptyFields(Json& message) {
+  std::erase_if(message.object(), [](const auto& field) {
+    const auto& [key, value] = field;
+    return value.is_null() || (key == "tool_calls" && value.is_array() && value.array().empty());
+  });
+}
+
 ApiResult<Json> ReadMessages(const Json& body) {
   const Json* list = body.Find("messages");
   if (!list || !list->is_array() || list->array().empty())
@@ -66,6 +75,7 @@ ApiResult<Json> ReadMessages(const Json& body) {
     if (!role || !role->is_string())
       return Bad(where + ".role", StrCat("'", where, ".role' must be a string"));
     Json message = item;
+    DropEmptyFields(message);
     PINION_ASSIGN(std::string content, ReadContent(item.Find("content"), where));
     message.Set("content", std::move(content));
     ParseToolArguments(message);

@@ -128,6 +128,37 @@ TEST_F(FrontendTest, TruncatesPrompts) {
   EXPECT_EQ(truncated(R"("seed":1)"), "");
 }
 
+TEST_F(FrontendTest, KeepsTheTokenizersBeginningOfTruncatedTextsAlone) {
+  std::vector<std::vector<int32_t>> prompts;
+  engine_.on_add = [&](const Request& request) { prompts.push_back(request.prompt_ids); };
+  StartEngine();
+  // 256 is special: of ids it is the client's own, whose last ones are asked for.
+  Ask("/v1/completions", R"({"max_tokens":1,"prompt":[256,97,98],"truncate_prompt_tokens":2})");
+  EXPECT_THAT(prompts, testing::ElementsAre(testing::ElementsAre(97, 98)));
+}
+
+TEST_F(FrontendTest, EchoesTheLastMessageOfAChat) {
+  StartEngine();
+  const std::string body =
+      R"({"max_tokens":3,"n":2,"echo":true,"continue_final_message":true,"logprobs":true,
+          "messages":[{"role":"user","content":"x"},{"role":"assistant","content":"So "}])";
+  const Json answer = Ask("/v1/chat/completions", body + "}");
+  for (const Json& choice : answer.Find("choices")->array()) {
+    EXPECT_EQ(choice.Find("message")->Find("content")->string(), "So abc");
+    EXPECT_EQ(choice.Find("logprobs")->Find("content")->array().size(), 3u);
+  }
+  std::string streamed;
+  for (const std::string& event :
+       Events(Post(port_, "/v1/chat/completions", body + R"(,"stream":true,"seed":0})"))) {
+    if (event == "[DONE]") continue;
+    const Json parsed = *Json::Parse(event);
+    const Json& choice = parsed.Find("choices")->array()[0];
+    const Json* content = choice.Find("delta")->Find("content");
+    if (choice.Find("index")->integer() == 0 && content) streamed += content->string();
+  }
+  EXPECT_EQ(streamed, "So abc");
+}
+
 TEST_F(FrontendTest, HandsTheEngineSaltAndBadWords) {
   Request seen;
   engine_.on_add = [&](const Request& request) { seen = request; };

@@ -114,6 +114,12 @@ TEST(Schema, NamesTheFieldItRefuses) {
       {R"("stream":"yes")", "stream"},
       {R"("stream_options":{"include_usage":true})", "stream_options"},
       {R"("echo":true,"logprobs":1,"stream":true)", "echo"},
+      {R"("seed":9223372036854775808)", "seed"},
+      {R"("temperature":-1)", "temperature"},
+      {R"("logit_bias":{"x":1})", "logit_bias"},
+      {R"("logit_bias":{"1":"x"})", "logit_bias"},
+      {R"("stop_token_ids":[-1])", "stop_token_ids"},
+      {R"("logprobs":"many")", "logprobs"},
   };
   for (const auto& [field, name] : kCases) {
     auto request = Completion(std::string("{\"prompt\":\"x\",") + field + "}");
@@ -336,6 +342,27 @@ TEST(Schema, TurnsMessagesIntoPlainStrings) {
   EXPECT_EQ(chat.tools.array().size(), 1u);
   EXPECT_FALSE(chat.template_kwargs.Find("enable_thinking")->boolean());
   EXPECT_TRUE(chat.add_generation_prompt);
+}
+
+TEST(Schema, DropsWhatAMessageDoesNotSay) {
+  auto request = Chat(R"({"messages":[{"role":"user","content":"a","name":"n"},
+      {"role":"assistant","content":null,"tool_calls":[],"refusal":null,"audio":null}]})");
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_EQ(request->conversation.messages.Dump(),
+            R"([{"role":"user","content":"a","name":"n"},{"role":"assistant","content":""}])");
+}
+
+TEST(Schema, EchoesOnlyWhatTheAssistantSaid) {
+  const auto echoed = [](const std::string& role, const char* echo) {
+    auto request = Chat(R"({"messages":[{"role":")" + role + R"(","content":"a"}],"echo":)" + echo +
+                        R"(,"logprobs":true,"max_completion_tokens":1})");
+    EXPECT_FALSE(request->prompt_only);
+    EXPECT_EQ(request->params.prompt_logprobs, -1);
+    return request->echo ? request->echoed : "nothing";
+  };
+  EXPECT_EQ(echoed("assistant", "true"), "a");
+  EXPECT_EQ(echoed("assistant", "false"), "nothing");
+  EXPECT_EQ(echoed("user", "true"), "nothing");
 }
 
 TEST(Schema, ReadsChatLimitsAndLogprobs) {
