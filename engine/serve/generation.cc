@@ -16,7 +16,7 @@ double Seconds(int64_t from_ns, int64_t to_ns) {
 // Writing an answer of about this size takes a millisecond.
 constexpr size_t kLargeBytes = size_t{128} << 10;
 // What the answer has for each choice beside its text, and for each token with its log-probability.
-constexpr size_t kChoiceBytes = 150, kTokenBytes = 200, kFloatBytes = 12;
+constexpr size_t kChoiceBytes = 300, kTokenBytes = 200, kFloatBytes = 12;
 
 bool Contains(const std::vector<int32_t>& ids, int32_t id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();

@@ -369,7 +369,8 @@ ApiResult<std::string> Preparer::Tokenize(HttpRequest& request, size_t max_model
     answer += std::to_string(ids[i]);
   }
   answer += ']';
-  if (texts) PINION_TRY(AppendTokenTexts(tokenizer_, ids, request.memory, answer));
+  if (!texts) return answer + ",\"token_strs\":null}";
+  PINION_TRY(AppendTokenTexts(tokenizer_, ids, request.memory, answer));
   return answer + "}";
 }
 

@@ -29,14 +29,15 @@ size_t CharactersOf(std::string_view text) {
 
 Json OrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
-void SetIfGiven(Json& object, const char* key, const Json& value) {
-  if (!value.is_null()) object.Set(key, value);
-}
-
+// Whole answers have every member of their APIs' schemas, null if there is nothing to say: typed
+// clients find vLLM's extensions on an object only if the answer has them.
 Json Message(const ResponseHead& head, const ChoicePart& part) {
   Json::Object parsed = ParsedFields(head, part, /*delta=*/false);
   const bool silent = part.text.empty() && !parsed.empty();
-  Json message(Json::Object{{"role", "assistant"}, {"content", silent ? Json() : Json(part.text)}});
+  Json message(Json::Object{
+      {"role", "assistant"}, {"content", silent ? Json() : Json(part.text)}, {"refusal", Json()}});
+  for (const char* name : {"reasoning_content", "reasoning"})
+    if (part.reasoning.empty()) message.Set(name, Json());
   for (auto& [name, value] : parsed) message.Set(name, std::move(value));
   return message;
 }
@@ -51,9 +52,9 @@ Json Choice(const ResponseHead& head, const ChoicePart& part) {
   choice.Set("logprobs", part.logprobs);
   choice.Set("finish_reason", OrNull(part.finish_reason));
   choice.Set("stop_reason", part.stop_reason);
-  if (!head.chat) SetIfGiven(choice, "prompt_logprobs", part.prompt_logprobs);
-  if (!head.chat) SetIfGiven(choice, "prompt_token_ids", part.prompt_token_ids);
-  SetIfGiven(choice, "token_ids", part.token_ids);
+  if (!head.chat) choice.Set("prompt_logprobs", part.prompt_logprobs);
+  if (!head.chat) choice.Set("prompt_token_ids", part.prompt_token_ids);
+  choice.Set("token_ids", part.token_ids);
   return choice;
 }
 
@@ -125,11 +126,13 @@ Json WholeResponse(const ResponseHead& head, const std::vector<ChoicePart>& choi
   whole.Set("object", head.chat ? "chat.completion" : "text_completion");
   whole.Set("created", head.created);
   whole.Set("model", head.model);
+  whole.Set("service_tier", Json());
+  whole.Set("system_fingerprint", Json());
   whole.Set("choices", std::move(list));
   whole.Set("usage", ToJson(usage));
   if (!head.chat || choices.empty()) return whole;
-  SetIfGiven(whole, "prompt_logprobs", choices.front().prompt_logprobs);
-  SetIfGiven(whole, "prompt_token_ids", choices.front().prompt_token_ids);
+  whole.Set("prompt_logprobs", choices.front().prompt_logprobs);
+  whole.Set("prompt_token_ids", choices.front().prompt_token_ids);
   return whole;
 }
 

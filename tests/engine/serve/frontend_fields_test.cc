@@ -23,7 +23,7 @@ TEST_F(FrontendTest, EchoesThePromptsLogProbabilities) {
   EXPECT_EQ(logprobs.Find("text_offset")->Dump(), "[0,1,2,3,4]");
   EXPECT_EQ(logprobs.Find("top_logprobs")->Dump(),
             R"([null,{"y":-0.25,"i":-1.0},{"y":-0.25,"j":-2.0},{"y":-0.25,"k":-3.0},{"a":-0.5}])");
-  EXPECT_FALSE(answer.Find("choices")->array()[1].Find("prompt_logprobs"));
+  EXPECT_TRUE(answer.Find("choices")->array()[1].Find("prompt_logprobs")->is_null());
 }
 
 TEST_F(FrontendTest, EchoesWithoutGenerating) {
@@ -135,6 +135,28 @@ TEST_F(FrontendTest, KeepsTheTokenizersBeginningOfTruncatedTextsAlone) {
   // 256 is special: of ids it is the client's own, whose last ones are asked for.
   Ask("/v1/completions", R"({"max_tokens":1,"prompt":[256,97,98],"truncate_prompt_tokens":2})");
   EXPECT_THAT(prompts, testing::ElementsAre(testing::ElementsAre(97, 98)));
+}
+
+TEST_F(FrontendTest, WholeAnswersHaveEveryMemberThatClientsKnow) {
+  StartEngine();
+  const auto is_null = [](const Json& object, std::initializer_list<const char*> names) {
+    for (const char* name : names) {
+      const Json* member = object.Find(name);
+      EXPECT_TRUE(member && member->is_null()) << name;
+    }
+  };
+  const Json text = Ask("/v1/completions", R"({"prompt":"x","max_tokens":2})");
+  is_null(text, {"service_tier", "system_fingerprint"});
+  is_null(text.Find("choices")->array()[0], {"prompt_logprobs", "prompt_token_ids", "token_ids"});
+  const std::string body = R"({"messages":[{"role":"user","content":"x"}],"max_tokens":2)";
+  const Json chat = Ask("/v1/chat/completions", body + "}");
+  is_null(chat, {"service_tier", "system_fingerprint", "prompt_logprobs", "prompt_token_ids"});
+  const Json& choice = chat.Find("choices")->array()[0];
+  is_null(choice, {"token_ids"});
+  is_null(*choice.Find("message"), {"refusal", "reasoning", "reasoning_content"});
+  EXPECT_THAT(Post(port_, "/v1/chat/completions", body + R"(,"stream":true})"),
+              testing::Not(HasSubstr("token_ids")))
+      << "streams say what there is";
 }
 
 TEST_F(FrontendTest, EchoesTheLastMessageOfAChat) {
