@@ -41,6 +41,9 @@ inline ApiResult<std::string> ReadString(const Json& object, const char* key,
 // Texts, lists of token ids, or one of either.
 ApiResult<std::vector<Prompt>> ReadPrompts(const Json& body, const char* field);
 
+// Sets the request's salt.
+ApiResult<void> ReadCacheSalt(const Json& body, GenerationRequest& request);
+
 // `messages` and what belongs to them.
 ApiResult<Conversation> ReadConversation(const Json& body);
 

@@ -67,12 +67,14 @@ constexpr const char* kStringOrTyped =
     R"({"anyOf":[{"type":"string"},{"type":"object","required":["type"],)"
     R"("properties":{"type":{"type":"string"}}}]})";
 constexpr const char* kEncoding = R"({"type":"string","enum":["float","base64"]})";
+constexpr const char* kFloat32 = R"({"type":"string","enum":["float32"]})";
+constexpr const char* kLittle = R"({"type":"string","enum":["little","native"]})";
 constexpr const char* kSide = R"({"type":"string","enum":["left","right"]})";
 constexpr const char* kTruncation = R"({"type":"string","enum":["auto","disabled"]})";
 
 constexpr auto kFields = std::to_array<Field>({
     {"access_programs", kAny, kNone, kResponses},  // of OpenAI's own models
-    {"activation", kBool, kPooling | kScores | kClassify},
+    {"activation", kBool, kPools},
     {"adaptive_decay", kAny, kNone, kLlamas},  // of a sampler that is off
     {"add_generation_prompt", kBool, kChat | kOfChats},
     {"add_special_tokens", kBool, kTexts | kPrompts | kVectors | kClassify},
@@ -82,9 +84,11 @@ constexpr auto kFields = std::to_array<Field>({
     {"best_of", kInt, kOpenAi, kOfChats},
     {"cache_control", kAny, kNone, kMessages | kCountTokens},  // all prompts are cached
     {"cache_prompt", kAny, kNone, kLlamas},                    // likewise
-    {"cache_salt", kString, kTexts, kPrompts},
+    {"cache_salt", kString, kTexts | kPools, kPrompts},
     {"chat_template_kwargs", kObject, kChat | kMessages | kResponses | kPrompts},
     {"continue_final_message", kBool, kChat | kOfChats},
+    {"data_1", kDocuments, kScore},
+    {"data_2", kDocuments, kScore},
     {"dimensions", kInt, kVectors},
     {"documents", kObjects, kChat | kMessages | kResponses | kPrompts},
     {"documents", kDocuments, kScores, kNone, kRerank},
@@ -98,7 +102,9 @@ constexpr auto kFields = std::to_array<Field>({
     {"early_stopping", kAny, kNone, kAll},  // of beam search
     {"echo", kBool, kCompletions},
     {"echo", kBool, kChat, kOfChats},  // only what the assistant has said last
+    {"embed_dtype", kFloat32, kVectors},
     {"encoding_format", kEncoding, kVectors},
+    {"endianness", kLittle, kVectors},
     {"frequency_penalty", kNumber, kTexts, kPrompts},
     {"grammar", kString, kLlamas},
     {"grammar_lazy", kAny, kNone, kLlamas},
@@ -120,6 +126,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"input_prefix", kString, kInfill, kNone, kInfill},
     {"input_suffix", kString, kInfill, kNone, kInfill},
     {"instructions", kString, kResponses},
+    {"items", kDocuments, kScore},
     {"json_schema", kJsonSchema, kLlamas},
     {"length_penalty", kAny, kNone, kAll},  // of beam search
     {"logit_bias", kBias, kOpenAi | kMessages | kResponses, kPrompts},
@@ -128,7 +135,8 @@ constexpr auto kFields = std::to_array<Field>({
     {"max_completion_tokens", kInt, kChat, kOfChats},
     {"max_output_tokens", kInt, kResponses},
     {"max_tokens", kInt, kOpenAi | kMessages, kPrompts, kMessages},
-    {"max_tokens", kInt, kLlamas},           // also without a limit
+    {"max_tokens", kInt, kLlamas},  // also without a limit
+    {"max_tokens_per_doc", kInt, kScores},
     {"max_tool_calls", kInt, kResponses},    // of OpenAI's own tools: shown again
     {"media_io_kwargs", kAny, kNone, kAll},  // of images and sound
     {"messages", kSomeMessages, kChat | kOfChats, kNone, kChat | kApplyTemplate},
@@ -231,7 +239,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"truncation", kTruncation, kResponses},
     {"truncation_side", kSide, kTexts},
     {"typical_p", kNumber, kLlamas},
-    {"use_activation", kBool, kPooling | kScores | kClassify},  // the older name of `activation`
+    {"use_activation", kBool, kPools},  // the older name of `activation`
     {"user", kString, kResponses},
     {"user", kAny, kNone, kAllButResponses},
     {"xtc_probability", kNumber, kLlamas},

@@ -90,6 +90,42 @@ ApiResult<Encoding> PoolingIntake::EncodeOne(std::string_view text, size_t most,
   return std::move(*encoding);
 }
 
+// What a document's first tokens say, as the tokenizer writes it; all of one that has no more.
+ApiResult<std::string> PoolingIntake::FirstTokens(const std::string& document, size_t most,
+                                                  MemoryShare& memory) const {
+  if (most == 0) return document;
+  const size_t before = memory.bytes();
+  PINION_TRY(Reserve(memory, kBytesPerTextByte * document.size(),
+                     StrCat("the tokens of a text of ", document.size(), " bytes")));
+  auto ids = tokenizer_.Encode(document, false);
+  if (!ids) return Unexpected(ApiError{400, ids.error().message, "documents", ""});
+  const bool fits = ids->size() <= most;
+  if (!fits) ids->resize(most);
+  std::string first = fits ? document : tokenizer_.Decode(*ids, /*skip_special_tokens=*/true);
+  memory.ShrinkTo(before);
+  return first;
+}
+
+// Queries and documents: in pairs, or one after the other for a model that embeds.
+ApiResult<std::vector<Encoding>> PoolingIntake::EncodeTexts(const PoolingWishes& wishes,
+                                                            size_t most,
+                                                            MemoryShare& memory) const {
+  std::vector<Encoding> texts;
+  const bool pairs = model_.pooling.scores_pairs();
+  for (const std::string& query : wishes.queries) {
+    if (pairs) break;
+    PINION_ASSIGN(texts.emplace_back(), EncodeOne(query, most, "documents", memory));
+  }
+  for (size_t i = 0; i < wishes.documents.size(); ++i) {
+    PINION_ASSIGN(const std::string document,
+                  FirstTokens(wishes.documents[i], wishes.document_tokens, memory));
+    const std::string& query = wishes.queries[wishes.queries.size() == 1 ? 0 : i];
+    PINION_ASSIGN(texts.emplace_back(), pairs ? EncodeTwo(query, document, most, memory)
+                                              : EncodeOne(document, most, "documents", memory));
+  }
+  return texts;
+}
+
 ApiResult<Encoding> PoolingIntake::EncodeTwo(const std::string& query, const std::string& document,
                                              size_t most, MemoryShare& memory) const {
   const size_t before = memory.bytes(), bytes = query.size() + document.size();
@@ -138,17 +174,8 @@ ApiResult<std::vector<Encoding>> PoolingIntake::Prepare(const GenerationRequest&
   for (const Prompt& input : request.prompts) {
     PINION_ASSIGN(texts.emplace_back(), EncodeInput(request, input, most, memory));
   }
-  const PoolingWishes& wishes = request.pooling;
-  if (model_.pooling.scores_pairs()) {
-    for (size_t i = 0; i < wishes.documents.size(); ++i) {
-      const std::string& query = wishes.queries[wishes.queries.size() == 1 ? 0 : i];
-      PINION_ASSIGN(texts.emplace_back(), EncodeTwo(query, wishes.documents[i], most, memory));
-    }
-  } else {
-    for (const auto* list : {&wishes.queries, &wishes.documents})
-      for (const std::string& text : *list) {
-        PINION_ASSIGN(texts.emplace_back(), EncodeOne(text, most, "documents", memory));
-      }
+  if (request.prompts.empty()) {
+    PINION_ASSIGN(texts, EncodeTexts(request.pooling, most, memory));
   }
   for (const Encoding& text : texts)
     PINION_TRY(

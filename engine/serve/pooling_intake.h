@@ -31,6 +31,10 @@ class PoolingIntake {
                                   size_t most, MemoryShare& memory) const;
   ApiResult<Encoding> EncodeOne(std::string_view text, size_t most, const char* field,
                                 MemoryShare& memory) const;
+  ApiResult<std::string> FirstTokens(const std::string& document, size_t most,
+                                     MemoryShare& memory) const;
+  ApiResult<std::vector<Encoding>> EncodeTexts(const PoolingWishes& wishes, size_t most,
+                                               MemoryShare& memory) const;
   ApiResult<Encoding> EncodeTwo(const std::string& query, const std::string& document, size_t most,
                                 MemoryShare& memory) const;
 

@@ -16,15 +16,6 @@ using Checked = ApiResult<void>;
 
 constexpr size_t kMaxSaltBytes = 1024;
 
-Checked ReadCacheSalt(const Json& body, GenerationRequest& request) {
-  if (!Given(body, "cache_salt")) return {};
-  PINION_ASSIGN(request.cache_salt, Get<std::string>(body, "cache_salt", ""));
-  if (request.cache_salt.empty() || request.cache_salt.size() > kMaxSaltBytes)
-    return Bad("cache_salt", StrCat("'cache_salt' has ", request.cache_salt.size(),
-                                    " bytes, want 1 to ", kMaxSaltBytes));
-  return {};
-}
-
 Checked ReadBadWords(const Json& body, GenerationRequest& request) {
   const Json* words = body.Find("bad_words");
   if (!words || words->is_null()) return {};
@@ -161,6 +152,15 @@ ApiResult<std::vector<int32_t>> ReadTokenIds(const Json& list, std::string_view 
 }
 
 }  // namespace
+
+ApiResult<void> ReadCacheSalt(const Json& body, GenerationRequest& request) {
+  if (!Given(body, "cache_salt")) return {};
+  PINION_ASSIGN(request.cache_salt, Get<std::string>(body, "cache_salt", ""));
+  if (request.cache_salt.empty() || request.cache_salt.size() > kMaxSaltBytes)
+    return Bad("cache_salt", StrCat("'cache_salt' has ", request.cache_salt.size(),
+                                    " bytes, want 1 to ", kMaxSaltBytes));
+  return {};
+}
 
 ApiResult<std::vector<Prompt>> ReadPrompts(const Json& body, const char* field) {
   const Json* prompt = body.Find(field);

@@ -85,6 +85,7 @@ struct PoolingWishes {
   bool activates = true;                        // scores are probabilities, or as `normalises`
   std::string task;                             // what the client takes the model for; "": any
   size_t top_n = 0;                             // of a ranking; 0: all
+  size_t document_tokens = 0;                   // of a document, its first ones; 0: all
   bool return_documents = true;                 // in a ranking
 };
 

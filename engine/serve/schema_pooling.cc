@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <string_view>
 #include <utility>
 
@@ -44,18 +45,33 @@ ApiResult<std::vector<std::string>> ReadTexts(const Json& body, std::string_view
                            ", want a text or a list of texts"));
 }
 
-// Of two names of one field the one that was sent.
-ApiResult<const char*> NameSent(const Json& body, const char* older, const char* newer) {
-  if (!Given(body, newer)) return older;
-  if (!Given(body, older)) return newer;
-  return Bad(older, StrCat("'", older, "' and '", newer,
-                           "' are two names of one field; send one of them"));
+// Of several names of one field the one that was sent; the first if none was.
+ApiResult<const char*> NameSent(const Json& body, std::initializer_list<const char*> names) {
+  const char* sent = nullptr;
+  for (const char* name : names) {
+    if (!Given(body, name)) continue;
+    if (sent)
+      return Bad(name, StrCat("'", name, "' and '", sent,
+                              "' are two names of one field; send one of them"));
+    sent = name;
+  }
+  return sent ? sent : *names.begin();
+}
+
+Checked ReadDocumentTokens(const Json& body, PoolingWishes& wishes) {
+  if (!Given(body, "max_tokens_per_doc")) return {};
+  PINION_ASSIGN(const int most, Get<int>(body, "max_tokens_per_doc", 0));
+  if (most < 1)
+    return Bad("max_tokens_per_doc",
+               StrCat("'max_tokens_per_doc' is ", most, ", want at least 1, or leave it out"));
+  wishes.document_tokens = static_cast<size_t>(most);
+  return {};
 }
 
 // Each query has its document, or the only one has all.
 Checked ReadPairs(const Json& body, PoolingWishes& wishes) {
-  PINION_ASSIGN(const char* first, NameSent(body, "text_1", "queries"));
-  PINION_ASSIGN(const char* second, NameSent(body, "text_2", "documents"));
+  PINION_ASSIGN(const char* first, NameSent(body, {"queries", "text_1", "data_1"}));
+  PINION_ASSIGN(const char* second, NameSent(body, {"documents", "text_2", "data_2", "items"}));
   PINION_ASSIGN(wishes.queries, ReadTexts(body, first));
   PINION_ASSIGN(wishes.documents, ReadTexts(body, second));
   if (wishes.queries.size() == 1 || wishes.queries.size() == wishes.documents.size()) return {};
@@ -78,12 +94,24 @@ Checked ReadRanking(const Json& body, PoolingWishes& wishes) {
   return {};
 }
 
+// Of the forms that vLLM gives numbers' bytes those that they have here.
+Checked CheckBytes(const Json& body) {
+  PINION_ASSIGN(const std::string type, Get<std::string>(body, "embed_dtype", "float32"));
+  if (type != "float32")
+    return Bad("embed_dtype", StrCat("'embed_dtype' is '", type.substr(0, 40), "', want float32"));
+  PINION_ASSIGN(const std::string order, Get<std::string>(body, "endianness", "native"));
+  if (order == "native" || order == "little") return {};
+  return Bad("endianness", StrCat("'endianness' is '", order.substr(0, 40),
+                                  "', want little, or native, which is the same here"));
+}
+
 Checked ReadForm(const Json& body, PoolingWishes& wishes) {
   PINION_ASSIGN(const std::string format, Get<std::string>(body, "encoding_format", "float"));
   if (format != "float" && format != "base64")
     return Bad("encoding_format",
                StrCat("'encoding_format' is '", format.substr(0, 40), "', want float or base64"));
   wishes.base64 = format == "base64";
+  PINION_TRY(CheckBytes(body));
   if (Given(body, "dimensions")) {
     PINION_ASSIGN(const int dimensions, Get<int>(body, "dimensions", 0));
     if (dimensions < 1)
@@ -124,7 +152,9 @@ ApiResult<GenerationRequest> ReadPoolingRequest(Api api, const Json& body) {
   GenerationRequest request;
   request.api = api;
   PINION_TRY(ReadShared(body, request));
+  PINION_TRY(ReadCacheSalt(body, request));
   PoolingWishes& wishes = request.pooling;
+  PINION_TRY(ReadDocumentTokens(body, wishes));
   if (api == Api::kScore) {
     PINION_TRY(ReadPairs(body, wishes));
   } else if (api == Api::kRerank) {

@@ -279,6 +279,28 @@ def test_a_text_too_long_for_a_generative_reranker_is_not_to_be_truncated(start_
     assert "truncate_prompt_tokens" not in answer["error"]["message"]
 
 
+def test_documents_are_cut_to_what_is_asked_of_them(embedder, reranker):
+    """A cut document is scored as its beginning alone, and shown whole."""
+    begin = "The cat sat on the mat"
+    for server in (embedder, reranker):
+        size = len(ask(server, "/tokenize", {"prompt": begin, "add_special_tokens": False})[1]["tokens"])
+        body = {"query": "cat", "documents": [begin + " and looked at the dog" * 300, begin]}
+        assert ask(server, "/rerank", body)[1]["error"]["code"] == "context_length_exceeded"
+        _, cut = ask(server, "/rerank", {**body, "max_tokens_per_doc": size})
+        first, second = sorted(cut["results"], key=lambda result: result["index"])
+        assert first["relevance_score"] == second["relevance_score"]
+        assert first["document"]["text"] == body["documents"][0]
+
+
+def test_embeddings_have_an_activation_too(embedder):
+    """vLLM's name for `normalize`."""
+    raw, length_one = (ask(embedder, "/v1/embeddings", {"input": "x", "use_activation": on})[1]["data"][0]["embedding"]
+                       for on in (False, True))
+    assert numpy.linalg.norm(length_one) == pytest.approx(1, abs=1e-5)
+    assert numpy.linalg.norm(raw) != pytest.approx(1, abs=1e-2)
+    assert numpy.asarray(raw) / numpy.linalg.norm(raw) == pytest.approx(length_one, abs=1e-5)
+
+
 def test_unknown_and_unusable_fields_are_refused_by_name(embedder):
     for body, param in (({"input": "x", "instructions": "y"}, "instructions"),
                         ({"input": 5}, "input"), ({}, "input"),

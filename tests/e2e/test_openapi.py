@@ -28,7 +28,8 @@ EXAMPLES = {
 }
 TOGETHER = {"top_logprobs": {"logprobs": True, "top_logprobs": 1}, "stream_options": {"stream": True, "stream_options": {}}}
 # A second name of one thing, or another way to say it: not with the first.
-INSTEAD_OF = {"text_1": "queries", "text_2": "documents", "prompt": "messages", "max_tokens": "n_predict"}
+INSTEAD_OF = {"text_1": "queries", "text_2": "documents", "data_1": "queries", "data_2": "documents", "items": "documents",
+              "prompt": "messages", "max_tokens": "n_predict"}
 NEEDS_GRAMMARS = ("grammar", "guided_choice", "guided_grammar", "guided_json", "guided_regex", "json_schema",
                   "structured_outputs")
 FEW = {"max_tokens": 1, "max_output_tokens": 1, "n_predict": 1}  # in every body that has one of them

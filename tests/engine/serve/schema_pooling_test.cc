@@ -42,10 +42,11 @@ TEST(SchemaPooling, KeepsTheTaskForTheModelToCheck) {
   EXPECT_EQ(ReadPooling(Api::kPooling, R"({"input":"x"})")->pooling.task, "");
 }
 
-TEST(SchemaPooling, ReadsPairsUnderEitherNameOfEachSide) {
+TEST(SchemaPooling, ReadsPairsUnderAnyNameOfEachSide) {
   for (const char* body :
        {R"({"text_1":"a","text_2":["b","c"]})", R"({"queries":"a","documents":["b","c"]})",
-        R"({"text_1":"a","documents":["b","c"]})"}) {
+        R"({"text_1":"a","documents":["b","c"]})", R"({"data_1":"a","data_2":["b","c"]})",
+        R"({"queries":"a","items":["b","c"]})"}) {
     const auto read = ReadPooling(Api::kScore, body);
     ASSERT_TRUE(read) << body << read.error().message;
     EXPECT_THAT(read->pooling.queries, testing::ElementsAre("a"));
@@ -53,11 +54,38 @@ TEST(SchemaPooling, ReadsPairsUnderEitherNameOfEachSide) {
   }
 }
 
-TEST(SchemaPooling, RefusesBothNamesOfOneSide) {
+TEST(SchemaPooling, TakesFormsOfNumbersThatItHas) {
+  for (const char* fields :
+       {R"("embed_dtype":"float32")", R"("endianness":"little")", R"("endianness":"native")"})
+    EXPECT_EQ(PoolingError(Api::kEmbeddings, StrCat(R"({"input":"x",)", fields, "}")), "");
+  EXPECT_THAT(PoolingError(Api::kEmbeddings, R"({"input":"x","embed_dtype":"float16"})"),
+              StartsWith("embed_dtype: "));
+  EXPECT_THAT(PoolingError(Api::kPooling, R"({"input":"x","endianness":"big"})"),
+              StartsWith("endianness: "));
+}
+
+TEST(SchemaPooling, ReadsSaltsAndTheLengthOfDocuments) {
+  const auto read =
+      ReadPooling(Api::kRerank, R"({"query":"a","documents":["b"],"max_tokens_per_doc":3,
+                                    "cache_salt":"s"})");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->pooling.document_tokens, 3u);
+  EXPECT_EQ(read->cache_salt, "s");
+  for (const char* most : {"0", "-5"})
+    EXPECT_THAT(PoolingError(Api::kScore, StrCat(R"({"queries":"a","documents":"b",)",
+                                                 R"("max_tokens_per_doc":)", most, "}")),
+                StartsWith("max_tokens_per_doc: "));
+  EXPECT_THAT(PoolingError(Api::kEmbeddings, R"({"input":"x","cache_salt":""})"),
+              StartsWith("cache_salt: "));
+}
+
+TEST(SchemaPooling, RefusesSeveralNamesOfOneSide) {
   EXPECT_THAT(PoolingError(Api::kScore, R"({"text_1":"z","queries":"a","documents":"b"})"),
               StartsWith("text_1: 'text_1' and 'queries' are two names"));
   EXPECT_THAT(PoolingError(Api::kScore, R"({"queries":"a","text_2":"z","documents":"b"})"),
               StartsWith("text_2: 'text_2' and 'documents' are two names"));
+  EXPECT_THAT(PoolingError(Api::kScore, R"({"queries":"a","items":"z","data_2":"b"})"),
+              StartsWith("items: 'items' and 'data_2' are two names"));
 }
 
 }  // namespace
