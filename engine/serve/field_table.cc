@@ -13,6 +13,7 @@ constexpr ApiSet kOpenAi = kCompletions | kChat;
 constexpr ApiSet kTexts = kOpenAi | kMessages | kResponses | kLlamas;
 constexpr ApiSet kVectors = kEmbeddings | kPooling;
 constexpr ApiSet kScores = kScore | kRerank;
+constexpr ApiSet kOneText = kVectors | kClassify;  // each a text, or a conversation
 constexpr ApiSet kPools = kVectors | kScores | kClassify;
 // What they answer depends on the prompt alone. People send them the whole body of a chat, or of a
 // Message (the last).
@@ -76,7 +77,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"access_programs", kAny, kNone, kResponses},  // of OpenAI's own models
     {"activation", kBool, kPools},
     {"adaptive_decay", kAny, kNone, kLlamas},  // of a sampler that is off
-    {"add_generation_prompt", kBool, kChat | kOfChats},
+    {"add_generation_prompt", kBool, kChat | kOfChats | kOneText},
     {"add_special_tokens", kBool, kTexts | kPrompts | kVectors | kClassify},
     {"allowed_token_ids", kTokenIds, kTexts, kPrompts},
     {"background_options", kAny, kNone, kResponses},
@@ -85,8 +86,8 @@ constexpr auto kFields = std::to_array<Field>({
     {"cache_control", kAny, kNone, kMessages | kCountTokens},  // all prompts are cached
     {"cache_prompt", kAny, kNone, kLlamas},                    // likewise
     {"cache_salt", kString, kTexts | kPools, kPrompts},
-    {"chat_template_kwargs", kObject, kChat | kMessages | kResponses | kPrompts},
-    {"continue_final_message", kBool, kChat | kOfChats},
+    {"chat_template_kwargs", kObject, kChat | kMessages | kResponses | kPrompts | kOneText},
+    {"continue_final_message", kBool, kChat | kOfChats | kOneText},
     {"data_1", kDocuments, kScore},
     {"data_2", kDocuments, kScore},
     {"dimensions", kInt, kVectors},
@@ -120,7 +121,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"include", kStrings, kResponses},
     {"include_reasoning", kBool, kChat | kResponses, kOfChats},
     {"include_stop_str_in_output", kBool, kTexts, kPrompts},
-    {"input", kPrompt, kVectors | kClassify, kNone, kVectors | kClassify},
+    {"input", kPrompt, kOneText},
     {"input", kItems, kResponses, kNone, kResponses},
     {"input_extra", kFiles, kInfill},
     {"input_prefix", kString, kInfill, kNone, kInfill},
@@ -139,7 +140,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"max_tokens_per_doc", kInt, kScores},
     {"max_tool_calls", kInt, kResponses},    // of OpenAI's own tools: shown again
     {"media_io_kwargs", kAny, kNone, kAll},  // of images and sound
-    {"messages", kSomeMessages, kChat | kOfChats, kNone, kChat | kApplyTemplate},
+    {"messages", kSomeMessages, kChat | kOfChats | kOneText, kNone, kChat | kApplyTemplate},
     {"messages", kSomeMessages, kMessages | kCountTokens, kNone, kMessages | kCountTokens},
     {"metadata", kStringMap, kResponses},  // shown again
     {"metadata", kAny, kNone, kAllButResponses},
@@ -262,7 +263,7 @@ constexpr auto kUnsupported = std::to_array<UnsupportedField>({
     {"input_prefix", kLlama, "it is a field of /infill"},
     {"input_suffix", kLlama, "it is a field of /infill"},
     {"lora", kLlamas, "leave it out"},
-    {"messages", kPools, "put the text into 'input'"},
+    {"messages", kScores, "put the texts into the query and the documents"},
     {"moderation", kResponses, "this server moderates nothing: leave it out"},
     {"post_sampling_probs", kLlamas, "leave it out: probabilities are those of the model"},
     {"preserved_tokens", kLlamas, "leave it out"},

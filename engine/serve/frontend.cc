@@ -102,10 +102,6 @@ std::vector<std::map<std::string, std::string>> CacheConfigsOf(const std::string
   return configs;
 }
 
-Preparer::RenderChat RenderOn(WorkerPool::Worker& worker) {
-  return [&worker](const ChatRequest& chat) { return worker.Render(chat); };
-}
-
 Preparer::CheckGrammar CheckOn(WorkerPool::Worker& worker) {
   return [&worker](const Grammar& grammar) { return worker.Check(grammar); };
 }

@@ -50,13 +50,13 @@ std::optional<ApiError> Frontend::Unfit(std::string_view path, Needs needs) cons
 
 void Frontend::Pool(HttpRequest request, Reply reply, const EndpointFacts& endpoint) {
   Prepare(std::move(request), std::move(reply),
-          [this, api = *endpoint.body, length = max_model_len_](Incoming& incoming,
-                                                                WorkerPool::Worker&) -> Then {
+          [this, api = *endpoint.body, length = max_model_len_](
+              Incoming& incoming, WorkerPool::Worker& worker) -> Then {
             const auto shorten = [&incoming](double timeout_s) {
               incoming.limit_s = std::min(incoming.limit_s.load(), timeout_s);
             };
             auto prepared = std::make_shared<ApiResult<Prepared>>(
-                preparer_.Pooling(incoming.request, api, length, shorten));
+                preparer_.Pooling(incoming.request, api, length, RenderOn(worker), shorten));
             return [this, prepared](Incoming& back) { OnPrepared(back, std::move(*prepared)); };
           });
 }

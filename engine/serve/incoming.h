@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "engine/serve/frontend.h"
+#include "engine/serve/prepare.h"
+#include "engine/serve/worker_pool.h"
 
 namespace pinion {
 
@@ -35,5 +37,10 @@ struct Frontend::Incoming {
   std::atomic<double> limit_s;     // for the whole answer; a worker lowers it
   std::atomic<bool> over = false;  // the client has left, or was told that the time is over
 };
+
+// While `worker` works on one request.
+inline Preparer::RenderChat RenderOn(WorkerPool::Worker& worker) {
+  return [&worker](const ChatRequest& chat) { return worker.Render(chat); };
+}
 
 }  // namespace pinion

@@ -283,8 +283,22 @@ ApiResult<Prepared> Preparer::Generation(HttpRequest& request, Api api, size_t m
   return prepared;
 }
 
+// The conversation of a request for vectors as the text that is read.
+ApiResult<void> Preparer::WriteConversation(GenerationRequest& asked,
+                                            const RenderChat& render) const {
+  if (!std::exchange(asked.chat, false)) return {};
+  if (!tokenizer_.chat_template())
+    return Unexpected(BadField("messages",
+                               "'messages' needs a model with a chat template, which this one does "
+                               "not have; put the text into 'input'"));
+  TokenizeRequest written;
+  written.conversation = std::move(asked.conversation);
+  PINION_ASSIGN(asked.prompts.emplace_back(), intake_.ApplyTemplate(std::move(written), render));
+  return {};
+}
+
 ApiResult<Prepared> Preparer::Pooling(HttpRequest& request, Api api, size_t max_model_len,
-                                      const OnTimeout& on_timeout) const {
+                                      const RenderChat& render, const OnTimeout& on_timeout) const {
   Prepared prepared;
   {
     PINION_ASSIGN(const Json body, ReadBody(request, api, prepared.unknown_fields));
@@ -294,6 +308,7 @@ ApiResult<Prepared> Preparer::Pooling(HttpRequest& request, Api api, size_t max_
   asked.pooling.facts = &model_.pooling;
   if (asked.timeout_s) on_timeout(*asked.timeout_s);
   PINION_TRY(CheckPriority(asked.priority));
+  PINION_TRY(WriteConversation(asked, render));
   PINION_ASSIGN(auto texts, pooling_intake_.Prepare(asked, max_model_len, request.memory));
   for (Encoding& text : texts) {
     prepared.primed.emplace_back(tokenizer_, std::vector<int32_t>(), true, /*whole=*/false);

@@ -45,7 +45,7 @@ class Preparer {
                                  const CheckGrammar& check, const OnTimeout& on_timeout) const;
   // Of an endpoint whose answers are vectors or scores.
   ApiResult<Prepared> Pooling(HttpRequest& request, Api api, size_t max_model_len,
-                              const OnTimeout& on_timeout) const;
+                              const RenderChat& render, const OnTimeout& on_timeout) const;
   // The answers' JSON.
   ApiResult<std::string> Tokenize(HttpRequest& request, size_t max_model_len,
                                   const RenderChat& render) const;
@@ -58,6 +58,7 @@ class Preparer {
   // Its fields have passed CheckFields. `unknown`: how many were ignored.
   ApiResult<Json> ReadBody(HttpRequest& request, Api api, size_t& unknown) const;
   ApiResult<void> CheckPriority(int priority) const;
+  ApiResult<void> WriteConversation(GenerationRequest& asked, const RenderChat& render) const;
   ApiResult<void> CheckChoices(const Prepared& prepared, size_t kv_tokens) const;
 
   const ServedModel& model_;

@@ -146,6 +146,22 @@ Checked ReadShared(const Json& body, GenerationRequest& request) {
   return {};
 }
 
+// Texts, or a conversation, of which the template makes one. As in vLLM its last message is not
+// followed by the beginning of an answer, and the template writes the special tokens.
+Checked ReadInput(const Json& body, GenerationRequest& request) {
+  if (!Given(body, "messages")) {
+    PINION_ASSIGN(request.prompts, ReadPrompts(body, "input"));
+    return {};
+  }
+  if (Given(body, "input"))
+    return Bad("messages", "'messages' and 'input' both say what to read; send one of them");
+  request.chat = true;
+  PINION_ASSIGN(request.conversation, ReadConversation(body));
+  if (!Given(body, "add_generation_prompt")) request.conversation.add_generation_prompt = false;
+  PINION_ASSIGN(request.add_special_tokens, Get<bool>(body, "add_special_tokens", false));
+  return {};
+}
+
 }  // namespace
 
 ApiResult<GenerationRequest> ReadPoolingRequest(Api api, const Json& body) {
@@ -164,7 +180,7 @@ ApiResult<GenerationRequest> ReadPoolingRequest(Api api, const Json& body) {
     if (api == Api::kPooling) {
       PINION_ASSIGN(wishes.task, Get<std::string>(body, "task", ""));
     }
-    PINION_ASSIGN(request.prompts, ReadPrompts(body, "input"));
+    PINION_TRY(ReadInput(body, request));
   }
   const size_t texts =
       std::max(request.prompts.size(), wishes.queries.size() + wishes.documents.size());

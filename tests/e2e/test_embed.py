@@ -301,11 +301,33 @@ def test_embeddings_have_an_activation_too(embedder):
     assert numpy.asarray(raw) / numpy.linalg.norm(raw) == pytest.approx(length_one, abs=1e-5)
 
 
+def test_a_conversation_is_embedded_as_its_prompt(embedder, reranker):
+    """As vLLM does: without the beginning of an answer, and special tokens are the template's."""
+    def embedded(**body):
+        status, answer = ask(embedder, "/v1/embeddings", body)
+        assert status == 200, answer
+        return answer["data"][0]["embedding"], answer["usage"]["prompt_tokens"]
+
+    messages = [{"role": "user", "content": "The cat sat."}, {"role": "assistant", "content": "On the mat."}]
+    for more, wishes in (({}, {"add_generation_prompt": False}), ({"add_generation_prompt": True},) * 2,
+                         ({"continue_final_message": True},) * 2):
+        prompt = ask(embedder, "/apply-template", {"messages": messages, **wishes})[1]["prompt"]
+        assert embedded(messages=messages, **more) == embedded(input=prompt, add_special_tokens=False)
+    assert embedded(messages=messages) != embedded(messages=messages, add_special_tokens=True)
+    status, answer = ask(embedder, "/pooling", {"messages": messages, "task": "embed"})
+    assert status == 200 and answer["data"][0]["data"] == embedded(messages=messages)[0]
+    for server, path, body in ((embedder, "/v1/embeddings", {"messages": []}),
+                               (reranker, "/pooling", {"messages": messages}),  # it has no template
+                               (embedder, "/rerank", {"query": "x", "documents": ["y"], "messages": messages})):
+        status, answer = ask(server, path, body)
+        assert status == 400 and answer["error"]["param"] == "messages", answer
+
+
 def test_unknown_and_unusable_fields_are_refused_by_name(embedder):
     for body, param in (({"input": "x", "instructions": "y"}, "instructions"),
                         ({"input": 5}, "input"), ({}, "input"),
                         ({"input": "x", "encoding_format": "hex"}, "encoding_format"),
-                        ({"messages": [{"role": "user", "content": "x"}]}, "messages")):
+                        ({"input": "x", "messages": [{"role": "user", "content": "x"}]}, "messages")):
         status, answer = ask(embedder, "/v1/embeddings", body)
         assert status == 400 and answer["error"]["param"] == param, answer
     status, answer = ask(embedder, "/v1/embeddings", {"input": "word " * 2000})

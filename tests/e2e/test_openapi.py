@@ -29,7 +29,7 @@ EXAMPLES = {
 TOGETHER = {"top_logprobs": {"logprobs": True, "top_logprobs": 1}, "stream_options": {"stream": True, "stream_options": {}}}
 # A second name of one thing, or another way to say it: not with the first.
 INSTEAD_OF = {"text_1": "queries", "text_2": "documents", "data_1": "queries", "data_2": "documents", "items": "documents",
-              "prompt": "messages", "max_tokens": "n_predict"}
+              "prompt": "messages", "input": "messages", "max_tokens": "n_predict"}
 NEEDS_GRAMMARS = ("grammar", "guided_choice", "guided_grammar", "guided_json", "guided_regex", "json_schema",
                   "structured_outputs")
 FEW = {"max_tokens": 1, "max_output_tokens": 1, "n_predict": 1}  # in every body that has one of them
@@ -72,7 +72,7 @@ def whole_body(path, schema):
     names = [*schema.get("required", []), *(name for name in FEW if name in schema["properties"])]
     if path.endswith("/score"):
         names += ["queries", "documents"]
-    if path == "/tokenize":
+    if "messages" in schema["properties"]:  # instead of a text, so that fields of conversations have one
         names += ["messages"]
     return {name: FEW.get(name) or example(name, schema["properties"][name]) for name in names}
 
