@@ -17,8 +17,9 @@ template <typename T>
 inline constexpr bool kCopied = std::is_arithmetic_v<T> && !std::same_as<T, bool>;
 
 // Encoding of the link's messages: numbers in the machine's own byte order (both ends are one
-// binary on one machine), strings and lists after a 32-bit count. A message lists its fields once,
-// in a template `Fields(archive, message)`, which both classes below walk in the same order.
+// binary, on machines of one kind), strings and lists after a 32-bit count. A message lists its
+// fields once, in a template `Fields(archive, message)`, which both classes below walk in the same
+// order.
 class WireWriter {
  public:
   template <typename... Ts>

@@ -11,13 +11,12 @@
 
 namespace pinion {
 
-// What the cache has to hold.
+// What the cache must hold. The tokens of a block are a matter of loading.
 struct KvRoom {
   size_t blocks = 0;         // of keys and values, in every rank
   size_t max_model_len = 0;  // tokens of the longest sequence; some ropes depend on it
   size_t places = 0;         // of states, if layers are recurrent: of running sequences and copies
-  // Sequences that may begin at once, for which memory is made ready ahead of its use; 0: it is
-  // not.
+  // Sequences that may begin at once; memory for them is prepared ahead of its use. 0: none is.
   size_t burst = 0;
 };
 
@@ -35,32 +34,33 @@ struct StepReads {
   uint64_t shared_kv_bytes = 0;
 };
 
-// What a step asks of its caller while it is computed: masks are made meanwhile, and rows are too
-// large to be kept. Both may be called from within Executor::Execute alone.
+// Callbacks of a step, from within Executor::Execute alone: masks are still being made when a step
+// starts, and rows are too large to be stored.
 class StepCaller {
  public:
   virtual ~StepCaller() = default;
-  // The tokens that a constrained row may choose among, as Sampler::Sample takes them; nothing if
-  // the grammar failed. Waits until they are known. By any thread, for several rows at a time.
+  // The tokens that a constrained row may choose among, as Sampler::Sample takes them; empty if the
+  // grammar failed. Blocks until they are known. Several threads may ask at once.
   virtual std::span<const uint32_t> Mask(size_t wanted) = 0;
-  // A wanted row itself, float32 [width], for the time of the call. In order of rows, from the
-  // thread that called Execute.
+  // A wanted row itself, float32 [width], valid during the call; width is the spec's
+  // output_width(). In order of rows, from one thread at a time.
   virtual void Take(size_t wanted, const float* row, size_t width) = 0;
 };
 
 // A loaded model, on whatever computes it: the teams of this process (cpu/), several processes
-// (LeadExecutor), or a device with memory of its own. Weights, keys and values, states, logits and
-// the choice of tokens are behind it; requests and their order, the numbers of blocks and grammars
-// are before it.
-// Thread rule: all calls from the thread that loaded the model.
+// (LeadExecutor), or a device with memory of its own. It owns weights, keys and values, states,
+// logits and samplers; its caller owns requests, their order, the numbers of blocks, and grammars.
+// There is no error to return from a step: what can fail, fails before the first one; whoever
+// cannot go on ends the process with a sentence. Thread rule: all calls from the thread that loaded
+// the model.
 class Executor {
  public:
   virtual ~Executor() = default;
 
   // Once, before the first step.
   virtual Status AllocateKv(const KvRoom& room) = 0;
-  // One step: writes the keys and values of every row and does with the wanted rows what they are
-  // wanted for.
+  // One step: writes the keys and values of every row, and processes each wanted row according to
+  // its use. Returns when all of it is done.
   virtual StepOutput Execute(const StepInput& input, StepCaller& caller) = 0;
 
   virtual ExecutorMemory memory() const = 0;
@@ -71,14 +71,14 @@ class Executor {
   // Of each rank of this process, as far as it is the host's memory.
   virtual std::vector<RankPlacement> placements() const { return {}; }
 
-  // Between steps: makes a piece of the cache's memory ready for each thread, behind the `reached`
-  // blocks that were given out so far. Changes nothing else. half: while sequences wait, half of
-  // what KvRoom::burst asks for is enough. AheadOfUse: whether there is such a piece.
+  // Between steps: PrepareKv touches one piece of the cache for each thread, beyond the first
+  // `reached` blocks, which are in use. AheadOfUse: whether any is left. half: half of what
+  // KvRoom::burst asks for is enough, as while sequences wait.
   virtual bool AheadOfUse(size_t /*reached*/, bool /*half*/) const { return false; }
   virtual void PrepareKv(size_t /*reached*/, bool /*half*/) {}
 };
 
-// For steps from which nothing is wanted but tokens that no grammar constrains.
+// Ignores rows and has no masks: for first steps, and for processes that follow.
 class NoCaller final : public StepCaller {
  public:
   std::span<const uint32_t> Mask(size_t) override { return {}; }

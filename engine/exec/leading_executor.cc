@@ -17,7 +17,7 @@ class LeadingExecutor final : public Executor {
   ~LeadingExecutor() override { Send(world_, {OrderKind::kStop}); }
 
   Status AllocateKv(const KvRoom&) override {
-    CHECK(false) << "all processes allocate theirs before one leads";
+    CHECK(false) << "call it on each process's own executor, before LeadExecutor";
     return {};
   }
   StepOutput Execute(const StepInput& input, StepCaller& caller) override {
@@ -46,10 +46,12 @@ class LeadingExecutor final : public Executor {
 };
 
 void ComputeTold(Executor& own, const std::string& payload) {
-  const auto input = DecodeStep(payload);
-  CHECK(input) << "a step of " << payload.size() << " bytes";
-  NoCaller leader_has_the_rows;
-  own.Execute(*input, leader_has_the_rows);
+  auto input = DecodeStep(payload);
+  CHECK(input) << "cannot decode a step of " << payload.size() << " bytes";
+  input->begun.clear();  // the leader alone has logits, and chooses tokens
+  input->ended.clear();
+  NoCaller nobody;
+  own.Execute(*input, nobody);
 }
 
 void PrepareTold(Executor& own, const std::string& payload) {
@@ -57,7 +59,7 @@ void PrepareTold(Executor& own, const std::string& payload) {
   bool half = false;
   WireReader reader(payload);
   reader(reached, half);
-  CHECK(reader.ok()) << "an order of " << payload.size() << " bytes";
+  CHECK(reader.ok()) << "cannot decode an order of " << payload.size() << " bytes";
   own.PrepareKv(reached, half);
 }
 

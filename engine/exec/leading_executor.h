@@ -7,12 +7,12 @@
 
 namespace pinion {
 
-// A model that several processes compute. The leader's executor tells the others every step before
-// its own ranks compute their part of it, and to unload the model when it is destroyed. `own`: this
-// process's part, whose ranks exchange their terms through `world`, and which has its KV cache.
+// One model, computed by several processes. The leader sends every step to the others before its
+// own ranks compute their part of it, and an order to unload the model when it is destroyed. `own`:
+// this process's part, with its KV cache allocated; its ranks exchange terms through `world`.
 std::unique_ptr<Executor> LeadExecutor(std::unique_ptr<Executor> own, Communicator& world);
 
-// In the others: computes what the leader tells, until it unloads the model.
+// In the others: computes what the leader sends, until it unloads the model.
 void FollowExecutor(Executor& own, Communicator& world);
 
 }  // namespace pinion

@@ -7,13 +7,13 @@
 
 namespace pinion {
 
-// What the leading process tells those that compute the model with it: plain data, broadcast.
+// What the leading process sends to those that compute the model with it: plain data, broadcast.
 enum class OrderKind : uint32_t {
   kStart,      // load a model: payload is ToJson(EngineOptions)
   kStep,       // compute a step: payload is an encoded StepInput
   kPrepareKv,  // make memory of the cache ready: payload is uint64 reached, bool half
   kStop,       // unload the model
-  kEnd         // leave
+  kEnd         // end the process
 };
 
 struct Order {

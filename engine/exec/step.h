@@ -13,7 +13,7 @@ namespace pinion {
 enum class RowUse : uint8_t {
   kToken,   // its logits choose the sequence's next token
   kRating,  // its logits say how likely a given token was
-  kItself   // is handed on: logits, or the last hidden state if the model has no head
+  kItself   // goes to StepCaller::Take: logits, or the last hidden state if there is no head
 };
 
 struct WantedRow {
@@ -22,10 +22,10 @@ struct WantedRow {
   uint64_t sequence = 0;     // kToken: whose token it is
   bool constrained = false;  // kToken: among those that a grammar allows (StepCaller::Mask)
   int32_t given = 0;         // kRating: the token
-  int32_t best = 0;          // kRating: so many of the best tokens are told, too
+  int32_t best = 0;          // kRating: how many of the best tokens to report beside it
 };
 
-// How a sequence's tokens are chosen, from its first on. `prompt` counts towards a repetition
+// How to choose a sequence's tokens, from its first one on. `prompt` counts towards a repetition
 // penalty.
 struct SamplingRequest {
   uint64_t sequence = 0;
@@ -42,30 +42,30 @@ struct StepInput {
     // Of first_row; the cache holds everything before it. A bidirectional model computes a sequence
     // in one slice, from position 0 on.
     size_t first_position = 0;
-    // As many as the spec has (KvTables), each for first_position + rows tokens. An entry is -1, or
-    // any number, if no token of the slice sees its block.
+    // One for each table of the spec (KvTables; KvPlaceOf tells which a layer uses), for
+    // first_position + rows tokens. All tables take blocks from one pool. An entry is -1, or any
+    // number, if no token of the slice sees its block.
     std::vector<std::vector<int32_t>> block_tables = {};
     // Where recurrent layers keep the sequence's state: a number of its own below KvRoom::places. A
     // slice that begins at position 0 begins a new state.
     int32_t place = 0;
     // Other places of states, or -1: the one whose state the slice begins with (first_position is
-    // not 0 then), and the one that gets a copy of the state behind it.
+    // not 0 then), and the one that gets a copy of the state after it.
     int32_t begins_from = -1, keeps_in = -1;
   };
   std::vector<int32_t> tokens;    // [rows], within the vocabulary
   std::vector<int32_t> types;     // [rows], below the spec's token_types; empty: all 0
   std::vector<Slice> slices;      // their rows follow one another
   std::vector<WantedRow> wanted;  // their rows ascend
-  // Sequences whose tokens are not chosen any more, and then those whose first is chosen in this
-  // step: their number may be one of the former.
+  // Sequences whose tokens are not chosen any more, and those whose first is chosen in this step.
+  // The former come first: a number may be in both.
   std::vector<uint64_t> ended;
   std::vector<SamplingRequest> begun;
 };
 
-// What came of a step.
+// The result of a step.
 struct StepOutput {
-  // [wanted]: the tokens that were chosen or rated. One that was to be constrained, but for which
-  // there was no mask, has the id -1.
+  // [wanted]: the tokens that were chosen or rated. A constrained one without a mask has the id -1.
   std::vector<SampledToken> tokens;
 };
 

@@ -12,8 +12,9 @@ namespace pinion {
 inline constexpr size_t kHugePageBytes = size_t{2} << 20;
 
 // Anonymous zeroed memory straight from the kernel; each page is placed on the NUMA node of the
-// thread that touches it first, and stays there. Move-only owner. Page aligned; from kHugePageBytes
-// on aligned to huge pages, which are requested unless RuntimeChoice says otherwise.
+// thread that touches it first, and stays there unless a policy of the process or the system
+// decides otherwise. Move-only owner. Page aligned; from kHugePageBytes on aligned to huge pages,
+// which are requested unless RuntimeChoice says otherwise.
 class Pages {
  public:
   Pages() = default;

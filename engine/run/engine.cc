@@ -136,6 +136,7 @@ class EngineLoop : public Engine, private StepCaller {
     if (slices.empty()) return;
     CountPrompts(slices);
     StepOutput output = model_.executor->Execute(*input_, *this);
+    CHECK(output.tokens.size() == input_->wanted.size()) << output.tokens.size() << " tokens";
     ++steps_;
     work_.Add(slices, prompt_tokens_ - prompt_tokens, SecondsSince(start_ns), before,
               model_.executor->reads());
@@ -166,7 +167,7 @@ class EngineLoop : public Engine, private StepCaller {
   const std::vector<Slice>& Schedule() {
     const TraceSpan span("schedule");
     const std::vector<Slice>& slices = scheduler_.Schedule();
-    input_ = &layout_.Lay(slices, score_sink_ != nullptr);
+    if (!slices.empty()) input_ = &layout_.Lay(slices, score_sink_ != nullptr);
     return slices;
   }
 

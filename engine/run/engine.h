@@ -27,9 +27,11 @@ struct Request {
   uint64_t id = 0;  // chosen by the caller, unique among live requests
   std::vector<int32_t> prompt_ids;
   SamplingParams params;
-  bool score = false;  // yields no tokens; the logits of its positions go to the ScoreSink, if any
-  int priority = 0;    // lower goes first
-  uint64_t group = 0;  // the same for the choices of one prompt; 0: it is the only one
+  // Yields no tokens. The logits of its positions go to the ScoreSink, if there is one; only
+  // without one are they rated (params.prompt_logprobs).
+  bool score = false;
+  int priority = 0;             // lower goes first
+  uint64_t group = 0;           // the same for the choices of one prompt; 0: it is the only one
   std::string cache_salt = {};  // the prefix cache is shared with requests of the same salt only
   // Its output is of this grammar, as far as max_tokens and stop tokens let it come; null: it is
   // free. A request that scores ignores it.
@@ -56,7 +58,7 @@ struct TokenEvent {
 };
 
 // Logits of one prompt position of a score request (its row predicts position + 1). Called in order
-// of position within a request, from the thread that calls Step.
+// of position within a request, from one thread at a time, while Step runs.
 using ScoreSink =
     std::function<void(uint64_t request, size_t position, const float* logits, size_t vocabulary)>;
 

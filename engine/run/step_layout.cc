@@ -8,7 +8,7 @@
 namespace pinion {
 namespace {
 
-// What a row before the one that chooses a token is for; nothing if for nobody.
+// The use of a row from which no token is chosen; nothing if it has none.
 std::optional<RowUse> UseOf(const Sequence& sequence, size_t position, bool takes_scores) {
   if (sequence.pool || (sequence.score && takes_scores)) return RowUse::kItself;
   const bool rates = sequence.params.prompt_logprobs >= 0 && position + 1 < sequence.prompt_tokens;

@@ -19,9 +19,10 @@ class StepLayout {
   StepLayout(const DecoderSpec& spec, const Pooler* pooler, uint64_t seed)
       : spec_(spec), pooler_(pooler), seed_(seed) {}
 
-  // takes_scores: whether the rows of sequences that score are taken. Valid until the next call.
+  // Not for an empty step, which no executor would see. takes_scores: whether the rows of sequences
+  // that score go to a sink. The result is valid until the next call.
   const StepInput& Lay(const std::vector<Slice>& slices, bool takes_scores);
-  // A sequence that has ended, which no later step holds.
+  // Call it when a sequence has ended: no later step may hold it.
   void End(const Sequence& sequence);
 
   // Of the last input's wanted rows.

@@ -41,7 +41,7 @@ poweroff -f
 
 
 def kernel():
-    """Debian's newest kernel for virtual machines; skips where it cannot be had."""
+    """A kernel of Debian's for virtual machines; skips where it cannot be had."""
     found = sorted(FOLDER.glob("boot/vmlinuz-*"))
     if found:
         return found[-1]
@@ -98,7 +98,7 @@ def file_system(binary, commands, folder):
     return path
 
 
-def run(binary, commands, folder, timeout=300):
+def run(binary, commands, folder, timeout=1200):
     """{name: (exit status, output, errors)} of shell commands, in the order of their names."""
     for program in "qemu-system-x86_64", "busybox":
         if not shutil.which(program):

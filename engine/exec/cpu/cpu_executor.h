@@ -20,7 +20,7 @@ namespace pinion {
 // What the teams of this process load.
 struct CpuLoad {
   const DecoderSpec& spec;
-  std::shared_ptr<const TensorSource> weights;  // stay in use
+  std::shared_ptr<const TensorSource> weights;  // the decoder keeps it: it reads embeddings there
   const Plan& plan;                             // of this process's ranks
   DecoderOptions options;         // communicator: of the processes with the same layers
   Partition partition;            // of the whole model
@@ -28,7 +28,7 @@ struct CpuLoad {
 };
 
 // A model on the thread teams of this process: all of it, or the part of a process of several. The
-// tokens are chosen by the threads of rank 0 of the process that has the model's last layers.
+// tokens are chosen by the threads of rank 0 of process 0, which has the model's last layers.
 class CpuExecutor final : public Executor {
  public:
   // Starts the ranks, which the calling thread then leads, and packs the weights.

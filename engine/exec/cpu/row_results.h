@@ -1,33 +1,20 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <unordered_map>
 #include <utility>
 
 #include "engine/exec/executor.h"
+#include "engine/exec/samplers.h"
 #include "engine/host/team.h"
-#include "engine/sample/sampler.h"
 #include "kernels/kernels.h"
 
 namespace pinion {
 
-// The sequences whose tokens are being chosen. Between steps only Update changes which there are.
-class Samplers {
- public:
-  void Update(const StepInput& input);
-  Sampler& Of(uint64_t sequence) { return samplers_.at(sequence); }
-  size_t count() const { return samplers_.size(); }
-
- private:
-  std::unordered_map<uint64_t, Sampler> samplers_;
-};
-
-// What becomes of the wanted rows of one step, whose logits come in chunks to all threads of a
-// rank: they share the choice of tokens; thread 0 alone hands on rows, so that these come in order.
+// Processes the wanted rows of one step. Logits arrive in chunks on all threads of a rank, which
+// share the choice of tokens; thread 0 alone hands on rows, so that they stay in order.
 class RowResults {
  public:
-  // width: of a row. Everything outlives this.
+  // width: of a row. All arguments outlive this.
   RowResults(const kernels::Table& table, size_t width, const StepInput& input, Samplers& samplers,
              StepCaller& caller);
 
@@ -36,8 +23,6 @@ class RowResults {
   StepOutput TakeOutput() { return std::move(output_); }
 
  private:
-  SampledToken Choose(size_t wanted, float* logits);
-
   const kernels::Table& table_;
   const size_t width_;
   const StepInput& input_;

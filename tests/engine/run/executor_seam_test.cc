@@ -150,6 +150,13 @@ TEST(ExecutorSeam, WhatEndsIsToldToTheExecutorEvenIfItIsAborted) {
   add(3, 1);
   engine->Step(events);
   EXPECT_EQ(device.sampling_.size(), 1u) << "3 alone";
+  add(4, 50);
+  engine->Step(events);
+  engine->Abort(4);
+  engine->Step(events);  // in which there is nothing to compute
+  add(4, 1);
+  engine->Step(events);
+  EXPECT_EQ(device.sampling_.size(), 1u) << "the new 4";
 }
 
 }  // namespace

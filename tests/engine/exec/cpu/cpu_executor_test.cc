@@ -52,7 +52,6 @@ TEST(CpuExecutor, ChoosesTheTokenOfTheRowThatItHandsOn) {
   const auto best = std::max_element(last.values.begin(), last.values.end());
   EXPECT_EQ(chosen.tokens.at(0).id, best - last.values.begin());
   // The next token sees what the cache holds.
-  const std::vector<float> before = last.values;
   StepInput next;
   next.tokens = {5};
   next.slices = {{0, 1, 20, {{4, 9}}}};
@@ -62,7 +61,6 @@ TEST(CpuExecutor, ChoosesTheTokenOfTheRowThatItHandsOn) {
   next.slices[0].block_tables = {{7, 8}};  // of nobody
   executor->Execute(next, last);
   EXPECT_NE(in_place, last.values);
-  EXPECT_NE(in_place, before);
 }
 
 TEST(CpuExecutor, TellsTheMemoryOfItsRanksAndHowLongTheyWaited) {
