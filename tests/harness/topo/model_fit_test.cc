@@ -15,7 +15,6 @@
 namespace pinion::harness {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
