@@ -1,6 +1,7 @@
 // The text output of `pinion probe`: a section per kind of limit, a line per figure.
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <map>
 
@@ -66,8 +67,8 @@ class Drawing {
       line.Add("  " + Threads(rate.cpus.size())).Pad(kLabelColumns);
       AddNumber(line, Number(rate.bytes_per_s / 1e9));
       std::string bar;
-      const auto length = static_cast<size_t>(kBarColumns * rate.bytes_per_s / most + 0.5);
-      for (size_t i = 0; i < length; ++i) bar += "▇";
+      const int64_t length = std::lround(kBarColumns * rate.bytes_per_s / most);
+      for (int64_t i = 0; i < length; ++i) bar += "▇";
       Put(line.Add("   ").Add(bar, Style::kRank));
     }
   }
