@@ -234,11 +234,10 @@ const char* Name(MetricDifference::Kind kind) {
   return "";
 }
 
-bool RunComparison::any_worse() const {
-  return std::any_of(differences.begin(), differences.end(),
-                     [](const MetricDifference& difference) {
-                       return difference.kind == MetricDifference::Kind::kWorse;
-                     });
+size_t RunComparison::Count(MetricDifference::Kind kind) const {
+  return static_cast<size_t>(
+      std::count_if(differences.begin(), differences.end(),
+                    [kind](const MetricDifference& one) { return one.kind == kind; }));
 }
 
 Result<RunComparison> CompareAnyway(const std::string& path_a, const std::string& path_b,

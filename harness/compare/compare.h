@@ -33,7 +33,8 @@ struct RunComparison {
   // one.
   std::vector<std::string> obstacles;
 
-  bool any_worse() const;
+  size_t Count(MetricDifference::Kind kind) const;
+  bool any_worse() const { return Count(MetricDifference::Kind::kWorse) > 0; }
 };
 
 // Compares run B with run A, each a sweep's folder or its results.db. Rounds of the same number had

@@ -12,12 +12,6 @@ namespace {
 
 using Kind = MetricDifference::Kind;
 
-size_t Count(const RunComparison& comparison, Kind kind) {
-  return static_cast<size_t>(std::count_if(
-      comparison.differences.begin(), comparison.differences.end(),
-      [kind](const MetricDifference& difference) { return difference.kind == kind; }));
-}
-
 std::string Number(double value, const std::string& unit) {
   if (unit == "bytes") return FormatBytes(static_cast<uint64_t>(value));
   return unit == "s" ? Printf("%.4g ms", value * 1e3) : Printf("%.4g", value);
@@ -66,8 +60,8 @@ Json ToJson(const RunComparison& comparison) {
   object.Set("a", comparison.a);
   object.Set("b", comparison.b);
   object.Set("threshold", comparison.threshold);
-  object.Set("worse", static_cast<int64_t>(Count(comparison, Kind::kWorse)));
-  object.Set("better", static_cast<int64_t>(Count(comparison, Kind::kBetter)));
+  object.Set("worse", static_cast<int64_t>(comparison.Count(Kind::kWorse)));
+  object.Set("better", static_cast<int64_t>(comparison.Count(Kind::kBetter)));
   object.Set("differences", std::move(list));
   object.Set("notes", Json(comparison.notes));
   object.Set("obstacles", Json(comparison.obstacles));
@@ -91,7 +85,7 @@ std::string Render(const RunComparison& comparison) {
     }
     text += Line(difference);
   }
-  const size_t worse = Count(comparison, Kind::kWorse), better = Count(comparison, Kind::kBetter);
+  const size_t worse = comparison.Count(Kind::kWorse), better = comparison.Count(Kind::kBetter);
   text += StrCat("\n", worse, " worse, ", better, " better of ", comparison.differences.size(),
                  " (more than ", Percent(comparison.threshold),
                  " and the floor, beyond the interval; + is better)\n");

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ctime>
 #include <map>
 
 #include "engine/base/strings.h"
@@ -57,15 +56,6 @@ double PeakTokensPerSecond(const ServerLoadResult& result) {
   double most = 0;
   for (const auto& [second, tokens] : buckets) most = std::max(most, tokens);
   return most;
-}
-
-std::string Date() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc = {};
-  gmtime_r(&now, &utc);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &utc);
-  return text;
 }
 
 Json RequestJson(const RequestRecord& record, const ServerLoadResult& result) {
@@ -197,7 +187,7 @@ Json ToJson(const LoadReport& report, bool detailed) {
   const auto output_tokens = static_cast<int64_t>(summary.output_tokens);
   const bool has_slo = report.slo.ttft_s || report.slo.tpot_s || report.slo.e2el_s;
   Json json = Json::MakeObject();
-  json.Set("date", Date());
+  json.Set("date", UtcNow("%Y%m%d-%H%M%S"));
   json.Set("backend", report.endpoint == "chat" ? "openai-chat" : "openai");
   json.Set("model_id", report.model);
   json.Set("num_prompts", static_cast<int64_t>(result.requests.size()));

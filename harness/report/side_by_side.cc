@@ -222,12 +222,6 @@ TextTable OnlyInOne(const Results& a, const Results& b) {
   return table;
 }
 
-size_t Count(const RunComparison& comparison, Kind kind) {
-  return static_cast<size_t>(std::count_if(
-      comparison.differences.begin(), comparison.differences.end(),
-      [kind](const MetricDifference& difference) { return difference.kind == kind; }));
-}
-
 Json RunJson(const std::string& folder, const Results& results) {
   return Json::Object{{"folder", folder},
                       {"model", results.model},
@@ -265,7 +259,7 @@ std::string SideAnswer(const Results& a, const Results& b, const RunComparison& 
         reasons == 1 ? ": " + comparison.obstacles.front() : StrCat(", for ", reasons, " reasons"),
         ".");
   } else {
-    const size_t better = Count(comparison, Kind::kBetter), worse = Count(comparison, Kind::kWorse);
+    const size_t better = comparison.Count(Kind::kBetter), worse = comparison.Count(Kind::kWorse);
     const std::string all = Counted(comparison.differences.size(), "figure");
     text = better + worse == 0
                ? StrCat("Nothing changed beyond noise in ", all, ".")

@@ -1,11 +1,12 @@
 #pragma once
 
 #include <cstdio>
+#include <ctime>
 #include <string>
 
 #include "engine/base/strings.h"
 
-// Formatting of numbers and columns for printed tables.
+// Formatting of numbers, times and columns.
 
 namespace pinion::harness {
 
@@ -25,6 +26,15 @@ inline std::string Change(double ratio) { return Printf("%+.1f %%", (ratio - 1) 
 // "1 round", "2 rounds".
 inline std::string Counted(size_t count, const char* noun) {
   return StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
+// The time in UTC by a strftime format, at most 63 characters.
+inline std::string UtcNow(const char* format) {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc = {};
+  gmtime_r(&now, &utc);
+  char text[64];
+  return {text, std::strftime(text, sizeof text, format, &utc)};
 }
 
 // Pads with blanks to `width` bytes, with the text at the left or at the right; never cuts.

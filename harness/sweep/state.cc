@@ -1,8 +1,7 @@
 #include "harness/sweep/state.h"
 
-#include <ctime>
-
 #include "engine/base/strings.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
@@ -194,14 +193,7 @@ std::vector<Setting> SettingsFrom(const Json& pairs) {
   return settings;
 }
 
-std::string NowIso8601() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc = {};
-  gmtime_r(&now, &utc);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text;
-}
+std::string NowIso8601() { return UtcNow("%Y-%m-%dT%H:%M:%SZ"); }
 
 std::string Commit() { return PINION_COMMIT; }
 
