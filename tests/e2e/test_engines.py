@@ -187,7 +187,7 @@ def test_finds_the_load_that_meets_the_slo(pinion, tmp_path):
     """With more than 3 clients the tokens of an answer come apart, and until then in one piece, for
     which there is no time between them."""
     out = tmp_path / "out"
-    definition = define(tmp_path, engine("--knee", "3"), budget="60s",
+    definition = define(tmp_path, engine("--knee", "3"), budget="10m", trial_limit=120,
                         workload={"prompt_len": 20, "output_len": 2, "concurrency": [1],
                                   "num_prompts": 8,
                                   "slo": {"tpot": "0.0001ms", "load": "concurrency"}})
