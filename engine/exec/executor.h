@@ -11,7 +11,7 @@
 
 namespace pinion {
 
-// What the cache must hold. The tokens of a block are a matter of loading.
+// What the cache must hold. How many tokens a block has is decided when the model is loaded.
 struct KvRoom {
   size_t blocks = 0;         // of keys and values, in every rank
   size_t max_model_len = 0;  // tokens of the longest sequence; some ropes depend on it
@@ -25,7 +25,7 @@ struct ExecutorMemory {
   uint64_t weight_bytes = 0, kv_bytes = 0, state_bytes = 0;
 };
 
-// What the steps so far had to read beyond what their shapes tell, over all ranks.
+// Bytes that the steps so far read, as far as their shapes alone do not tell; over all ranks.
 struct StepReads {
   // Of experts' weights: in each step and layer, every expert that some token chose counts once.
   uint64_t expert_bytes = 0;
@@ -50,9 +50,9 @@ class StepCaller {
 // A loaded model, on whatever computes it: the teams of this process (cpu/), several processes
 // (LeadExecutor), or a device with memory of its own. It owns weights, keys and values, states,
 // logits and samplers; its caller owns requests, their order, the numbers of blocks, and grammars.
-// There is no error to return from a step: what can fail, fails before the first one; whoever
-// cannot go on ends the process with a sentence. Thread rule: all calls from the thread that loaded
-// the model.
+// A step returns no error: allocation and loading can fail, and both come before the first one. An
+// executor that cannot go on ends the process with a message.
+// Thread rule: all calls from the thread that loaded the model.
 class Executor {
  public:
   virtual ~Executor() = default;

@@ -7,7 +7,8 @@
 
 namespace pinion {
 
-// What the leading process sends to those that compute the model with it: plain data, broadcast.
+// The messages of the leading process to those that compute the model with it, broadcast as plain
+// data.
 enum class OrderKind : uint32_t {
   kStart,      // load a model: payload is ToJson(EngineOptions)
   kStep,       // compute a step: payload is an encoded StepInput

@@ -9,11 +9,11 @@
 
 namespace pinion {
 
-// What a row of a step is wanted for.
+// What the caller wants of a row of a step.
 enum class RowUse : uint8_t {
   kToken,   // its logits choose the sequence's next token
   kRating,  // its logits say how likely a given token was
-  kItself   // goes to StepCaller::Take: logits, or the last hidden state if there is no head
+  kItself   // handed to StepCaller::Take: logits, or the last hidden state if there is no head
 };
 
 struct WantedRow {
@@ -46,7 +46,7 @@ struct StepInput {
     // first_position + rows tokens. All tables take blocks from one pool. An entry is -1, or any
     // number, if no token of the slice sees its block.
     std::vector<std::vector<int32_t>> block_tables = {};
-    // Where recurrent layers keep the sequence's state: a number of its own below KvRoom::places. A
+    // The place of the sequence's state in recurrent layers: its own, below KvRoom::places. A
     // slice that begins at position 0 begins a new state.
     int32_t place = 0;
     // Other places of states, or -1: the one whose state the slice begins with (first_position is

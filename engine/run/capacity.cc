@@ -84,6 +84,11 @@ std::string Suggestion(uint64_t fixed, uint64_t limit, size_t ranks, const Engin
 
 }  // namespace
 
+size_t LongestServed(const DecoderSpec& spec, const EngineOptions& options, size_t length) {
+  if (!spec.bidirectional) return length;
+  return std::min(length, static_cast<size_t>(options.max_num_batched_tokens));
+}
+
 uint64_t LeftByFrontEnd(const EngineOptions& options, uint64_t available_bytes) {
   return available_bytes - std::min(available_bytes, options.front_end_bytes);
 }

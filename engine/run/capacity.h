@@ -33,6 +33,10 @@ std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions&
 // exceeds the model's limit.
 Result<size_t> ResolveModelLength(const DecoderSpec& spec, const EngineOptions& options);
 
+// The longest text that is served of a model whose sequences have up to `length` tokens: one whose
+// attention is bidirectional computes a text in one step.
+size_t LongestServed(const DecoderSpec& spec, const EngineOptions& options, size_t length);
+
 // What is left of free memory if the front end takes all that it may.
 uint64_t LeftByFrontEnd(const EngineOptions& options, uint64_t available_bytes);
 

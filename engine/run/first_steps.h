@@ -12,7 +12,8 @@ namespace pinion {
 // every logit is NaN.
 bool WarmUp(StartedModel& model, const DecoderOptions& options);
 
-// What the scheduler needs to know if it is to end steps in time: sets model.step_times.
+// Times the first steps, so that the scheduler can keep later ones within their bound: sets
+// model.step_times.
 void TimeSteps(StartedModel& model, const DecoderOptions& options, Stages& stages);
 
 }  // namespace pinion

@@ -42,7 +42,7 @@ Json RemoteShareJson(const std::vector<int>& planned, const BytesOfNode& bytes) 
 // Weights outside the rank's planned nodes: every step reads them across the interconnect.
 void WarnOfStrays(const RankPlan& rank, const BytesOfNode& weights) {
   const double share = RemoteShare(rank.nodes, weights).value_or(0);
-  if (share <= 0.05) return;  // shared pages, sampling error
+  if (share <= kRemoteWarning) return;
   uint64_t all = 0;
   for (const auto& [node, size] : weights) all += size;
   LogWarning(StrCat(FormatBytes(static_cast<uint64_t>(share * static_cast<double>(all))),

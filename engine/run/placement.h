@@ -15,6 +15,9 @@ namespace pinion {
 std::optional<double> RemoteShare(const std::vector<int>& planned,
                                   const std::vector<std::pair<int, uint64_t>>& bytes);
 
+// A larger share of the weights is warned of; less may be shared pages, or the error of the sample.
+inline constexpr double kRemoteWarning = 0.05;
+
 // The NUMA nodes that hold the weights and KV of each rank now, as EngineInfo::placement says.
 Json PlacementOf(const StartedModel& model);
 

@@ -140,9 +140,9 @@ Status MakePlanHere(StartedModel& model, StartState& start) {
 
 // A text whose tokens see each other in both directions is computed in one step.
 Status FitWholeTexts(StartedModel& model) {
-  const auto most = static_cast<size_t>(model.options.max_num_batched_tokens);
   size_t& length = model.info.max_model_len;
-  if (!model.files.spec.bidirectional || length <= most) return {};
+  const size_t most = LongestServed(model.files.spec, model.options, length);
+  if (length == most) return {};
   if (model.options.max_model_len)
     return Fail(ErrorCode::kUsage,
                 StrCat("--max-model-len ", length, " exceeds --max-num-batched-tokens ", most,

@@ -1,18 +1,15 @@
 #include "harness/topo/live.h"
 
-#include <cstdio>
 #include <utility>
 
 #include "engine/base/strings.h"
 #include "engine/host/affinity.h"
+#include "engine/run/placement.h"
+#include "harness/stats/text.h"
 #include "harness/topo/styled_text.h"
 
 namespace pinion::harness {
 namespace {
-
-// A larger share gets a warning, as at an engine's start: less may be shared pages, or the error of
-// the sample.
-constexpr double kRemoteWarning = 0.05;
 
 Result<const Json*> ListOf(const Json& object, std::string_view key) {
   const Json* list = object.Find(key);
@@ -92,18 +89,11 @@ Json MemoryJson(const LiveMemory& memory) {
   return json;
 }
 
-std::string Percent(double share) {
-  char text[16];
-  std::snprintf(text, sizeof text, "%.1f %%", 100 * share);
-  return text;
-}
-
 std::string MemoryText(const char* what, const LiveMemory& memory) {
   if (memory.nodes.empty()) return StrCat(what, ": not written yet");
   std::vector<std::string> nodes;
   for (const auto& [node, bytes, pages] : memory.nodes)
-    nodes.push_back(StrCat(pages, pages == 1 ? " page" : " pages", " (", FormatBytes(bytes),
-                           ") on node ", node));
+    nodes.push_back(StrCat(Counted(pages, "page"), " (", FormatBytes(bytes), ") on node ", node));
   return StrCat(what, ": ", Join(nodes, ", "), " · ",
                 memory.remote_share ? Percent(*memory.remote_share) : "an unknown share",
                 " remote");

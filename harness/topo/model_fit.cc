@@ -9,13 +9,10 @@
 #include "engine/run/start.h"
 #include "engine/spec/attention_spec.h"
 #include "engine/spec/kv_tables.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
-
-std::string Plural(size_t number, std::string_view what) {
-  return StrCat(number, ' ', what, number == 1 ? "" : "s");
-}
 
 // Fills in the cache that an engine would make of so much memory.
 Status FillCache(const std::vector<RankNeeds>& needs, const EngineOptions& options,
@@ -34,14 +31,8 @@ Status FillCache(const std::vector<RankNeeds>& needs, const EngineOptions& optio
   return {};
 }
 
-// The longest text of a model that computes each in one step (start.cc's FitWholeTexts).
-size_t LongestServed(const DecoderSpec& spec, const EngineOptions& options, size_t length) {
-  if (!spec.bidirectional) return length;
-  return std::min(length, static_cast<size_t>(options.max_num_batched_tokens));
-}
-
 std::string KindText(const CacheKind& kind) {
-  std::string text = StrCat(kind.name, ": ", Plural(kind.layers, "layer"), " · ");
+  std::string text = StrCat(kind.name, ": ", Counted(kind.layers, "layer"), " · ");
   if (kind.token_bytes == 0)
     return StrCat(text, FormatBytes(kind.sequence_bytes), " per sequence of any length");
   text += StrCat(FormatBytes(kind.token_bytes), " per token");
@@ -50,7 +41,7 @@ std::string KindText(const CacheKind& kind) {
 }
 
 std::string RoomText(const ModelFit& fit) {
-  std::string text = StrCat(Plural(fit.sequences, "sequence"), " of ", fit.sequence_tokens,
+  std::string text = StrCat(Counted(fit.sequences, "sequence"), " of ", fit.sequence_tokens,
                             " tokens in ", FormatBytes(fit.cache_bytes));
   if (fit.longest_tokens < fit.sequence_tokens)
     return StrCat(text, ", which has room for one of ", fit.longest_tokens,

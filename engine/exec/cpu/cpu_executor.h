@@ -17,7 +17,7 @@
 
 namespace pinion {
 
-// What the teams of this process load.
+// The model, or the part of one, that the teams of this process load.
 struct CpuLoad {
   const DecoderSpec& spec;
   std::shared_ptr<const TensorSource> weights;  // the decoder keeps it: it reads embeddings there
