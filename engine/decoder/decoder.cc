@@ -1,6 +1,7 @@
 #include "engine/decoder/decoder.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -131,6 +132,40 @@ class ShardedDecoder : public Decoder {
     });
   }
 
+  size_t block_image_bytes() const override {
+    size_t bytes = 0;
+    for (const KvCache& cache : model_.caches) bytes += cache.block_bytes();
+    return bytes;
+  }
+  size_t state_image_bytes() const override {
+    size_t bytes = 0;
+    for (const StateCache& states : model_.states) bytes += states.floats_per_place();
+    return bytes * sizeof(float);
+  }
+
+  void ReadBlocks(std::span<const int32_t> blocks, std::byte* images, size_t stride) override {
+    CopyBlocks(blocks, [&](size_t block, size_t at, std::span<std::byte> piece) {
+      std::memcpy(images + block * stride + at, piece.data(), piece.size());
+    });
+  }
+  void WriteBlocks(std::span<const int32_t> blocks, const std::byte* images,
+                   size_t stride) override {
+    CopyBlocks(blocks, [&](size_t block, size_t at, std::span<std::byte> piece) {
+      std::memcpy(piece.data(), images + block * stride + at, piece.size());
+    });
+  }
+
+  void ReadState(int32_t place, std::byte* image) override {
+    CopyState(place, [&](size_t at, float* state, size_t bytes) {
+      std::memcpy(image + at, state, bytes);
+    });
+  }
+  void WriteState(int32_t place, const std::byte* image) override {
+    CopyState(place, [&](size_t at, float* state, size_t bytes) {
+      std::memcpy(state, image + at, bytes);
+    });
+  }
+
   void Observe(ActivationObserver* observer) override { model_.observer = observer; }
 
   void Forward(const StepBatch& batch, const LogitsSink& sink) override {
@@ -222,6 +257,39 @@ class ShardedDecoder : public Decoder {
                    model_.options.block_tokens, part);
     const size_t floats = w.plans.parts() * part;
     if (w.parts.size() < floats) w.parts.resize(floats);
+  }
+
+  // copy(index in `blocks`, bytes before it in the block's image, piece), by the owner's threads:
+  // memory that is touched for the first time lies on their node.
+  template <typename Copy>
+  void CopyBlocks(std::span<const int32_t> blocks, const Copy& copy) {
+    ranks_.Run([&](const Worker& worker) {
+      const auto rank = static_cast<size_t>(worker.rank);
+      size_t before = 0;
+      for (size_t i = 0; i < rank; ++i) before += model_.caches[i].block_bytes();
+      worker.ShareOneByOne(blocks.size(), [&](size_t i) {
+        size_t at = before;
+        for (const std::span<std::byte> piece : model_.caches[rank].PiecesOf(blocks[i])) {
+          copy(i, at, piece);
+          at += piece.size();
+        }
+      });
+    });
+  }
+
+  template <typename Copy>
+  void CopyState(int32_t place, const Copy& copy) {
+    ranks_.Run([&](const Worker& worker) {
+      const auto rank = static_cast<size_t>(worker.rank);
+      const StateCache& states = model_.states[rank];
+      size_t before = 0;
+      for (size_t i = 0; i < rank; ++i) before += model_.states[i].floats_per_place();
+      const size_t floats = states.floats_per_place();
+      CHECK(states.Holds(place)) << place;
+      if (floats > 0)
+        worker.Once(
+            [&] { copy(before * sizeof(float), states.All(place), floats * sizeof(float)); });
+    });
   }
 
   void CountShared(size_t rank) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "engine/base/result.h"
@@ -91,6 +92,17 @@ class Decoder {
   virtual void TouchKv(size_t first, size_t last) = 0;
 
   virtual std::vector<RankPlacement> placements() const = 0;  // by rank
+
+  // Blocks and states of all ranks of this process as bytes, copied by the threads that own them.
+  // An image's bytes mean the same to every decoder of this model, partition and types. Image i of
+  // several begins i * stride bytes behind the first; blocks are distinct.
+  virtual size_t block_image_bytes() const = 0;
+  virtual size_t state_image_bytes() const = 0;
+  virtual void ReadBlocks(std::span<const int32_t> blocks, std::byte* images, size_t stride) = 0;
+  virtual void WriteBlocks(std::span<const int32_t> blocks, const std::byte* images,
+                           size_t stride) = 0;
+  virtual void ReadState(int32_t place, std::byte* image) = 0;
+  virtual void WriteState(int32_t place, const std::byte* image) = 0;
 
   // One step: writes the KV of every row, computes the wanted logits and hands them to `sink` in
   // chunks. Token ids must be within the vocabulary.

@@ -13,7 +13,8 @@ Result<KvCache> KvCache::Allocate(const DecoderSpec& spec, const Shard& shard,
   KvCache cache;
   cache.dtype_ = dtype;
   cache.block_tokens_ = block_tokens;
-  cache.size_bytes_ = layout.block_bytes() * blocks;
+  cache.block_bytes_ = layout.block_bytes();
+  cache.size_bytes_ = cache.block_bytes_ * blocks;
   cache.paged_ = layout.page > 0;
   size_t offset = 0;
   for (const LayerKvLayout& of : layout.layers) {
@@ -23,6 +24,10 @@ Result<KvCache> KvCache::Allocate(const DecoderSpec& spec, const Shard& shard,
     const size_t span = cache.paged_ ? layout.page : of.SpanBytes(blocks);
     Layer layer;
     layer.shape = of.shape;
+    layer.keys = keys;
+    layer.values = values;
+    layer.index = of.index;
+    layer.heads = of.heads;
     layer.key_strides = {alternate ? both : keys, span, shift};
     layer.value_strides = {alternate ? both : values, span, shift};
     layer.values_offset = alternate ? keys : keys << shift;
@@ -50,6 +55,24 @@ void KvCache::Touch(size_t part, size_t first, size_t last) {
   const auto [stride, span, shift] = of.key_strides;
   const size_t begin = (first >> shift) * span, end = (((last - 1) >> shift) + 1) * span;
   TouchPages(storage_.data() + (paged_ ? 0 : of.offset) + begin, end - begin);
+}
+
+std::vector<std::span<std::byte>> KvCache::PiecesOf(int32_t block) const {
+  const auto number = static_cast<size_t>(block);
+  if (paged_) return {{storage_.data() + number * block_bytes_, block_bytes_}};
+  std::vector<std::span<std::byte>> pieces;
+  for (size_t at = 0; at < layers_.size(); ++at) {
+    const Layer& layer = layers_[at];
+    for (size_t head = 0; head < layer.heads; ++head) {
+      std::byte* const first = Head(at, head);
+      pieces.push_back({first + layer.key_strides.At(number), layer.keys});
+      if (layer.values > 0)
+        pieces.push_back(
+            {first + layer.values_offset + layer.value_strides.At(number), layer.values});
+    }
+    if (layer.index > 0) pieces.push_back({index_keys(at, block), layer.index});
+  }
+  return pieces;
 }
 
 void KvCache::Write(const kernels::Table& table, size_t layer, size_t head,

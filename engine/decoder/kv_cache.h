@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "engine/base/result.h"
@@ -55,6 +56,11 @@ class KvCache {
   // Changes nothing; not at the same time as Write.
   void Touch(size_t part, size_t first, size_t last);
 
+  // All memory of a block, in pieces. Their order and sizes follow from the layout, not from the
+  // number of blocks.
+  std::vector<std::span<std::byte>> PiecesOf(int32_t block) const;
+  size_t block_bytes() const { return block_bytes_; }  // of these pieces
+
   const KvShape& shape(size_t layer) const { return layers_[layer].shape; }
   size_t span_blocks() const;  // of the layer with the longest spans
   size_t block_tokens() const { return block_tokens_; }
@@ -69,6 +75,8 @@ class KvCache {
 
   struct Layer {
     KvShape shape;
+    size_t keys = 0, values = 0, index = 0;  // bytes of a block: of one head, of index keys
+    size_t heads = 0;
     kernels::KvStrides key_strides = {}, value_strides = {}, index_strides = {};
     size_t values_offset = 0;      // from a head's first keys to its first values
     size_t index_offset = 0;       // from the first keys to the first index keys
@@ -79,7 +87,7 @@ class KvCache {
   Pages storage_;
   std::vector<Layer> layers_;
   kernels::KvDtype dtype_ = kernels::KvDtype::kF32;
-  size_t block_tokens_ = 0, size_bytes_ = 0;
+  size_t block_tokens_ = 0, block_bytes_ = 0, size_bytes_ = 0;
   bool paged_ = false;
 };
 

@@ -115,6 +115,32 @@ class PipelinedDecoder final : public Decoder {
     return all;
   }
 
+  size_t block_image_bytes() const override { return Sum(&Decoder::block_image_bytes); }
+  size_t state_image_bytes() const override { return Sum(&Decoder::state_image_bytes); }
+  void ReadBlocks(std::span<const int32_t> blocks, std::byte* images, size_t stride) override {
+    OnAll([&](Stage& stage) {
+      const size_t at = Before(stage, &Decoder::block_image_bytes);
+      stage.decoder->ReadBlocks(blocks, images + at, stride);
+    });
+  }
+  void WriteBlocks(std::span<const int32_t> blocks, const std::byte* images,
+                   size_t stride) override {
+    OnAll([&](Stage& stage) {
+      const size_t at = Before(stage, &Decoder::block_image_bytes);
+      stage.decoder->WriteBlocks(blocks, images + at, stride);
+    });
+  }
+  void ReadState(int32_t place, std::byte* image) override {
+    OnAll([&](Stage& stage) {
+      stage.decoder->ReadState(place, image + Before(stage, &Decoder::state_image_bytes));
+    });
+  }
+  void WriteState(int32_t place, const std::byte* image) override {
+    OnAll([&](Stage& stage) {
+      stage.decoder->WriteState(place, image + Before(stage, &Decoder::state_image_bytes));
+    });
+  }
+
   void Observe(ActivationObserver* observer) override {
     CHECK(observer == nullptr) << "an observer would see one stage alone";
   }
@@ -129,9 +155,20 @@ class PipelinedDecoder final : public Decoder {
   }
 
  private:
-  uint64_t Sum(uint64_t (Decoder::*figure)() const) const {
-    uint64_t sum = 0;
+  template <typename Figure>
+  Figure Sum(Figure (Decoder::*figure)() const) const {
+    Figure sum = 0;
     for (const auto& stage : *stages_) sum += ((*stage->decoder).*figure)();
+    return sum;
+  }
+
+  // The sum of a figure over the stages that come before this one in an image.
+  size_t Before(const Stage& stage, size_t (Decoder::*figure)() const) const {
+    size_t sum = 0;
+    for (const auto& other : *stages_) {
+      if (other.get() == &stage) break;
+      sum += ((*other->decoder).*figure)();
+    }
     return sum;
   }
 

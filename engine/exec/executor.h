@@ -25,6 +25,12 @@ struct ExecutorMemory {
   uint64_t weight_bytes = 0, kv_bytes = 0, state_bytes = 0;
 };
 
+// Bytes of a block, over all its ranks, and of a state, as one executor writes them and another
+// reads them; 0: it does neither. A model without recurrent layers has states of 0 bytes.
+struct ImageBytes {
+  size_t block = 0, state = 0;
+};
+
 // Bytes that the steps so far read, as far as their shapes alone do not tell; over all ranks.
 struct StepReads {
   // Of experts' weights: in each step and layer, every expert that some token chose counts once.
@@ -76,6 +82,16 @@ class Executor {
   // KvRoom::burst asks for is enough, as while sequences wait.
   virtual bool AheadOfUse(size_t /*reached*/, bool /*half*/) const { return false; }
   virtual void PrepareKv(size_t /*reached*/, bool /*half*/) {}
+
+  // Between steps: what another executor of the same model, types, block size and partition has
+  // computed, whatever ISA path it took, as bytes that mean the same to both. Not called if
+  // image_bytes() has 0. images: [blocks][ImageBytes::block], of distinct blocks; image:
+  // [ImageBytes::state].
+  virtual ImageBytes image_bytes() const { return {}; }
+  virtual void ReadBlocks(std::span<const int32_t> /*blocks*/, std::byte* /*images*/) {}
+  virtual void WriteBlocks(std::span<const int32_t> /*blocks*/, const std::byte* /*images*/) {}
+  virtual void ReadState(int32_t /*place*/, std::byte* /*image*/) {}
+  virtual void WriteState(int32_t /*place*/, const std::byte* /*image*/) {}
 };
 
 // Ignores rows and has no masks: for first steps, and for processes that follow.

@@ -1,7 +1,6 @@
 #include "engine/kv/block_tables.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "engine/base/check.h"
@@ -90,7 +89,7 @@ void BlockTables::Publish(const Tables& tables, std::span<const BlockHash> hashe
                           size_t end) {
   for (size_t i = 0; i < tables.size(); ++i)
     for (size_t block = std::max(begin, tables[i].gone); block < end; ++block)
-      pool_.Publish(tables[i].blocks[block], InTable(hashes[block], i));
+      Publish(tables[i].blocks[block], hashes[block], i);
 }
 
 void BlockTables::DropBehind(Tables& tables, size_t position) {
@@ -116,13 +115,20 @@ void BlockTables::Release(Tables& tables) {
 
 // ---- Prefixes ----------------------------------------------------------------------------------
 
-// Of those that the first token behind the prefix sees.
 size_t BlockTables::FirstBlock(size_t table, size_t prefix_blocks) const {
   return reaches_[table].First(prefix_blocks * pool_.block_tokens()) / pool_.block_tokens();
 }
 
 bool BlockTables::Has(const BlockHash& hash, size_t table) const {
   return pool_.Has(InTable(hash, table));
+}
+
+std::optional<int32_t> BlockTables::Reuse(const BlockHash& hash, size_t table) {
+  return pool_.Reuse(InTable(hash, table));
+}
+
+void BlockTables::Publish(int32_t block, const BlockHash& hash, size_t table) {
+  pool_.Publish(block, InTable(hash, table));
 }
 
 size_t BlockTables::LongestCached(std::span<const BlockHash> hashes) const {
@@ -156,7 +162,7 @@ void BlockTables::TakePrefix(Tables& tables, std::span<const BlockHash> hashes) 
     table.gone = FirstBlock(i, hashes.size());
     table.blocks.assign(table.gone, -1);
     for (size_t block = table.gone; block < hashes.size(); ++block) {
-      const auto taken = pool_.Reuse(InTable(hashes[block], i));
+      const auto taken = Reuse(hashes[block], i);
       CHECK(taken) << "block " << block << " of table " << i << " is not cached";
       table.blocks.push_back(*taken);
     }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -58,10 +59,17 @@ class BlockTables {
   // Takes the blocks of such a prefix; the tables are empty.
   void TakePrefix(Tables& tables, std::span<const BlockHash> hashes);
 
+  // The first block of a table that a token behind a prefix of so many blocks sees.
+  size_t FirstBlock(size_t table, size_t prefix_blocks) const;
+  // A single block of a prefix, by the table that it is for: whether the pool has it; one more
+  // reference to it (nullopt: it has none), which BlockPool::Release ends; a name for one that was
+  // filled outside of any sequence.
+  bool Has(const BlockHash& hash, size_t table) const;
+  std::optional<int32_t> Reuse(const BlockHash& hash, size_t table);
+  void Publish(int32_t block, const BlockHash& hash, size_t table);
+
  private:
   size_t BlocksFor(size_t tokens) const;
-  size_t FirstBlock(size_t table, size_t prefix_blocks) const;
-  bool Has(const BlockHash& hash, size_t table) const;
 
   BlockPool& pool_;
   std::vector<Reach> reaches_;

@@ -10,6 +10,7 @@
 #include "engine/host/affinity.h"
 #include "engine/run/constrained.h"
 #include "engine/run/placement.h"
+#include "engine/run/prefill_role.h"
 #include "engine/run/start.h"
 #include "engine/run/step_layout.h"
 #include "engine/run/step_work.h"
@@ -36,10 +37,14 @@ TokenEvent MakeEvent(const Sequence& sequence, int64_t now_ns) {
 // beside steps, the part of the last one's time.
 constexpr int64_t kIdleTouchNs = 10'000'000;
 constexpr int64_t kStepTouchPart = 32;
+// Of taking what other engines have computed: while idle, before messages are looked at; beside
+// steps, the part of the last one's time.
+constexpr int64_t kIdleTakeNs = 10'000'000;
+constexpr int64_t kStepTakePart = 8;
 
 class EngineLoop : public Engine, private StepCaller {
  public:
-  EngineLoop(StartedModel model, std::vector<int> cpus)
+  EngineLoop(StartedModel model, std::vector<int> cpus, const MakePrefillRole& make_role)
       : model_(std::move(model)),
         pool_(model_.info.blocks, model_.info.block_tokens, model_.options.prefix_caching),
         states_(static_cast<int32_t>(model_.options.max_num_seqs), model_.info.kept_states),
@@ -50,13 +55,16 @@ class EngineLoop : public Engine, private StepCaller {
                    states_.total() > 0 ? &states_ : nullptr),
         layout_(model_.files.spec, model_.pooler.get(), model_.options.seed),
         work_(model_.files.spec, model_.info),
-        constrained_(GrammarVocabularyOf(model_.files), std::move(cpus)) {}
+        constrained_(GrammarVocabularyOf(model_.files), std::move(cpus)),
+        role_(make_role({pool_, model_.info.kv_reaches, states_.total() > 0 ? &states_ : nullptr,
+                         scheduler_, *model_.executor, model_.files.spec.vocabulary,
+                         [this](uint64_t id) { Abort(id); }})) {}
 
   const EngineInfo& info() const override { return model_.info; }
   const ModelFiles& model() const override { return model_.files; }
-  bool idle() const override {
-    return scheduler_.idle() && aborted_.empty() && constrained_.held() == 0;
-  }
+  bool idle() const override { return !HasOwnWork() && role_->idle(); }
+  int wait_ms() const override { return HasOwnWork() ? 0 : role_->wait_ms(); }
+  int wake_fd() const override { return role_->wake_fd(); }
   void SetScoreSink(ScoreSink sink) override { score_sink_ = std::move(sink); }
   void DropPrefixCache() override {
     pool_.DropCached();
@@ -66,7 +74,7 @@ class EngineLoop : public Engine, private StepCaller {
   EngineStats stats() const override {
     EngineStats stats;
     stats.scheduler = scheduler_.stats();
-    stats.scheduler.waiting += constrained_.held();
+    stats.scheduler.waiting += constrained_.held() + role_->kept();
     stats.kv = pool_.stats();
     stats.blocks_used = pool_.used();
     stats.blocks_total = pool_.total();
@@ -78,6 +86,7 @@ class EngineLoop : public Engine, private StepCaller {
     stats.shared_kv_bytes = model_.executor->reads().shared_kv_bytes;
     stats.waited_s = model_.executor->waited_s();
     if (model_.counted) stats.traffic = model_.counted->traffic();
+    stats.transfer = role_->stats();
     return stats;
   }
 
@@ -105,22 +114,24 @@ class EngineLoop : public Engine, private StepCaller {
     sequence->priority = request.priority;
     sequence->group = request.group;
     sequence->before_first = HashSalt(request.cache_salt);
+    sequence->cache_salt = std::move(request.cache_salt);
     sequence->eos_ids = model_.files.spec.eos_ids;
     sequence->arrived_ns = NowNs();
     sequence->params = std::move(request.params);
     if (request.grammar && !sequence->score)
       return constrained_.Hold(std::move(sequence), std::move(request.grammar));
-    return scheduler_.Add(std::move(sequence));
+    return Admit(std::move(sequence));
   }
 
   void Abort(uint64_t request) override {
     auto sequence = scheduler_.Abort(request);
     if (!sequence) sequence = constrained_.Abort(request);
+    if (!sequence) sequence = role_->Abort(request);
     if (!sequence) return;
     layout_.End(*sequence);
     constrained_.End(sequence->mask_row);
     if (sequence->pool) model_.pooler->Drop(request);
-    aborted_.push_back(MakeEvent(*sequence, NowNs()));
+    if (!role_->Owns(request)) aborted_.push_back(MakeEvent(*sequence, NowNs()));
   }
 
   void Step(std::vector<TokenEvent>& events) override {
@@ -128,6 +139,7 @@ class EngineLoop : public Engine, private StepCaller {
     for (TokenEvent& event : aborted_) events.push_back(std::move(event));
     aborted_.clear();
     if (constrained_.held() > 0) AddBegun(events);
+    role_->BeforeStep(scheduler_.idle() ? kIdleTakeNs : step_ns_ / kStepTakePart);
     if (!scheduler_.idle()) TouchAhead(step_ns_ / kStepTouchPart, /*half=*/true);
     const int64_t start_ns = NowNs();
     const uint64_t prompt_tokens = prompt_tokens_;
@@ -162,6 +174,17 @@ class EngineLoop : public Engine, private StepCaller {
         return Fail(ErrorCode::kUsage,
                     StrCat("token type ", type, " is not one of the model's ", types));
     return {};
+  }
+
+  bool HasOwnWork() const {
+    return !scheduler_.idle() || !aborted_.empty() || constrained_.held() > 0;
+  }
+
+  // Lets a sequence that can run wait for its turn, or for another engine to compute its prompt.
+  Status Admit(std::unique_ptr<Sequence> sequence) {
+    PINION_TRY(scheduler_.Check(*sequence));
+    if (role_->Keep(sequence)) return {};
+    return scheduler_.Add(std::move(sequence));
   }
 
   const std::vector<Slice>& Schedule() {
@@ -212,7 +235,7 @@ class EngineLoop : public Engine, private StepCaller {
       const int32_t row = sequence->mask_row;
       event.error = std::move(error);
       if (event.error.empty()) {
-        auto added = scheduler_.Add(std::move(sequence));
+        auto added = Admit(std::move(sequence));
         if (added) continue;
         event.error = added.error().message;
       }
@@ -290,9 +313,10 @@ class EngineLoop : public Engine, private StepCaller {
     std::vector<int32_t> ids, sampled;
     for (size_t i = 0; i < tokens.size(); ++i) {
       ids.push_back(tokens[i].id);
-      if (layout_.wanted()[i].use == RowUse::kToken) sampled.push_back(tokens[i].id);
+      if (layout_.wanted()[i].use != RowUse::kToken) continue;
+      sampled.push_back(tokens[i].id);
+      if (!role_->Owns(layout_.sequence(i).id)) ++output_tokens_;
     }
-    output_tokens_ += sampled.size();
     std::vector<const Sequence*> emitting;
     const size_t first_event = events.size();
     Emit(std::move(tokens), now, events, emitting);
@@ -308,6 +332,11 @@ class EngineLoop : public Engine, private StepCaller {
         events.back().pooled = model_.pooler->Finish(finished->id, finished->tokens.size());
     }
     AdvanceGrammars(ids, std::span(events).subspan(first_event));
+    role_->AfterStep(all_finished);
+    const auto first = events.begin() + static_cast<ptrdiff_t>(first_event);
+    events.erase(std::remove_if(first, events.end(),
+                                [this](const TokenEvent& one) { return role_->Owns(one.request); }),
+                 events.end());
   }
 
   StartedModel model_;
@@ -319,6 +348,7 @@ class EngineLoop : public Engine, private StepCaller {
   int64_t step_ns_ = 0;               // that the last step took
   StepWorkMeter work_;
   Constrained constrained_;
+  std::unique_ptr<PrefillRole> role_;
   ScoreSink score_sink_;
   std::vector<TokenEvent> aborted_;
   uint64_t steps_ = 0, prompt_tokens_ = 0, output_tokens_ = 0;
@@ -358,6 +388,7 @@ Json EngineLoop::ServerInfo() const {
   out.Set("kv_cache", std::move(kv));
   out.Set("placement", PlacementOf(model_));
   if (model_.step_times) out.Set("step_times", StepTimesJson());
+  if (Json role = role_->ToJson(); !role.is_null()) out.Set("prefill", std::move(role));
   out.Set("allocator", info.allocator);
   out.Set("openmp", info.openmp);
   out.Set("stages", info.stages);
@@ -366,8 +397,9 @@ Json EngineLoop::ServerInfo() const {
 
 }  // namespace
 
-std::unique_ptr<Engine> MakeEngine(StartedModel model, std::vector<int> cpus) {
-  return std::make_unique<EngineLoop>(std::move(model), std::move(cpus));
+Result<std::unique_ptr<Engine>> MakeEngine(StartedModel model, std::vector<int> cpus) {
+  PINION_ASSIGN(const MakePrefillRole make_role, StartPrefillRole(model, cpus));
+  return std::make_unique<EngineLoop>(std::move(model), std::move(cpus), make_role);
 }
 
 Result<std::unique_ptr<Engine>> Engine::Start(const EngineOptions& options) {

@@ -20,6 +20,7 @@
 #include "engine/sample/sampled_token.h"
 #include "engine/sched/scheduler.h"
 #include "engine/text/grammar.h"
+#include "engine/transfer/transfer_stats.h"
 
 namespace pinion {
 
@@ -112,6 +113,7 @@ struct EngineStats {
   // ranks, the mean of a rank's threads; part of the steps' time.
   std::vector<double> waited_s;
   Traffic traffic;  // of this process with those that compute the model with it
+  TransferStats transfer;
 };
 
 // A model, loaded and ready: requests in, tokens out, one step at a time.
@@ -133,6 +135,10 @@ class Engine {
   // The request's last event (kAborted) comes from the next Step; unknown ids are ignored.
   virtual void Abort(uint64_t request) = 0;
   virtual bool idle() const = 0;
+  // For how many milliseconds Step would have nothing to do unless a request comes or wake_fd() has
+  // something to read (-1: there is none); -1: without limit.
+  virtual int wait_ms() const { return idle() ? -1 : 0; }
+  virtual int wake_fd() const { return -1; }
 
   // One pass over the slices that the scheduler picks; appends events for new tokens and finished
   // requests, in input order. Does nothing if idle.

@@ -10,8 +10,10 @@
 namespace pinion {
 namespace {
 
+using Role = PrefillOptions::Role;
+
 constexpr char kModel[] = "model", kHasFrontend[] = "has_frontend",
-               kFrontEndBytes[] = "front_end_bytes";
+               kFrontEndBytes[] = "front_end_bytes", kPrefill[] = "prefill";
 
 Status ReadModel(const Json& object, EngineOptions& options) {
   PINION_ASSIGN(options.model, Require<std::string>(object, kModel));
@@ -31,9 +33,32 @@ Status ReadFrontEndBytes(const Json& object, EngineOptions& options) {
   return {};
 }
 
+Status ReadPrefill(const Json& object, EngineOptions& options) {
+  const Json& prefill = *object.Find(kPrefill);
+  PINION_ASSIGN(const std::string role, Require<std::string>(prefill, "role"));
+  PINION_ASSIGN(options.prefill.listen, Require<std::string>(prefill, "listen"));
+  const Json* from = prefill.Find("from");
+  if (!from || !from->is_array())
+    return Fail(ErrorCode::kUsage, StrCat(kPrefill, " has no list 'from'"));
+  options.prefill.from.clear();
+  for (const Json& address : from->array()) options.prefill.from.push_back(address.string());
+  for (const Role one : {Role::kBoth, Role::kPrefill, Role::kDecode})
+    if (role == Name(one)) options.prefill.role = one;
+  return {};
+}
+
+Json PrefillJson(const PrefillOptions& prefill) {
+  Json from = Json::MakeArray();
+  for (const std::string& address : prefill.from) from.Append(address);
+  return Json::Object{{"role", Name(prefill.role)}, {"listen", prefill.listen}, {"from", from}};
+}
+
 // The fields that are no settings.
 constexpr std::pair<const char*, Status (*)(const Json&, EngineOptions&)> kOthers[] = {
-    {kModel, ReadModel}, {kHasFrontend, ReadHasFrontend}, {kFrontEndBytes, ReadFrontEndBytes}};
+    {kModel, ReadModel},
+    {kHasFrontend, ReadHasFrontend},
+    {kFrontEndBytes, ReadFrontEndBytes},
+    {kPrefill, ReadPrefill}};
 
 Status SetField(const std::string& key, const Json& object, EngineOptions& options) {
   for (const auto& [name, read] : kOthers)
@@ -50,6 +75,11 @@ Status SetField(const std::string& key, const Json& object, EngineOptions& optio
 }
 
 }  // namespace
+
+const char* Name(Role role) {
+  constexpr const char* kNames[] = {"both", "prefill", "decode"};
+  return kNames[static_cast<size_t>(role)];
+}
 
 Status Validate(const EngineOptions& options) {
   if (options.model.empty())
@@ -84,6 +114,7 @@ Json ToJson(const EngineOptions& options) {
     if (row.is_of_engine()) object.Set(row.key, row.get(all));
   object.Set(kHasFrontend, options.has_frontend);
   object.Set(kFrontEndBytes, options.front_end_bytes);
+  if (options.prefill.role != Role::kBoth) object.Set(kPrefill, PrefillJson(options.prefill));
   return object;
 }
 

@@ -13,6 +13,16 @@
 
 namespace pinion {
 
+// Who computes prompts, if engines share the work.
+struct PrefillOptions {
+  enum class Role { kBoth, kPrefill, kDecode };
+
+  Role role = Role::kBoth;
+  std::string listen;             // kPrefill: address at which others ask for prompts
+  std::vector<std::string> from;  // kDecode: addresses of engines that compute prompts
+};
+const char* Name(PrefillOptions::Role role);  // "both", "prefill", "decode"
+
 // Everything that decides how an engine runs. Flags, environment and profiles fill this one struct;
 // flags override the environment, which overrides a profile, which overrides the defaults.
 struct EngineOptions {
@@ -42,6 +52,7 @@ struct EngineOptions {
   bool prefix_caching = true;
   bool moe_prepack = true;  // pack experts at loading; false: at every step, from the plain layout
   uint64_t seed = 0;
+  PrefillOptions prefill;        // set by serve, as the next three
   bool has_frontend = false;     // set by serve and launch, not by a flag
   bool pools = false;            // set by embed and rank: the model may do something but generate
   uint64_t front_end_bytes = 0;  // memory that the front end may take: set likewise

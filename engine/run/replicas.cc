@@ -42,6 +42,21 @@ Result<Plan> PlanReplicas(const EngineOptions& options, int replicas, const Mach
   return plan;
 }
 
+Status CheckPrefillReplicas(const EngineOptions& options, int replicas, int prefill) {
+  if (prefill == 0) return {};
+  if (prefill < 0 || prefill >= replicas)
+    return Fail(
+        ErrorCode::kUsage,
+        StrCat("--prefill-replicas is ", prefill, " of ", replicas,
+               replicas == 1 ? " engine" : " engines",
+               ", want fewer than all: one must answer requests; raise --data-parallel-size"));
+  if (!options.prefix_caching)
+    return Fail(ErrorCode::kUsage, StrCat("--prefill-replicas ", prefill,
+                                          " hands keys and values over by way of the "
+                                          "prefix cache; leave out --no-enable-prefix-caching"));
+  return {};
+}
+
 Plan PlanOfReplica(const Plan& whole, int replicas, int index) {
   const size_t ranks = whole.ranks.size() / static_cast<size_t>(replicas);
   const auto first = whole.ranks.begin() + static_cast<ptrdiff_t>(ranks) * index;

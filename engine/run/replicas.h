@@ -25,6 +25,9 @@ inline constexpr int kMaxReplicas = 256;
 Result<Plan> PlanReplicas(const EngineOptions& options, int replicas, const Machine& machine,
                           const Budget& budget);
 
+// Whether so many of the replicas can compute the prompts of the others (kUsage).
+Status CheckPrefillReplicas(const EngineOptions& options, int replicas, int prefill);
+
 // The plan of replica `index`: its ranks, renumbered from 0, and the CPUs of the front ends.
 Plan PlanOfReplica(const Plan& whole, int replicas, int index);
 

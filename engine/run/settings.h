@@ -25,6 +25,7 @@ struct Configuration {
   EngineOptions options;
   RuntimeChoice runtime = {};  // of each process
   int replicas = 1;            // engines behind the server's front end
+  int prefill_replicas = 0;    // of them, those that compute the others' prompts
 };
 
 // kSeed: 64 bits without a sign, in JSON as a signed integer of the same bits.

@@ -60,10 +60,10 @@ SettingAccess SeedField() {
           }};
 }
 
-SettingAccess ReplicasField() {
-  return {[](const Configuration& of) { return Json(of.replicas); },
-          [](const Json& value, Configuration& of) {
-            of.replicas = static_cast<int>(value.integer());
+SettingAccess ServerField(int Configuration::*member) {
+  return {[member](const Configuration& of) { return Json(of.*member); },
+          [member](const Json& value, Configuration& of) {
+            of.*member = static_cast<int>(value.integer());
           }};
 }
 
@@ -154,11 +154,20 @@ std::vector<SettingRow> PlacementRows() {
                "flag of serve alone",
        .usual = "1",
        .kind = kInteger,
-       .access = ReplicasField(),
+       .access = ServerField(&Configuration::replicas),
        .least = 1,
        .most = kMaxReplicas,
        .is_of_server = true,
        .vllm = {"--data-parallel-size"}},
+      {.key = "prefill_replicas",
+       .flag = "--prefill-replicas",
+       .help = "of these engines, so many compute the prompts of the others, which then go on with "
+               "their keys and values; a flag of serve alone",
+       .usual = "0, every engine computes its own",
+       .kind = kInteger,
+       .access = ServerField(&Configuration::prefill_replicas),
+       .most = kMaxReplicas - 1,
+       .is_of_server = true},
   };
 }
 

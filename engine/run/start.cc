@@ -204,6 +204,8 @@ Status OpenModel(StartedModel& model, StartState& start) {
 }
 
 Status AgreeOnModel(StartedModel& model, StartState& start) {
+  if (model.world || model.options.prefill.role != PrefillOptions::Role::kBoth)
+    model.weights_hash = HashOf(*start.weights);
   if (!model.world) return {};
   model.info.link = MeasureLink(*model.world);
   const DecoderSpec& spec = model.files.spec;
@@ -211,7 +213,7 @@ Status AgreeOnModel(StartedModel& model, StartState& start) {
                {{"Pinion", Version()},
                 {"ISA path", model.info.isa},
                 {"type", StrCat(model.info.dtype, ", KV ", kernels::Name(model.info.kv_dtype))},
-                {"model", StrCat(spec.architecture, " with weights ", HashOf(*start.weights))}});
+                {"model", StrCat(spec.architecture, " with weights ", model.weights_hash)}});
 }
 
 // The leader chooses for all processes: if they multiplied differently, their routers could choose

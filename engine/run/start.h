@@ -34,6 +34,7 @@ struct StartedModel {
   Communicator* team = nullptr;    // the processes with the same layers; null: this one alone
   std::unique_ptr<MeasuredStepTimes> step_times;  // null if steps have no bound
   EngineInfo info;
+  std::string weights_hash;  // of what engines that share work must agree on; empty: not needed
 };
 
 // Several processes that a launcher of MPI started together compute the model together: this one
@@ -45,8 +46,8 @@ struct StartedModel {
 Result<StartedModel> StartModel(const EngineOptions& options);
 
 // The loop over a started model, whatever executes it. cpus: those that this process had before its
-// threads were pinned; none if they are not.
-std::unique_ptr<Engine> MakeEngine(StartedModel model, std::vector<int> cpus);
+// threads were pinned; none if they are not. Errors: its --role.
+Result<std::unique_ptr<Engine>> MakeEngine(StartedModel model, std::vector<int> cpus);
 
 // "auto" -> the checkpoint's type; kUsage for a type that Pinion does not compute in.
 Result<kernels::Dtype> ResolveDtype(const EngineOptions& options, const DecoderSpec& spec);

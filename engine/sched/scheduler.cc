@@ -27,15 +27,6 @@ bool Contains(const std::vector<int32_t>& ids, int32_t id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
-// Fills `hashes` up to the first `blocks` blocks of the sequence's tokens.
-void HashBlocks(Sequence& sequence, size_t blocks, size_t block_tokens) {
-  const std::span<const int32_t> tokens = sequence.tokens;
-  for (size_t i = sequence.hashes.size(); i < blocks; ++i) {
-    const BlockHash parent = i == 0 ? sequence.before_first : sequence.hashes[i - 1];
-    sequence.hashes.push_back(HashBlock(parent, tokens.subspan(i * block_tokens, block_tokens)));
-  }
-}
-
 // Puts the sequence at its place in a queue that is in order; returns its index.
 template <typename Queue>
 size_t Insert(std::unique_ptr<Sequence> sequence, Queue& queue) {
@@ -64,30 +55,35 @@ Scheduler::Scheduler(const SchedulerOptions& options, BlockPool& pool, StepTimes
 
 // ---- Adding and aborting -----------------------------------------------------------------------
 
-Status Scheduler::Add(std::unique_ptr<Sequence> sequence) {
-  const size_t prompt = sequence->tokens.size(), length = options_.max_model_len;
+Status Scheduler::Check(Sequence& sequence) const {
+  const size_t prompt = sequence.tokens.size(), length = options_.max_model_len;
   if (prompt == 0) return Fail(ErrorCode::kUsage, "the prompt is empty; give at least one token");
-  const size_t longest = sequence->score ? length : length - std::min<size_t>(length, 1);
+  const size_t longest = sequence.score ? length : length - std::min<size_t>(length, 1);
   if (prompt > longest)
     return Fail(ErrorCode::kUsage, StrCat("the prompt has ", prompt, " tokens, but at most ",
                                           longest, " fit the model length of ", length,
-                                          sequence->score ? "" : " and leave room for output",
+                                          sequence.score ? "" : " and leave room for output",
                                           "; shorten it or raise --max-model-len"));
-  SamplingParams& params = sequence->params;
-  if (!sequence->score) {
+  SamplingParams& params = sequence.params;
+  if (!sequence.score) {
     PINION_TRY(Validate(params));
     params.max_tokens =
         static_cast<int>(std::min<size_t>(static_cast<size_t>(params.max_tokens), length - prompt));
   }
-  sequence->prompt_tokens = prompt;
-  const size_t needed = tables_.Most(MostComputed(*sequence), 1);
+  sequence.prompt_tokens = prompt;
+  const size_t needed = tables_.Most(MostComputed(sequence), 1);
   if (needed > pool_.total())
     return Fail(ErrorCode::kUsage,
                 StrCat("a prompt of ", prompt, " tokens",
-                       sequence->score ? "" : StrCat(" with max_tokens ", params.max_tokens),
+                       sequence.score ? "" : StrCat(" with max_tokens ", params.max_tokens),
                        " needs ", needed, " KV blocks of ", pool_.block_tokens(),
                        " tokens, but the cache has ", pool_.total(), "; raise --kv-cache-space or ",
-                       sequence->score ? "shorten the prompt" : "lower max_tokens"));
+                       sequence.score ? "shorten the prompt" : "lower max_tokens"));
+  return {};
+}
+
+Status Scheduler::Add(std::unique_ptr<Sequence> sequence) {
+  PINION_TRY(Check(*sequence));
   sequence->tables.resize(tables_.count());
   if (sequence->arrived_ns == 0) sequence->arrived_ns = clock_.NowNs();
   sequence->number = ++last_number_;
@@ -251,9 +247,10 @@ bool Scheduler::TakePrefix(Sequence& sequence) {
   }
   if (sequence.preemptions == 0 && pool_.prefix_caching() && !sequence.rates_prompt()) {
     // After a preemption a sequence finds its own blocks again; that would inflate the hit rate.
-    sequence.cached_prompt_tokens = sequence.computed;
+    sequence.cached_prompt_tokens =
+        sequence.computed - std::min(sequence.computed, sequence.handed_tokens);
     pool_.stats().prefix_query_tokens += sequence.prompt_tokens;
-    pool_.stats().prefix_hit_tokens += sequence.computed;
+    pool_.stats().prefix_hit_tokens += sequence.cached_prompt_tokens;
   }
   return true;
 }
@@ -282,7 +279,8 @@ size_t Scheduler::TakeState(Sequence& sequence, size_t found) {
   sequence.keeps_at.clear();
   size_t before = blocks;
   for (const size_t end : {found, most}) {
-    if (end < before + kLeastKeptBlocks) continue;
+    const size_t least = sequence.hands_over && end == most ? 1 : kLeastKeptBlocks;
+    if (end < before + least) continue;
     sequence.keeps_at.push_back(end * block_tokens);
     before = end;
   }

@@ -64,7 +64,7 @@ struct SchedulerStats {
 // With a StatePool a prompt can only begin behind a prefix whose state is kept. It keeps the state
 // behind its own last full block, and that of the last block that it found in the cache without a
 // state, at which prompts part: a slice ends there. Neither, if it would save less than
-// kLeastKeptBlocks.
+// kLeastKeptBlocks; one that is handed over needs the former in any case.
 //
 // The first sequence always progresses: it may take every block, and Add has checked that it fits.
 // Not thread-safe: the engine loop owns it.
@@ -81,6 +81,8 @@ class Scheduler {
   // Refuses (kUsage) a sequence that can never run: an empty prompt, prompt + 1 > max_model_len
   // (score: prompt > max_model_len), more blocks than the pool has, parameters out of range. Lowers
   // max_tokens if prompt + max_tokens exceeds max_model_len.
+  Status Check(Sequence& sequence) const;
+  // The same; one that can run waits for its turn from now on.
   Status Add(std::unique_ptr<Sequence> sequence);
   // Removes a sequence, waiting or running; returns it with finish = kAborted, or null if unknown.
   // Not between Schedule and Commit: its slice is being computed.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "engine/kv/block_pool.h"
@@ -38,9 +39,14 @@ struct Sequence {
   // lengths of the prefixes whose state it is to leave behind, ascending.
   int32_t begins_from = -1;
   std::vector<size_t> keeps_at;
-  BlockHash before_first;           // the hash that the first block's follows: HashSalt
-  std::vector<BlockHash> hashes;    // of the first full blocks of `tokens`, as many as were needed
-  size_t cached_prompt_tokens = 0;  // of the prompt, taken from the prefix cache at admission
+  bool hands_over = false;  // its prompt's full blocks are for another engine, with their state
+  std::string cache_salt;   // only sequences with the same share prefixes
+  BlockHash before_first;   // the hash that the first block's follows: HashSalt
+  std::vector<BlockHash> hashes;  // of the first full blocks of `tokens`, as many as were needed
+  // Of the prompt, taken from the prefix cache at admission, without those that another engine has
+  // just computed and handed over for it.
+  size_t cached_prompt_tokens = 0;
+  size_t handed_tokens = 0;  // the latter
   // If it rates its prompt: number of positions whose logits have been handed on. After a
   // preemption the computation restarts at 0; positions below `scored` must not be handed on a
   // second time.
@@ -55,6 +61,9 @@ struct Sequence {
   bool rates_prompt() const { return score || params.prompt_logprobs >= 0; }
   size_t output_tokens() const { return tokens.size() - prompt_tokens; }
 };
+
+// Fills `hashes` up to the first `blocks` blocks of the sequence's tokens.
+void HashBlocks(Sequence& sequence, size_t blocks, size_t block_tokens);
 
 // The order of sequences: by priority, then by arrival.
 bool ComesBefore(const Sequence& a, const Sequence& b);

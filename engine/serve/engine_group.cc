@@ -34,8 +34,11 @@ void AddTotals(const EngineStats& stats, EngineStats& sum) {
 }  // namespace
 
 EngineGroup::EngineGroup(HttpServer& server, std::vector<EngineSupervisor::Options> replicas,
-                         Callbacks callbacks)
-    : replicas_(replicas.size()), callbacks_(std::move(callbacks)), router_(replicas.size()) {
+                         size_t prefill, Callbacks callbacks)
+    : replicas_(replicas.size()),
+      prefill_(prefill),
+      callbacks_(std::move(callbacks)),
+      router_(replicas.size(), prefill) {
   for (size_t i = 0; i < replicas.size(); ++i)
     replicas_[i].supervisor =
         std::make_unique<EngineSupervisor>(server, std::move(replicas[i]), CallbacksOf(i));
@@ -187,9 +190,11 @@ EngineStats EngineGroup::StatsOfAll() const {
 ReadyMessage EngineGroup::ReadyOfAll() const {
   std::vector<std::string> infos;
   std::optional<ReadyMessage> all;
-  for (const Replica& replica : replicas_) {
+  for (size_t i = 0; i < size(); ++i) {
+    const Replica& replica = replicas_[i];
     if (!replica.ready) continue;
     infos.push_back(replica.ready->server_info);
+    if (i < prefill_) continue;
     if (!all) {
       all = replica.ready;
       continue;
@@ -211,6 +216,7 @@ void EngineGroup::OnState(size_t index, EngineState state, const std::string& pu
 
 void EngineGroup::OnReady(size_t index) {
   router_.SetUp(index, replicas_[index].ready->kv_tokens);
+  if (!router_.any_up()) return;  // one that computes prompts for others alone
   if (state_ == EngineState::kReady) return LogInfo(StrCat("replica ", index, " is ready again"));
   // At first all of them: one that cannot start ends the server.
   const bool all = std::all_of(replicas_.begin(), replicas_.end(),

@@ -34,8 +34,9 @@ class EngineGroup {
         lost;
   };
 
-  // One of `replicas` each. The server outlives the object or, before it goes, Close is called.
-  EngineGroup(HttpServer& server, std::vector<EngineSupervisor::Options> replicas,
+  // One of `replicas` each, of which the first `prefill` compute the prompts of the others. The
+  // server outlives the object or, before it goes, Close is called.
+  EngineGroup(HttpServer& server, std::vector<EngineSupervisor::Options> replicas, size_t prefill,
               Callbacks callbacks);
   EngineGroup(const EngineGroup&) = delete;
   EngineGroup& operator=(const EngineGroup&) = delete;
@@ -85,6 +86,7 @@ class EngineGroup {
   std::string InfoOf(const std::vector<std::string>& infos) const;
 
   std::vector<Replica> replicas_;
+  const size_t prefill_;  // the first ones, which get no requests
   Callbacks callbacks_;
   ReplicaRouter router_;
   EngineState state_ = EngineState::kStarting;

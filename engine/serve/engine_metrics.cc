@@ -55,7 +55,6 @@ struct EngineMetrics::State {
         make_own(registry, {{"model_name", model}}) {
     for (const char* source : {"host", "disk", "p2p", "external_unspecified"})
       cached_by_source.Add({{"source", source}});
-    by_source.Add({{"source", "external_kv_transfer"}});
     waiting_by_reason.Add({{"reason", "deferred"}});
     for (const auto& [name, help] : kNeverCounted) make.Counter(name, help);
     for (const char* reason : {"stop", "length", "abort", "error", "repetition"})
@@ -89,11 +88,14 @@ struct EngineMetrics::State {
                  "Older name of vllm:kv_cache_usage_perc; does not refer to a GPU.");
   FromTotals preemptions{make.Counter("vllm:num_preemptions_total",
                                       "Sequences returned to the queue to free KV blocks.")};
-  FromTotals prompt_tokens{make.Counter("vllm:prompt_tokens_total",
-                                        "Prompt tokens, computed or found in the prefix cache.")};
+  FromTotals prompt_tokens{
+      make.Counter("vllm:prompt_tokens_total",
+                   "Prompt tokens, computed, found in the prefix cache or taken from "
+                   "another engine.")};
   MetricsOf<prometheus::Counter> by_source =
       make.Counters("vllm:prompt_tokens_by_source_total", "Prompt tokens by their source.");
   FromTotals computed_tokens{by_source.Add({{"source", "local_compute"}})};
+  FromTotals external_tokens{by_source.Add({{"source", "external_kv_transfer"}})};
   FromTotals hit_tokens{by_source.Add({{"source", "local_cache_hit"}})};
   FromTotals cached_tokens{
       make.Counter("vllm:prompt_tokens_cached_total", "Prompt tokens found in the prefix cache.")};
@@ -135,6 +137,18 @@ struct EngineMetrics::State {
   Steps prefill_steps = StepsOf("prefill"), decode_steps = StepsOf("decode");
   MetricsOf<prometheus::Counter> finished_family =
       make.Counters("vllm:request_success_total", "Finished sequences by finish reason.");
+  FromTotals transfer_orders{
+      make.Counter("pinion:transfer_prompts_total",
+                   "Prompts that one engine was to compute for another (--role), by both.")};
+  FromTotals transfer_failed{make.Counter("pinion:transfer_failed_prompts_total",
+                                          "Those that were not handed over as a whole.")};
+  MetricsOf<prometheus::Counter> transfer_tokens =
+      make.Counters("pinion:transfer_tokens_total",
+                    "Prompt tokens whose keys and values an engine gave to another, or took.");
+  FromTotals given_tokens{transfer_tokens.Add({{"direction", "given"}})};
+  FromTotals taken_tokens{transfer_tokens.Add({{"direction", "taken"}})};
+  FromTotals transfer_bytes{
+      make.Counter("pinion:transfer_bytes_total", "Bytes of their keys, values and states.")};
   prometheus::Histogram& first_token =
       make.Histogram("vllm:time_to_first_token_seconds",
                      "Time from a request's arrival to its first token.", kFirstTokenBuckets);
@@ -195,7 +209,8 @@ void EngineMetrics::SetStats(const EngineStats& stats) {
   state_->preemptions.Set(static_cast<double>(stats.scheduler.preemptions));
   const auto computed = static_cast<double>(stats.prompt_tokens);
   const auto hits = static_cast<double>(stats.kv.prefix_hit_tokens);
-  state_->prompt_tokens.Set(computed + hits);
+  const auto taken = static_cast<double>(stats.transfer.taken_tokens);
+  state_->prompt_tokens.Set(computed + hits + taken);
   state_->computed_tokens.Set(computed);
   state_->hit_tokens.Set(hits);
   state_->cached_tokens.Set(hits);
@@ -211,6 +226,12 @@ void EngineMetrics::SetStats(const EngineStats& stats) {
   state_->steps.Set(static_cast<double>(stats.steps));
   state_->prefill_steps.Set(stats.prefill);
   state_->decode_steps.Set(stats.decode);
+  state_->transfer_orders.Set(static_cast<double>(stats.transfer.orders));
+  state_->transfer_failed.Set(static_cast<double>(stats.transfer.failed));
+  state_->given_tokens.Set(static_cast<double>(stats.transfer.given_tokens));
+  state_->taken_tokens.Set(taken);
+  state_->external_tokens.Set(taken);
+  state_->transfer_bytes.Set(static_cast<double>(stats.transfer.bytes));
 }
 
 void EngineMetrics::AddFirstToken(double seconds) { state_->first_token.Observe(seconds); }

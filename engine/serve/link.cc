@@ -35,7 +35,9 @@ void Fields(Archive& archive, EngineStats& s) {
   archive(s.scheduler.waiting, s.scheduler.running, s.scheduler.preemptions, s.scheduler.finished,
           s.scheduler.steps_over_bound, s.scheduler.bounded_steps, s.scheduler.bound_s,
           s.kv.prefix_query_tokens, s.kv.prefix_hit_tokens, s.kv.evictions, s.blocks_used,
-          s.blocks_total, s.steps, s.prompt_tokens, s.output_tokens, s.prefill, s.decode);
+          s.blocks_total, s.steps, s.prompt_tokens, s.output_tokens, s.prefill, s.decode,
+          s.transfer.orders, s.transfer.failed, s.transfer.given_tokens, s.transfer.taken_tokens,
+          s.transfer.bytes);
 }
 template <typename Archive>
 void Fields(Archive& archive, Grammar& grammar) {

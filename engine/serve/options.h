@@ -65,6 +65,7 @@ struct ServeOptions {
   // Engines of these options behind the one front end, each with CPUs, weights and a KV cache of
   // its own.
   int data_parallel = 1;
+  int prefill_replicas = 0;  // of them: those that compute the others' prompts; fewer than all
   std::string host = "127.0.0.1";
   uint16_t port = 8000;  // 0: any free port
   // Names that clients use, the first one in answers and metrics; none: engine.model.

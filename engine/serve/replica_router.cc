@@ -74,7 +74,8 @@ std::vector<uint64_t> ReplicaRouter::SetDown(size_t replica) {
 }
 
 bool ReplicaRouter::any_up() const {
-  return std::any_of(replicas_.begin(), replicas_.end(), [](const Replica& one) { return one.up; });
+  return std::any_of(replicas_.begin() + static_cast<ptrdiff_t>(unchosen_), replicas_.end(),
+                     [](const Replica& one) { return one.up; });
 }
 
 std::optional<size_t> ReplicaRouter::Place(const SubmitMessage& prompt) {
@@ -85,7 +86,7 @@ std::optional<size_t> ReplicaRouter::Place(const SubmitMessage& prompt) {
   for (size_t i = 1; i <= replicas_.size(); ++i) {
     const size_t at = (last_ + i) % replicas_.size();
     const Replica& replica = replicas_[at];
-    if (!replica.up) continue;
+    if (!replica.up || at < unchosen_) continue;
     const size_t own = prompt.prompt_ids.size() - replica.prefixes.Known(hashes);
     const size_t cost = own + replica.waiting_tokens + kTokensPerRunningChoice * replica.choices;
     if (cost >= least) continue;

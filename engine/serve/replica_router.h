@@ -42,13 +42,15 @@ class PrefixMemory {
 // Thread rule: one thread.
 class ReplicaRouter {
  public:
-  explicit ReplicaRouter(size_t replicas) : replicas_(replicas) {}
+  // The first `unchosen` of them take no prompts: they compute those of the others.
+  explicit ReplicaRouter(size_t replicas, size_t unchosen = 0)
+      : replicas_(replicas), unchosen_(unchosen) {}
 
   // A replica that is up may be chosen; `kv_tokens`: what its cache holds.
   void SetUp(size_t replica, size_t kv_tokens);
   // Takes it out, and returns the first choices of the prompts that it had.
   std::vector<uint64_t> SetDown(size_t replica);
-  bool any_up() const;
+  bool any_up() const;  // of those that may be chosen
   bool is_up(size_t replica) const { return replicas_[replica].up; }
 
   // Where a prompt goes, which is remembered; nullopt if no replica is up.
@@ -85,6 +87,7 @@ class ReplicaRouter {
   void Erase(Prompts::iterator prompt);
 
   std::vector<Replica> replicas_;
+  const size_t unchosen_;
   Prompts prompts_;
   size_t last_ = 0;  // replica that was chosen last: of equal ones the next one is
 };

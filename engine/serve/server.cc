@@ -29,6 +29,7 @@
 #include "engine/serve/http_setup.h"
 #include "engine/serve/memory_budget.h"
 #include "engine/serve/page_cache.h"
+#include "engine/serve/prefill_sockets.h"
 #include "engine/serve/replica_plan.h"
 #include "engine/serve/routes.h"
 #include "engine/serve/stray_signals.h"
@@ -98,7 +99,7 @@ class Serving {
                             .engine_timeout_s = options_.faults.engine_timeout_s,
                             .restarts = RestartPolicy(options_.faults.max_engine_restarts)});
     engine_.emplace(
-        *server_, std::move(supervised),
+        *server_, std::move(supervised), static_cast<size_t>(options_.prefill_replicas),
         EngineGroup::Callbacks{
             [this](size_t replica, const EngineStats& stats) {
               frontend_->metrics().SetEngine(replica, stats);
@@ -357,6 +358,7 @@ Result<int> RunServer(ServeOptions options) {
   mallopt(M_TRIM_THRESHOLD, 4 << 20);
   if (!options.trace.empty()) PINION_TRY(trace::Begin(options.trace, "front end"));
   PINION_ASSIGN(const size_t processes, ProcessesOfEngine(options));
+  PINION_TRY(CheckPrefillReplicas(options.engine, options.data_parallel, options.prefill_replicas));
   // The plan that the engine process will make too: same machine, same limits, same options.
   PINION_ASSIGN(const Machine machine, ThisMachine());
   PINION_ASSIGN(const Budget budget, ComputeBudget(machine));
@@ -368,8 +370,10 @@ Result<int> RunServer(ServeOptions options) {
   // The front end's helper, and one of each engine, start when they are needed.
   options.engine.front_end_bytes += static_cast<uint64_t>(1 + options.data_parallel) *
                                     GrammarHelperBytes(GrammarVocabularyOf(files));
-  PINION_ASSIGN(const std::vector<ReplicaPlan> replicas,
+  PINION_ASSIGN(std::vector<ReplicaPlan> replicas,
                 DivideAmongReplicas(options, plan, machine, budget));
+  PrefillSockets sockets;
+  PINION_TRY(sockets.Connect(static_cast<size_t>(options.prefill_replicas), replicas));
   Serving serving(options);
   PINION_TRY(serving.Listen());
   AdviseAllocator();

@@ -121,11 +121,12 @@ bool SendEvents(const EventsMessage& batch, LinkSocket& link) {
 }
 
 // Waits until the link has something to read or, if bytes are unsent, can be written again; or
-// until the profiler is done; or for so many milliseconds (-1: without limit).
-void WaitForLink(const LinkSocket& link, const Profiler& profiler, int ms) {
-  pollfd wait[] = {{link.fd(), POLLIN, 0}, {profiler.fd(), POLLIN, 0}};
+// until the profiler is done or the engine wakes; or for so many milliseconds (-1: without limit).
+void WaitForLink(const LinkSocket& link, const Profiler& profiler, const Engine& engine, int ms) {
+  pollfd wait[] = {
+      {link.fd(), POLLIN, 0}, {profiler.fd(), POLLIN, 0}, {engine.wake_fd(), POLLIN, 0}};
   if (link.has_unsent()) wait[0].events |= POLLOUT;
-  poll(wait, 2, ms);
+  poll(wait, 3, ms);
 }
 
 }  // namespace
@@ -134,7 +135,8 @@ void ServeLink(Engine& engine, LinkSocket& link, const std::vector<int>& cpus) {
   EventsMessage batch;
   Profiler profiler(cpus);
   for (;;) {
-    if (engine.idle()) WaitForLink(link, profiler, engine.Prepare() ? 0 : -1);
+    if (const int ms = engine.wait_ms(); ms != 0)
+      WaitForLink(link, profiler, engine, engine.Prepare() ? 0 : ms);
     if (auto profiled = profiler.Finished()) link.Send(*profiled);
     const auto taken = TakeMessages(engine, link, profiler);
     if (!taken || !link.Flush()) return;

@@ -13,6 +13,7 @@
 #include "engine/base/strings.h"
 #include "engine/run/replicas.h"
 #include "engine/serve/output_format.h"
+#include "engine/transfer/address.h"
 #include "harness/cli/trace_flag.h"
 #include "harness/cli/usage_error.h"
 #include "harness/cli/vllm_flags.h"
@@ -25,6 +26,7 @@ constexpr const char* kHttp = "HTTP";
 constexpr const char* kAccess = "Access";
 constexpr const char* kLimits = "Limits";
 constexpr const char* kFaults = "Faults";
+constexpr const char* kPrefill = "Prompts computed by other engines";
 
 // Leaves the default in place if the flag was not given.
 template <typename T>
@@ -159,6 +161,7 @@ void ServeFlags::AddTo(CLI::App& command) {
   AddAccess(command);
   AddLimits(command);
   AddFaults(command);
+  AddPrefill(command);
   command
       .add_option("--data-parallel-size,--data-parallel", options_.data_parallel,
                   "engines behind this one front end, each with CPUs, weights and a KV cache of "
@@ -359,6 +362,58 @@ void ServeFlags::AddFaults(CLI::App& command) {
       ->check(CLI::ExistingDirectory);
 }
 
+void ServeFlags::AddPrefill(CLI::App& command) {
+  command
+      .add_option("--prefill-replicas", options_.prefill_replicas,
+                  "of the engines behind this front end, so many compute the prompts of the "
+                  "others, which go on with their keys and values (default 0)")
+      ->check(Unsigned(0, kMaxReplicas - 1))
+      ->group(kPrefill);
+  command
+      .add_option("--role", role_,
+                  "prefill: compute prompts for servers on other hosts; decode: have them computed")
+      ->check(CLI::IsMember({"prefill", "decode"}))
+      ->group(kPrefill);
+  command
+      .add_option("--prefill-listen", options_.engine.prefill.listen,
+                  "with --role prefill: HOST:PORT or unix:PATH at which other servers ask; open to "
+                  "whoever reaches it, so never one of the Internet")
+      ->group(kPrefill);
+  command
+      .add_option("--prefill-from", options_.engine.prefill.from,
+                  "with --role decode: the addresses of one or more such servers")
+      ->delimiter(',')
+      ->group(kPrefill);
+}
+
+// A role has its address, and an address its role.
+Status ServeFlags::ResolvePrefill(ServeOptions& options) const {
+  using Role = PrefillOptions::Role;
+  PrefillOptions prefill = options_.engine.prefill;
+  if (!role_.empty()) prefill.role = role_ == "prefill" ? Role::kPrefill : Role::kDecode;
+  const auto fail = [](std::string message) { return Fail(ErrorCode::kUsage, std::move(message)); };
+  const bool listens = !prefill.listen.empty(), asks = !prefill.from.empty();
+  if (listens != (prefill.role == Role::kPrefill))
+    return fail(listens ? "--prefill-listen is for --role prefill"
+                        : "--role prefill wants --prefill-listen HOST:PORT");
+  if (asks != (prefill.role == Role::kDecode))
+    return fail(asks ? "--prefill-from is for --role decode"
+                     : "--role decode wants --prefill-from HOST:PORT, the --prefill-listen of a "
+                       "server with --role prefill");
+  if (options.prefill_replicas > 0 && !role_.empty())
+    return fail(StrCat("--role ", role_,
+                       " is for work that is shared between servers, and "
+                       "--prefill-replicas shares it within one; use one of them"));
+  if (prefill.role == Role::kPrefill && options.data_parallel > 1)
+    return fail(
+        "--role prefill is for one engine, which has the address; leave out "
+        "--data-parallel-size");
+  if (listens) PINION_TRY(ParseAddress(prefill.listen, "--prefill-listen"));
+  for (const std::string& from : prefill.from) PINION_TRY(ParseAddress(from, "--prefill-from"));
+  options.engine.prefill = std::move(prefill);
+  return {};
+}
+
 Result<ServeOptions> ServeFlags::Resolve() const {
   ServeOptions options = options_;
   EngineOptions base;
@@ -369,6 +424,7 @@ Result<ServeOptions> ServeFlags::Resolve() const {
   }
   PINION_ASSIGN(options.engine, engine_.Resolve(std::move(base)));
   options.engine.has_frontend = true;
+  PINION_TRY(ResolvePrefill(options));
   PINION_TRY(ChooseOutputFormat(options.tool_call_parser, options.reasoning_parser, {}));
   PINION_TRY(ReadBytes(max_body_size_, "--max-body-size", 1 << 10, options.limits.max_body_bytes));
   PINION_TRY(

@@ -107,8 +107,12 @@ constexpr FlagGroup kGroups[] = {
      "api-server-count renderer-num-workers"},
     {Fate::kRefused, "sizes the KV cache; use --kv-cache-space, such as 8GiB",
      "kv-cache-memory-bytes watermark watermark-config"},
+    {Fate::kRefused,
+     "names a connector between engines; use --prefill-replicas within a server, --role between "
+     "servers",
+     "kv-transfer-config"},
     {Fate::kRefused, "moves the KV cache elsewhere, which Pinion cannot; leave it out",
-     "kv-transfer-config kv-events-config ec-transfer-config ec-manager-config kv-offloading-size "
+     "kv-events-config ec-transfer-config ec-manager-config kv-offloading-size "
      "kv-offloading-backend kv-sharing-fast-prefill swa-bounded-replay engram-config"},
     {Fate::kRefused, "keeps some layers' KV in another type; --kv-cache-dtype is for all of them",
      "kv-cache-dtype-skip-layers"},

@@ -134,8 +134,9 @@ Result<Launch> PlanLaunch(const LaunchRequest& request, const LaunchEnvironment&
   const Json* measured = profile.evidence.is_object() ? profile.evidence.Find("plan") : nullptr;
   if (const auto differs = DifferenceOfPlans(measured, *plan)) launch.warnings.push_back(*differs);
   launch.warnings.insert(launch.warnings.end(), plan->warnings.begin(), plan->warnings.end());
-  launch.command =
-      CommandOf(request, {*options, profile.configuration.runtime, profile.configuration.replicas});
+  Configuration configuration = profile.configuration;
+  configuration.options = *options;
+  launch.command = CommandOf(request, configuration);
   launch.command.environment = ChooseRuntime(profile.configuration.runtime, here, launch.warnings);
   return launch;
 }

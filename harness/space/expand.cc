@@ -104,6 +104,7 @@ Result<Plan> Check(const Configuration& configuration, const Host& host,
   const EngineOptions& options = configuration.options;
   PINION_TRY(ValidateFor(host, options));
   PINION_TRY(EnvironmentOf(configuration.runtime, host.runtime));
+  PINION_TRY(CheckPrefillReplicas(options, configuration.replicas, configuration.prefill_replicas));
   PINION_ASSIGN(Plan plan,
                 PlanReplicas(options, configuration.replicas, host.machine, host.budget));
   PINION_TRY(memory(configuration, plan));

@@ -78,6 +78,7 @@ void AddPlacements(const Host& host, const EngineOptions& base, const SpaceConte
   }
   if (HasSiblings(host)) alone.Add("smt", "on");
   for (const Json& count : parts) alone.Add("replicas", count);
+  if (!parts.empty()) alone.Add(Json::Object{{"replicas", parts.back()}, {"prefill_replicas", 1}});
 }
 
 // All of what the load's contexts take, and half and a quarter of it, so that it binds. Less than

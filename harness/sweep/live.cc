@@ -145,6 +145,7 @@ Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int positi
   PINION_TRY(FromJson(row.options, request.options));
   configuration.options = request.options;
   request.replicas = configuration.replicas;
+  request.prefill_replicas = configuration.prefill_replicas;
   const std::string log = options_.folder + "/" + trial.log_path;
   request.log = log;
   request.workload = meta_.definition.workload;

@@ -22,6 +22,8 @@ constexpr Reason kReasons[] = {
     {"smt", "siblings share a core's arithmetic, but hide its waits for memory"},
     {"tensor_parallel", "ranks read from their own node, and pay for exchanging results"},
     {"replicas", "replicas exchange nothing, and each reads all of the weights"},
+    {"prefill_replicas",
+     "long prompts no longer delay tokens, and their engines stand idle between"},
     {"kv_cache_space", "the sequences of a step are those whose context fits"},
     {"isa", "wider vectors may lower the clock"},
     {"max_num_batched_tokens",
@@ -60,7 +62,9 @@ Result<Json> Listed(const Point& point, const Definition& definition, const Host
     return one;
   }
   one.Set("threads", point.plan.total_threads());
-  if (!ceilings || !EngineNamed(definition, point.engine).is_pinion()) return one;
+  // Engines that wait for each other have no bound of their own.
+  const bool has_roles = point.configuration.prefill_replicas > 0;
+  if (!ceilings || has_roles || !EngineNamed(definition, point.engine).is_pinion()) return one;
   PINION_ASSIGN(const DecoderSpec model, SpecFor(point.configuration.options));
   const auto prediction =
       Predict(point, model, definition.workload, *ceilings, host.machine, CacheBytes(host.machine));

@@ -23,6 +23,7 @@ Json ToJson(const TrialRequest& request) {
   object.Set("engine", ToJson(request.engine));
   object.Set("options", ToJson(request.options));
   object.Set("replicas", request.replicas);
+  object.Set("prefill_replicas", request.prefill_replicas);
   object.Set("log", request.log);
   object.Set("workload", ToJson(request.workload));
   object.Set("seed", request.seed);
@@ -45,6 +46,7 @@ Result<TrialRequest> ReadTrialRequest(const Json& object) {
   PINION_ASSIGN(const int64_t seed, Require<int64_t>(object, "seed"));
   PINION_ASSIGN(request.limit_s, Require<double>(object, "limit_s"));
   PINION_ASSIGN(request.replicas, Optional<int>(object, "replicas", 1));
+  PINION_ASSIGN(request.prefill_replicas, Optional<int>(object, "prefill_replicas", 0));
   PINION_ASSIGN(request.log, Optional<std::string>(object, "log", ""));
   PINION_ASSIGN(request.ceilings, Optional(object, "ceilings", false));
   request.seed = static_cast<uint64_t>(seed);

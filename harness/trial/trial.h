@@ -18,8 +18,9 @@ namespace pinion::harness {
 struct TrialRequest {
   EngineChoice engine;
   EngineOptions options;
-  int replicas = 1;  // engines behind the server
-  std::string log;   // the file that the process writes its standard error to; "": unknown
+  int replicas = 1;          // engines behind the server
+  int prefill_replicas = 0;  // of them, those that compute the others' prompts
+  std::string log;           // the file that the process writes its standard error to; "": unknown
   Workload workload;
   uint64_t seed = 1;      // of the prompts; the same for every candidate of a round
   double limit_s = 60;    // from the process's start; the load is cut to end by then

@@ -70,7 +70,7 @@ Result<ServerPlan> PlanServer(const TrialRequest& request) {
   ServerPlan plan;
   PINION_ASSIGN(plan.machine, ThisMachine());
   PINION_ASSIGN(const Budget budget, ComputeBudget(plan.machine));
-  plan.configuration = {request.options, {}, request.replicas};
+  plan.configuration = {request.options, {}, request.replicas, request.prefill_replicas};
   plan.load = LoadOf(request.workload);
   PINION_ASSIGN(plan.whole, PlanReplicas(request.options, request.replicas, plan.machine, budget));
   plan.generator_cpus = SpareCpus(budget, plan.whole);

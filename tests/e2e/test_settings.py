@@ -8,8 +8,10 @@ import pytest
 MODEL = "preset:tiny"
 # Values for settings whose schema gives none that differs from the default and works on every machine.
 VALUES = {"threads_bind": "nobind", "gemm_kernel": "scalar", "kv_cache_space": 0.125, "isa": "scalar",
-          "reserved_cpus": 0, "tensor_parallel": 1, "pipeline_parallel": 1, "max_model_len": 256, "replicas": 2}
+          "reserved_cpus": 0, "tensor_parallel": 1, "pipeline_parallel": 1, "max_model_len": 256, "replicas": 2,
+          "prefill_replicas": 1}
 NOT_WITH_NOBIND = {"smt", "reserved_cpus"}  # they act under auto only
+NOT_WITHOUT_PREFIXES = {"prefill_replicas"}  # and prefix_caching is off among the others
 
 
 @pytest.fixture(scope="module")
@@ -44,32 +46,44 @@ def words(flags, value):
 @pytest.fixture(scope="module")
 def wanted(registry):
     flags, schemas = flags_of(registry), registry["settings"]["properties"]
-    return {key: another(key, schemas[key]) for key in flags if key not in NOT_WITH_NOBIND}
+    return {key: another(key, schemas[key]) for key in flags
+            if key not in NOT_WITH_NOBIND | NOT_WITHOUT_PREFIXES}
 
 
 def options_of(server):
     info = json.loads(server.get("/server_info"))
-    return {**info["options"], "replicas": len(info.get("replicas", "1"))}
+    engines = info.get("replicas", [info])
+    roles = [one["prefill"]["role"] for one in engines if "prefill" in one]
+    return {**info["options"], "replicas": len(engines), "prefill_replicas": roles.count("prefill")}
 
 
-def test_a_setting_walks_from_its_flag_into_a_profile_and_to_the_launched_server(
-        registry, wanted, start_server, tmp_path):
-    flags = flags_of(registry)
-    assert len(wanted) > 12, "the registry's table has changed its form"
-    defaults = start_server(MODEL)
-    served = start_server(MODEL, *(word for key, value in wanted.items() for word in words(flags[key], value)))
-    before, after = options_of(defaults), options_of(served)
+def walk(flags, wanted, start_server, tmp_path):
+    """The options of a server without them, of one with them, and of one launched by the second one's profile."""
+    before = options_of(start_server(MODEL))
+    after = options_of(start_server(MODEL, *(word for key, value in wanted.items() for word in words(flags[key], value))))
     for key, value in wanted.items():
         assert after[key] == value, key
-    changed = {key for key in wanted if before[key] != after[key]}
-    # A machine of two cores has one value of these.
-    assert changed >= set(wanted) - {"tensor_parallel", "pipeline_parallel"}
     profile = tmp_path / "profile.json"
     profile.write_text(json.dumps({
         "format": 2, "objective": "throughput", "model": MODEL, "machine": {}, "cpus": [],
         "configuration": {key: after[key] for key in wanted}}))
     launched = options_of(start_server(profile, command="launch"))
     assert {key: launched[key] for key in wanted} == {key: after[key] for key in wanted}
+    return before, after
+
+
+def test_a_setting_walks_from_its_flag_into_a_profile_and_to_the_launched_server(
+        registry, wanted, start_server, tmp_path):
+    assert len(wanted) > 12, "the registry's table has changed its form"
+    before, after = walk(flags_of(registry), wanted, start_server, tmp_path)
+    changed = {key for key in wanted if before[key] != after[key]}
+    # A machine of two cores has one value of these.
+    assert changed >= set(wanted) - {"tensor_parallel", "pipeline_parallel"}
+
+
+def test_roles_walk_as_well(registry, start_server, tmp_path):
+    before, after = walk(flags_of(registry), {"replicas": 2, "prefill_replicas": 1}, start_server, tmp_path)
+    assert (before["prefill_replicas"], after["prefill_replicas"]) == (0, 1)
 
 
 def test_a_setting_is_read_from_its_variable(registry, wanted, pinion_json):

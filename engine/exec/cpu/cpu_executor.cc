@@ -31,8 +31,9 @@ void Lay(const StepInput& input, StepBatch& batch) {
 }  // namespace
 
 Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(CpuLoad load) {
-  std::unique_ptr<CpuExecutor> executor(new CpuExecutor(
-      kernels::TableFor(load.options.isa), static_cast<size_t>(load.spec.output_width())));
+  std::unique_ptr<CpuExecutor> executor(
+      new CpuExecutor(kernels::TableFor(load.options.isa),
+                      static_cast<size_t>(load.spec.output_width()), load.world == nullptr));
   if (load.partition.stages > 1) {
     PINION_ASSIGN(Pipeline pipeline, StartPipeline(load.spec, std::move(load.weights), load.plan,
                                                    load.options, load.partition, load.world));
@@ -88,6 +89,21 @@ void CpuExecutor::PrepareKv(size_t reached, bool half) {
   if (pieces.empty()) return;
   const TraceSpan span("touch kv", "pieces", pieces.last - pieces.first);
   decoder_->TouchKv(pieces.first, pieces.last);
+}
+
+ImageBytes CpuExecutor::image_bytes() const {
+  if (!is_whole_) return {};
+  return {decoder_->block_image_bytes(), decoder_->state_image_bytes()};
+}
+
+void CpuExecutor::ReadBlocks(std::span<const int32_t> blocks, std::byte* images) {
+  const TraceSpan span("read blocks", "blocks", blocks.size());
+  decoder_->ReadBlocks(blocks, images, decoder_->block_image_bytes());
+}
+
+void CpuExecutor::WriteBlocks(std::span<const int32_t> blocks, const std::byte* images) {
+  const TraceSpan span("write blocks", "blocks", blocks.size());
+  decoder_->WriteBlocks(blocks, images, decoder_->block_image_bytes());
 }
 
 }  // namespace pinion

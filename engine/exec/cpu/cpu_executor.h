@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "engine/base/result.h"
@@ -42,16 +43,25 @@ class CpuExecutor final : public Executor {
   std::vector<RankPlacement> placements() const override { return decoder_->placements(); }
   bool AheadOfUse(size_t reached, bool half) const override;
   void PrepareKv(size_t reached, bool half) override;
+  ImageBytes image_bytes() const override;  // nothing if it is one of several processes
+  void ReadBlocks(std::span<const int32_t> blocks, std::byte* images) override;
+  void WriteBlocks(std::span<const int32_t> blocks, const std::byte* images) override;
+  void ReadState(int32_t place, std::byte* image) override { decoder_->ReadState(place, image); }
+  void WriteState(int32_t place, const std::byte* image) override {
+    decoder_->WriteState(place, image);
+  }
 
   // For work between steps: calibration sees what the decoder computes, and computes on its teams.
   Decoder& decoder() { return *decoder_; }
   Ranks& ranks() { return *ranks_; }
 
  private:
-  CpuExecutor(const kernels::Table& table, size_t width) : table_(table), width_(width) {}
+  CpuExecutor(const kernels::Table& table, size_t width, bool is_whole)
+      : table_(table), width_(width), is_whole_(is_whole) {}
 
   const kernels::Table& table_;
-  const size_t width_;  // of a row of results
+  const size_t width_;   // of a row of results
+  const bool is_whole_;  // has the whole model
   std::unique_ptr<Ranks> ranks_;
   std::unique_ptr<Decoder> decoder_;
   Samplers samplers_;

@@ -83,7 +83,7 @@ std::unique_ptr<Engine> OnDevice(size_t blocks, std::unique_ptr<Device> device) 
   model.info.blocks = blocks;
   model.info.max_model_len = 96;
   model.info.plan.ranks.resize(1);
-  return MakeEngine(std::move(model), {});
+  return MakeEngine(std::move(model), {}).value();
 }
 
 // Few blocks: sequences are preempted and computed anew, and find prefixes of others.

@@ -51,7 +51,7 @@ class GroupTest : public testing::Test {
                           .least_loading_timeout_s = 0,
                           .restarts = RestartPolicy(restarts, 600, 0)});
     group_.emplace(
-        *server_, std::move(replicas),
+        *server_, std::move(replicas), prefill_,
         EngineGroup::Callbacks{
             [this](size_t replica, const EngineStats& stats) { stats_[replica].push_back(stats); },
             [this](LinkMessage message) {
@@ -87,6 +87,7 @@ class GroupTest : public testing::Test {
   std::vector<std::vector<uint64_t>> lost_;
   std::string cannot_start_;
   bool goes_on_ = false;  // when prompts are lost
+  size_t prefill_ = 0;    // of the replicas
   std::function<void(EngineState)> on_state_;
   std::function<void(const LinkMessage&)> on_message_;
 };
@@ -166,6 +167,45 @@ TEST_F(GroupTest, TotalsOfTheDeadStay) {
   EXPECT_EQ(stats_.at(0).at(0).output_tokens, 7u);
   EXPECT_EQ(stats_.at(0).back().scheduler.running, 0u);
   EXPECT_EQ(stats_.at(1).back().output_tokens, 10u);
+}
+
+TEST_F(GroupTest, OneThatComputesPromptsForOthersGetsNoRequests) {
+  prefill_ = 1;
+  std::vector<size_t> placed;
+  on_state_ = [this, &placed](EngineState) {
+    for (uint64_t id = 0; id < 3; ++id) {
+      SubmitMessage prompt;
+      prompt.id = id;
+      prompt.prompt_ids.assign(64, static_cast<int32_t>(id));
+      placed.push_back(group_->Send(prompt));
+    }
+    server_->Stop();
+  };
+  Run({{kWaits, Frames("a", {Ready(300)})}, {kWaits, Frames("b", {Ready(500)})}});
+  EXPECT_THAT(placed, ElementsAre(1, 1, 1));
+  const auto& ready = std::get<ReadyMessage>(messages_.at(0));
+  EXPECT_EQ(ready.max_num_seqs, 4u) << "of those that answer";
+  EXPECT_EQ(ready.kv_tokens, 500u);
+}
+
+// Both die, and the one that answers comes back last.
+TEST_F(GroupTest, OneThatComputesPromptsForOthersIsNotAReadyGroup) {
+  prefill_ = 1;
+  goes_on_ = true;
+  on_state_ = [this](EngineState state) {
+    if (states_.size() > 2 && state == EngineState::kReady) server_->Stop();
+  };
+  const auto dies_once = [this](const char* name, const char* after, const char* comes_after) {
+    const std::string was_here = Frames(name, {});
+    std::filesystem::remove(was_here);
+    return StrCat("if [ -e ", was_here, " ]; then sleep ", comes_after,
+                  "; cat $0 >&3; exec sleep 60; fi; touch ", was_here, "; cat $0 >&3; sleep ",
+                  after, "; exit 1");
+  };
+  Run({{dies_once("first", "0.1", "0.3"), Frames("a", {Ready(500)})},
+       {dies_once("second", "0.2", "0.7"), Frames("b", {Ready(500)})}});
+  EXPECT_THAT(states_,
+              ElementsAre(EngineState::kReady, EngineState::kRestarting, EngineState::kReady));
 }
 
 TEST_F(GroupTest, OneThatDiesTooOftenEndsTheGroup) {

@@ -53,6 +53,19 @@ TEST_F(Router, EqualReplicasTakeTurns) {
   EXPECT_EQ(chosen.size(), 3u);
 }
 
+TEST_F(Router, OneThatTakesNoPromptsIsNeverChosen) {
+  router_.emplace(3, 1);
+  router_->SetUp(0, 1 << 20);
+  EXPECT_FALSE(router_->any_up());
+  EXPECT_EQ(router_->Place(Prompt(1, 10)), std::nullopt);
+  router_->SetUp(1, 1 << 20);
+  router_->SetUp(2, 1 << 20);
+  EXPECT_TRUE(router_->any_up());
+  std::multiset<size_t> placed;
+  for (uint64_t id = 2; id < 6; ++id) placed.insert(*router_->Place(Prompt(id, 10)));
+  EXPECT_THAT(placed, ElementsAre(1, 1, 2, 2));
+}
+
 TEST_F(Router, TheShorterQueueIsChosen) {
   Up(2);
   const size_t busy = *router_->Place(Prompt(0, 5000));

@@ -1,0 +1,90 @@
+#include "engine/run/prefill_role.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/log.h"
+#include "engine/base/strings.h"
+#include "engine/base/version.h"
+#include "engine/run/prefill_service.h"
+#include "engine/run/remote_prefill.h"
+#include "engine/run/start.h"
+
+namespace pinion {
+namespace {
+
+using Role = PrefillOptions::Role;
+
+// Keys and values must come through the prefix cache, whole, from a model in one process.
+Status CheckCanTransfer(const StartedModel& model) {
+  const std::string flag = StrCat("--role ", Name(model.options.prefill.role));
+  if (model.info.task != ModelTask::kGenerate)
+    return Fail(ErrorCode::kUsage, StrCat(flag, " is for models that generate, and this one is to ",
+                                          Name(model.info.task), " texts"));
+  if (!model.options.prefix_caching)
+    return Fail(ErrorCode::kUsage,
+                StrCat(flag,
+                       " hands keys and values over by way of the prefix cache; leave out "
+                       "--no-enable-prefix-caching"));
+  if (model.executor->image_bytes().block == 0)
+    return Fail(ErrorCode::kUnsupported, StrCat(flag, " needs the whole model in one process, and ",
+                                                model.info.processes, " compute it together"));
+  return {};
+}
+
+Result<MakePrefillRole> StartService(const StartedModel& model, const std::vector<int>& cpus) {
+  PINION_ASSIGN(const Address listen,
+                ParseAddress(model.options.prefill.listen, "--prefill-listen"));
+  PINION_ASSIGN(std::shared_ptr<PrefillServer> server,
+                PrefillServer::Start({.listen = listen,
+                                      .facts = FactsOfTransfer(model),
+                                      .most_tokens = model.info.max_model_len,
+                                      .cpus = cpus}));
+  LogInfo(StrCat("computes prompts for the engines that ask at ", server->address().Text()));
+  return [server](PrefillRole::Parts parts) -> std::unique_ptr<PrefillRole> {
+    return std::make_unique<PrefillService>(std::move(parts), server);
+  };
+}
+
+Result<MakePrefillRole> StartRemote(const StartedModel& model, const std::vector<int>& cpus) {
+  PrefillClient::Options options;
+  options.facts = FactsOfTransfer(model);
+  options.cpus = cpus;
+  for (const std::string& from : model.options.prefill.from) {
+    PINION_ASSIGN(Address address, ParseAddress(from, "--prefill-from"));
+    options.from.push_back(std::move(address));
+  }
+  const ImageBytes bytes = model.executor->image_bytes();
+  options.block_bytes = bytes.block;
+  options.state_bytes = bytes.state;
+  const auto most = static_cast<size_t>(model.options.max_num_seqs);
+  std::shared_ptr<PrefillClient> client = PrefillClient::Start(std::move(options));
+  return [client, most](PrefillRole::Parts parts) -> std::unique_ptr<PrefillRole> {
+    return std::make_unique<RemotePrefill>(std::move(parts), client, most);
+  };
+}
+
+}  // namespace
+
+Facts FactsOfTransfer(const StartedModel& model) {
+  const EngineInfo& info = model.info;
+  return {
+      {"Pinion", Version()},
+      {"the model", StrCat(model.files.spec.architecture, " with weights ", model.weights_hash)},
+      {"the type of weights", info.dtype},
+      {"--kv-cache-dtype", kernels::Name(info.kv_dtype)},
+      {"--block-size", StrCat(info.block_tokens)},
+      {"the split into ranks",
+       StrCat("-tp ", model.options.tensor_parallel, " -pp ", model.options.pipeline_parallel)},
+      {"the bytes of a block", StrCat(model.executor->image_bytes().block)}};
+}
+
+Result<MakePrefillRole> StartPrefillRole(const StartedModel& model, const std::vector<int>& cpus) {
+  const Role role = model.options.prefill.role;
+  if (role == Role::kBoth)
+    return [](const PrefillRole::Parts&) { return std::make_unique<PrefillRole>(); };
+  PINION_TRY(CheckCanTransfer(model));
+  return role == Role::kPrefill ? StartService(model, cpus) : StartRemote(model, cpus);
+}
+
+}  // namespace pinion

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <vector>
+
+#include "engine/run/prefill_role.h"
+#include "engine/transfer/prefill_client.h"
+
+namespace pinion {
+
+// Has long prompts computed by other engines (--role decode). No block that has arrived stays in
+// use: it is in the prefix cache, from which the scheduler may take it for sequences that run, so
+// that arrivals never stand in their way.
+class RemotePrefill final : public PrefillRole {
+ public:
+  // A prompt that lacks fewer blocks is computed here: sending it would take as long.
+  static constexpr size_t kLeastBlocks = 2;
+
+  RemotePrefill(Parts parts, std::shared_ptr<PrefillClient> client, size_t most_running);
+
+  bool Keep(std::unique_ptr<Sequence>& sequence) override;
+  size_t kept() const override;
+  std::unique_ptr<Sequence> Abort(uint64_t id) override;
+  void BeforeStep(int64_t ns) override;
+  bool idle() const override { return prompts_.empty(); }
+  int wake_fd() const override { return client_->wake_fd(); }
+  Json ToJson() const override;
+  TransferStats stats() const override { return stats_; }
+
+ private:
+  // A prompt that another engine is to compute.
+  struct Prompt {
+    uint64_t id = 0;
+    std::vector<std::unique_ptr<Sequence>> sequences;  // that have it; the first one is ordered
+    std::vector<BlockHash> hashes;                     // of its full blocks
+    size_t first_block = 0;                            // those before it were cached here
+    bool ordered = false, failed = false;
+    size_t needs = 0;  // blocks, over all tables
+  };
+  using Prompts = std::list<Prompt>;  // in order of arrival
+
+  void OrderMore();
+  bool HasRoomFor(const Prompt& prompt) const;
+  bool Order(Prompt& prompt);
+  Prompt* Find(uint64_t id);
+  void Take(BlocksMessage message);
+  bool TakeBlocks(Prompt& prompt, const BlocksMessage& message);
+  void Take(const StateMessage& message);
+  void Take(const DoneMessage& message);
+  void Admit(Prompts::iterator prompt);
+  void Fail(Prompt& prompt);
+
+  Parts parts_;
+  BlockTables tables_;
+  const ImageBytes image_bytes_;
+  std::shared_ptr<PrefillClient> client_;
+  const size_t most_running_;
+  Prompts prompts_;
+  uint64_t last_id_ = 0;
+  TransferStats stats_;
+};
+
+}  // namespace pinion

@@ -1,0 +1,111 @@
+#include "engine/transfer/connection.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <utility>
+
+#include "engine/base/strings.h"
+
+namespace pinion {
+
+namespace asio = transfer_asio;
+
+Connection::Connection(Socket socket, std::atomic<size_t>& unsent)
+    : socket_(std::move(socket)), deadline_(socket_.get_executor()), unsent_(unsent) {}
+
+Connection::~Connection() { Close(); }
+
+asio::awaitable<std::optional<TransferMessage>> Connection::Receive(size_t most_bytes) {
+  const auto self = shared_from_this();
+  char bytes[FrameHeader::kBytes];
+  auto [header_error, got] =
+      co_await asio::async_read(socket_, asio::buffer(bytes), kTransferAwait);
+  if (header_error) {
+    if (header_error != asio::error::eof && header_error != asio::error::operation_aborted)
+      error_ = header_error.message();
+    co_return std::nullopt;
+  }
+  const FrameHeader header = DecodeHeader(bytes);
+  if (header.payload_bytes > most_bytes) {
+    error_ = StrCat("it announces ", header.payload_bytes, " bytes, and at most ", most_bytes,
+                    " are expected");
+    co_return std::nullopt;
+  }
+  std::string payload(header.payload_bytes, '\0');
+  auto [error, count] = co_await asio::async_read(socket_, asio::buffer(payload), kTransferAwait);
+  if (error) {
+    error_ = "it ended within a message";
+    co_return std::nullopt;
+  }
+  auto message = DecodePayload(header.type, payload);
+  if (!message) error_ = "it sent something that is no message of ours";
+  co_return message;
+}
+
+void Connection::Send(std::string frame) {
+  if (!socket_.is_open()) return;
+  unsent_ += frame.size();
+  frames_.push_back(std::move(frame));
+  if (std::exchange(writing_, true)) return;
+  asio::co_spawn(
+      socket_.get_executor(), [self = shared_from_this()] { return self->Write(); },
+      asio::detached);
+}
+
+asio::awaitable<void> Connection::Write() {
+  while (!frames_.empty()) {
+    auto [error, count] =
+        co_await asio::async_write(socket_, asio::buffer(frames_.front()), kTransferAwait);
+    if (error || !socket_.is_open()) {
+      writing_ = false;
+      Close();
+      co_return;
+    }
+    unsent_ -= frames_.front().size();
+    frames_.pop_front();
+  }
+  writing_ = false;
+}
+
+void Connection::Close() {
+  boost::system::error_code ignored;
+  deadline_.cancel();
+  socket_.close(ignored);
+  if (writing_) return;  // the first frame is in use until Write notices
+  for (const std::string& frame : frames_) unsent_ -= frame.size();
+  frames_.clear();
+}
+
+void Connection::CloseAfter(double seconds) {
+  deadline_.expires_after(TransferSeconds(seconds));
+  deadline_.async_wait([weak = weak_from_this()](boost::system::error_code error) {
+    const auto self = weak.lock();
+    if (error || !self) return;
+    self->error_ = "it took too long";
+    self->Close();
+  });
+}
+
+void SetUpSocket(Connection::Socket& socket) {
+  const int fd = socket.native_handle();
+  fcntl(fd, F_SETFD, FD_CLOEXEC);
+  // Seconds without an answer, then seconds and number of tries. A Unix socket knows none of it.
+  const int on = 1, idle = 4, interval = 2, tries = 3, unanswered_ms = 10'000;
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof tries);
+  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered_ms, sizeof unanswered_ms);
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+asio::steady_timer::duration TransferSeconds(double seconds) {
+  return std::chrono::duration_cast<asio::steady_timer::duration>(
+      std::chrono::duration<double>(seconds));
+}
+
+}  // namespace pinion

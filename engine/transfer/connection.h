@@ -1,0 +1,61 @@
+#pragma once
+
+// For the .cc files of this folder: includes Asio.
+
+#include <atomic>
+#include <boost/asio.hpp>
+#include <boost/asio/experimental/as_tuple.hpp>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/transfer/address.h"
+#include "engine/transfer/messages.h"
+
+namespace pinion {
+
+namespace transfer_asio = boost::asio;
+
+// One end of a connection between engines, over TCP or a Unix socket.
+// Thread rule: the thread that runs its io_context.
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  using Socket = transfer_asio::generic::stream_protocol::socket;
+
+  // unsent: counts the bytes that wait to be sent, over all connections; outlives the object.
+  Connection(Socket socket, std::atomic<size_t>& unsent);
+  ~Connection();
+
+  // The next message, of at most so many bytes; nullopt: there will be none, because the other end
+  // has closed the connection, or for error().
+  transfer_asio::awaitable<std::optional<TransferMessage>> Receive(size_t most_bytes);
+  void Send(std::string frame);
+  // Receive ends. What is unsent is dropped.
+  void Close();
+  // Closes it unless KeepOpen is called within so many seconds.
+  void CloseAfter(double seconds);
+  void KeepOpen() { deadline_.cancel(); }
+
+  const std::string& error() const { return error_; }
+
+ private:
+  transfer_asio::awaitable<void> Write();
+
+  Socket socket_;
+  transfer_asio::steady_timer deadline_;
+  std::atomic<size_t>& unsent_;
+  std::deque<std::string> frames_;  // to be sent
+  bool writing_ = false;
+  std::string error_;
+};
+
+inline constexpr auto kTransferAwait =
+    transfer_asio::experimental::as_tuple(transfer_asio::use_awaitable);
+
+// A socket on which a lost host is noticed within about 10 s.
+void SetUpSocket(Connection::Socket& socket);
+
+transfer_asio::steady_timer::duration TransferSeconds(double seconds);
+
+}  // namespace pinion

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "engine/transfer/address.h"
+#include "engine/transfer/messages.h"
+
+namespace pinion {
+
+// Has prompts computed by other engines: the network of an engine with --role decode. A thread of
+// its own keeps a connection to each of them, and tries again once a second where there is none.
+// Thread rule: one thread, which may be any.
+class PrefillClient {
+ public:
+  struct Options {
+    std::vector<Address> from;
+    Facts facts;
+    size_t block_bytes = 0, state_bytes = 0;  // of images: no message is much longer
+    std::vector<int> cpus;                    // as PrefillServer's
+    double retry_s = 1;
+  };
+  static std::unique_ptr<PrefillClient> Start(Options options);
+  virtual ~PrefillClient() = default;
+
+  // Sends an order to the engine that has the fewest tokens left to compute. False: none is there.
+  virtual bool Order(const OrderMessage& order) = 0;
+  virtual void Cancel(uint64_t id) = 0;
+  virtual bool any_up() const = 0;
+
+  // What has arrived, in order. An order's last is Done, also if its engine is lost.
+  using Event = std::variant<BlocksMessage, StateMessage, DoneMessage>;
+  virtual std::optional<Event> Next() = 0;
+  virtual int wake_fd() const = 0;  // readable while Next has something
+
+  struct Peer {
+    std::string address;
+    bool up = false;
+    std::string reason;  // why it is not up
+  };
+  virtual std::vector<Peer> peers() const = 0;
+};
+
+}  // namespace pinion

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/transfer/address.h"
+#include "engine/transfer/messages.h"
+
+namespace pinion {
+
+// Takes the orders of other engines, and sends them what is computed for them: the network of an
+// engine with --role prefill. A thread of its own; a stranger, or an engine of another model, is
+// refused and noted in the log.
+// Thread rule: one thread, which may be any.
+class PrefillServer {
+ public:
+  struct Options {
+    Address listen;
+    Facts facts;
+    size_t most_tokens = 0;  // of an order
+    std::vector<int> cpus;   // where its thread may run; none: where its maker does
+  };
+  // Errors: the address cannot be listened on.
+  static Result<std::unique_ptr<PrefillServer>> Start(Options options);
+  virtual ~PrefillServer() = default;
+
+  // An order, or that one is not wanted any more; `id` is unique among all connections, the order
+  // has the id that its sender gave it.
+  struct Arrived {
+    uint64_t id = 0;
+    std::optional<OrderMessage> order;  // nothing: it is cancelled
+  };
+  virtual std::optional<Arrived> Next() = 0;
+  virtual bool has_next() const = 0;
+  virtual int wake_fd() const = 0;  // readable while Next has something
+
+  // An answer to order `id`; the message has the id that the order has. Nothing happens if its
+  // sender is gone.
+  virtual void Send(uint64_t id, TransferMessage message) = 0;
+  virtual size_t unsent_bytes() const = 0;
+
+  virtual const Address& address() const = 0;  // with the port that was chosen, if 0 was given
+  virtual size_t connections() const = 0;      // of engines that may order
+};
+
+}  // namespace pinion

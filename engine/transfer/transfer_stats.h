@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstdint>
+
+namespace pinion {
+
+// What an engine has handed to others, or taken from them.
+struct TransferStats {
+  uint64_t orders = 0;  // prompts that another engine was to compute, or was asked to
+  uint64_t failed = 0;  // of them, those that were not handed over as a whole
+  uint64_t given_tokens = 0, taken_tokens = 0;  // whose keys and values were handed over
+  uint64_t bytes = 0;                           // of them, and of states
+};
+
+}  // namespace pinion

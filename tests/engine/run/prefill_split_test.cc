@@ -1,0 +1,362 @@
+// Engines that share work: one computes prompts, the other goes on behind them. What is said must
+// not depend on who computed what, nor on either of them being lost.
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <map>
+#include <random>
+#include <thread>
+
+#include "engine/base/check.h"
+#include "engine/base/strings.h"
+#include "engine/run/engine.h"
+#include "tests/test_data.h"
+
+namespace pinion {
+namespace {
+
+using Role = PrefillOptions::Role;
+using Outputs = std::map<uint64_t, std::vector<int32_t>>;
+
+constexpr int kSplitBlock = 16;
+
+std::string SocketPath(const char* name) {
+  return StrCat("unix:", ::testing::TempDir(), "pinion-", getpid(), "-", name);
+}
+
+EngineOptions SplitOptions(const std::string& model) {
+  setenv("OMP_NUM_THREADS", "1", 1);  // what nobind goes by
+  EngineOptions options;
+  options.model =
+      model.find(':') == model.npos ? StrCat(tests::TestData(), "/models/", model) : model;
+  options.dtype = "float32";
+  options.threads_bind = "nobind";
+  options.block_size = kSplitBlock;
+  options.max_model_len = 160;
+  options.max_num_seqs = 6;
+  options.max_num_batched_tokens = 64;
+  options.kv_cache_bytes = 8 << 20;
+  if (const char* isa = std::getenv("PINION_TEST_ISA")) options.isa = isa;
+  return options;
+}
+
+EngineOptions WithRole(EngineOptions options, Role role, const std::string& address) {
+  options.prefill.role = role;
+  if (role == Role::kPrefill) options.prefill.listen = address;
+  if (role == Role::kDecode) options.prefill.from = {address};
+  return options;
+}
+
+// An engine on a thread of its own, which steps whenever it has something to do.
+class Neighbour {
+ public:
+  explicit Neighbour(const EngineOptions& options) {
+    thread_ = std::thread([this, options] {
+      auto engine = Engine::Start(options);
+      CHECK(engine) << engine.error().message;
+      ready_ = true;
+      std::vector<TokenEvent> events;
+      while (!ending_) {
+        if ((*engine)->wait_ms() != 0) {
+          pollfd wait{(*engine)->wake_fd(), POLLIN, 0};
+          poll(&wait, 1, 5);
+        }
+        if (stopped_) continue;
+        (*engine)->Step(events);
+        EXPECT_TRUE(events.empty()) << "an order is nobody's request";
+        stats_orders_ = (*engine)->stats().transfer.orders;
+      }
+      stats_ = (*engine)->stats();
+    });
+    while (!ready_) std::this_thread::yield();
+  }
+  ~Neighbour() { End(); }
+
+  EngineStats End() {
+    ending_ = true;
+    if (thread_.joinable()) thread_.join();
+    return stats_;
+  }
+  void Stop(bool stopped) { stopped_ = stopped; }
+  uint64_t orders() const { return stats_orders_; }
+
+ private:
+  std::atomic<bool> ready_ = false, ending_ = false, stopped_ = false;
+  std::atomic<uint64_t> stats_orders_ = 0;
+  EngineStats stats_;
+  std::thread thread_;
+};
+
+std::unique_ptr<Engine> StartEngine(const EngineOptions& options) {
+  auto engine = Engine::Start(options);
+  CHECK(engine) << engine.error().message;
+  return *std::move(engine);
+}
+
+bool IsUp(const Engine& engine) {
+  return engine.ServerInfo()
+      .Find("prefill")
+      ->Find("prompts_from")
+      ->array()[0]
+      .Find("up")
+      ->boolean();
+}
+
+// An engine that has others compute its prompts, once it has found them.
+std::unique_ptr<Engine> StartDecoding(const EngineOptions& options) {
+  auto engine = StartEngine(options);
+  while (!IsUp(*engine)) std::this_thread::yield();
+  return engine;
+}
+
+std::vector<Request> Prompts(size_t count, size_t vocabulary = 400) {
+  std::mt19937 rng(20261126);
+  std::vector<int32_t> common(37);
+  for (int32_t& token : common) token = static_cast<int32_t>(3 + rng() % vocabulary);
+  std::vector<Request> requests;
+  for (uint64_t id = 0; id < count; ++id) {
+    Request request;
+    request.id = id;
+    if (id % 3 == 0) request.prompt_ids = common;
+    for (size_t i = 0; i < 2 + (id * 13) % 90; ++i)
+      request.prompt_ids.push_back(static_cast<int32_t>(3 + rng() % vocabulary));
+    request.params.max_tokens = 20;
+    request.params.ignore_eos = true;
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+void StepAll(Engine& engine, Outputs& outputs) {
+  std::vector<TokenEvent> events;
+  while (!engine.idle()) {
+    if (const int ms = engine.wait_ms(); ms != 0) {
+      pollfd wait{engine.wake_fd(), POLLIN, 0};
+      poll(&wait, 1, ms < 0 ? 1000 : ms);
+    }
+    events.clear();
+    engine.Step(events);
+    for (const TokenEvent& event : events)
+      if (event.has_token) outputs[event.request].push_back(event.token.id);
+  }
+}
+
+Outputs AnswersOf(Engine& engine, const std::vector<Request>& requests) {
+  for (const Request& request : requests) {
+    const Status added = engine.Add(request);
+    CHECK(added) << added.error().message;
+  }
+  Outputs outputs;
+  StepAll(engine, outputs);
+  EXPECT_EQ(engine.stats().blocks_used, 0u);
+  return outputs;
+}
+
+Outputs AloneAnswers(const EngineOptions& options, const std::vector<Request>& requests) {
+  const auto engine = StartEngine(options);
+  Outputs outputs;
+  for (const Request& request : requests) outputs.merge(AnswersOf(*engine, {request}));
+  return outputs;
+}
+
+// Whole attention, windows, chunks, latents, an indexer, pages, and states of every kind.
+class SplitKinds : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(SplitKinds, WhatIsSaidDoesNotDependOnWhoComputedThePrompt) {
+  const EngineOptions options = SplitOptions(GetParam());
+  const std::vector<Request> requests = Prompts(14);
+  const Outputs alone = AloneAnswers(options, requests);
+  const std::string address = SocketPath("kinds");
+  Neighbour other(WithRole(options, Role::kPrefill, address));
+  const auto engine = StartDecoding(WithRole(options, Role::kDecode, address));
+  EXPECT_EQ(AnswersOf(*engine, requests), alone);
+  const EngineStats here = engine->stats(), there = other.End();
+  EXPECT_GT(here.transfer.orders, 5u);
+  EXPECT_EQ(here.transfer.orders, there.transfer.orders);
+  EXPECT_EQ(here.transfer.failed + there.transfer.failed, 0u);
+  EXPECT_GT(here.transfer.taken_tokens, 0u);
+  EXPECT_EQ(here.transfer.taken_tokens, there.transfer.given_tokens);
+  EXPECT_EQ(here.transfer.bytes, there.transfer.bytes);
+  size_t whole = 0;
+  for (const Request& request : requests) whole += request.prompt_ids.size();
+  EXPECT_LE(here.prompt_tokens + here.transfer.taken_tokens, whole) << "nothing is computed twice";
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, SplitKinds,
+                         ::testing::Values("llama", "gemma3", "gemma4-e", "gemma4-moe", "gptoss",
+                                           "llama4", "deepseekv3", "deepseekv3.2", "qwen3.5-text",
+                                           "granite4", "kimi-linear", "lfm2"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           for (char& c : name)
+                             if (c == '.' || c == '-') c = '_';
+                           return name;
+                         });
+
+struct SplitShape {
+  const char* name;
+  int tensor, pipeline, prefill_step, decode_step;
+  uint64_t prefill_kv, decode_kv;
+  const char* kv_dtype;
+};
+void PrintTo(const SplitShape& shape, std::ostream* out) { *out << shape.name; }
+
+class SplitShapes : public ::testing::TestWithParam<SplitShape> {};
+
+TEST_P(SplitShapes, GiveTheSameAnswers) {
+  const SplitShape& shape = GetParam();
+  EngineOptions options = SplitOptions("preset:tiny");
+  options.tensor_parallel = shape.tensor;
+  options.pipeline_parallel = shape.pipeline;
+  options.kv_cache_dtype = shape.kv_dtype;
+  const std::vector<Request> requests = Prompts(24);
+  const Outputs alone = AloneAnswers(options, requests);
+  const std::string address = SocketPath("shapes");
+  EngineOptions prefill = WithRole(options, Role::kPrefill, address);
+  prefill.max_num_batched_tokens = shape.prefill_step;
+  prefill.kv_cache_bytes = shape.prefill_kv;
+  Neighbour other(prefill);
+  EngineOptions decode = WithRole(options, Role::kDecode, address);
+  decode.max_num_batched_tokens = shape.decode_step;
+  decode.kv_cache_bytes = shape.decode_kv;
+  const auto engine = StartDecoding(decode);
+  EXPECT_EQ(AnswersOf(*engine, requests), alone);
+  EXPECT_GT(engine->stats().transfer.taken_tokens, 0u);
+}
+
+// preset:tiny has 4 KiB a block and rank with float32, so 48 KiB are 12 blocks: the longest
+// sequence takes 10.
+INSTANTIATE_TEST_SUITE_P(
+    Engine, SplitShapes,
+    ::testing::Values(SplitShape{"TwoRanks", 2, 1, 64, 64, 1 << 20, 1 << 20, "auto"},
+                      SplitShape{"TwoStages", 1, 2, 64, 64, 1 << 20, 1 << 20, "auto"},
+                      SplitShape{"OneTokenSteps", 1, 1, 1, 1, 8 << 20, 8 << 20, "auto"},
+                      SplitShape{"OtherSteps", 1, 1, 7, 23, 8 << 20, 3 << 20, "auto"},
+                      SplitShape{"Int8Keys", 1, 1, 64, 64, 8 << 20, 8 << 20, "int8"},
+                      SplitShape{"FewBlocksThere", 1, 1, 64, 64, 100 << 10, 8 << 20, "auto"},
+                      SplitShape{"FewBlocksHere", 1, 1, 64, 64, 8 << 20, 100 << 10, "auto"},
+                      SplitShape{"FewBlocks", 1, 1, 16, 16, 100 << 10, 100 << 10, "auto"}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(PrefillSplit, APromptThatSeveralHaveIsOrderedOnce) {
+  const EngineOptions options = SplitOptions("preset:tiny");
+  std::vector<Request> requests = Prompts(8);
+  for (Request& request : requests) {
+    request.prompt_ids = requests[6].prompt_ids;
+    request.group = 1;
+  }
+  const Outputs alone = AloneAnswers(options, requests);
+  const std::string address = SocketPath("once");
+  Neighbour other(WithRole(options, Role::kPrefill, address));
+  const auto engine = StartDecoding(WithRole(options, Role::kDecode, address));
+  EXPECT_EQ(AnswersOf(*engine, requests), alone);
+  EXPECT_EQ(engine->stats().transfer.orders, 1u);
+}
+
+TEST(PrefillSplit, WhatBothEnginesHaveCachedIsSaidToBeCached) {
+  const EngineOptions options = SplitOptions("preset:tiny");
+  const std::string address = SocketPath("cached");
+  Neighbour other(WithRole(options, Role::kPrefill, address));
+  const auto engine = StartDecoding(WithRole(options, Role::kDecode, address));
+  Request request = Prompts(8)[6];
+  ASSERT_GT(request.prompt_ids.size(), 5u * kSplitBlock);
+  const size_t all = (request.prompt_ids.size() - 1) / kSplitBlock * kSplitBlock;
+  const auto cached = [&](uint64_t id) {
+    request.id = id;
+    EXPECT_TRUE(engine->Add(request));
+    std::vector<TokenEvent> events, all_events;
+    while (!engine->idle()) {
+      engine->Step(events);
+      all_events.insert(all_events.end(), events.begin(), events.end());
+      events.clear();
+    }
+    return all_events.back().cached_tokens;
+  };
+  EXPECT_EQ(cached(1), 0u) << "the other engine has just computed it";
+  EXPECT_EQ(cached(2), all);
+  engine->DropPrefixCache();
+  EXPECT_EQ(cached(3), all) << "the other engine had it";
+  EXPECT_EQ(engine->stats().transfer.orders, 2u);
+}
+
+TEST(PrefillSplit, AnEngineThatIsLostIsDoneWithoutAndTakenBack) {
+  const EngineOptions options = SplitOptions("preset:tiny");
+  const std::vector<Request> requests = Prompts(20);
+  const Outputs alone = AloneAnswers(options, requests);
+  const std::string address = SocketPath("lost");
+  auto other = std::make_unique<Neighbour>(WithRole(options, Role::kPrefill, address));
+  const auto engine = StartDecoding(WithRole(options, Role::kDecode, address));
+  other->Stop(true);  // with orders that it does not look at
+  for (const Request& request : requests) ASSERT_TRUE(engine->Add(request));
+  other.reset();
+  Outputs outputs;
+  StepAll(*engine, outputs);
+  EXPECT_EQ(outputs, alone);
+  EXPECT_GT(engine->stats().transfer.failed, 0u);
+  EXPECT_FALSE(IsUp(*engine));
+  engine->DropPrefixCache();
+  const uint64_t ordered = engine->stats().transfer.orders;
+  EXPECT_EQ(AnswersOf(*engine, requests), alone) << "all by itself";
+  EXPECT_EQ(engine->stats().transfer.orders, ordered);
+
+  other = std::make_unique<Neighbour>(WithRole(options, Role::kPrefill, address));
+  while (!IsUp(*engine)) std::this_thread::yield();
+  engine->DropPrefixCache();
+  EXPECT_EQ(AnswersOf(*engine, requests), alone);
+  EXPECT_GT(engine->stats().transfer.orders, ordered);
+}
+
+TEST(PrefillSplit, AnAbortedPromptIsWantedNoMore) {
+  const EngineOptions options = SplitOptions("preset:tiny");
+  const std::string address = SocketPath("abort");
+  Neighbour other(WithRole(options, Role::kPrefill, address));
+  const auto engine = StartDecoding(WithRole(options, Role::kDecode, address));
+  other.Stop(true);
+  std::vector<Request> requests = Prompts(8);
+  for (const Request& request : requests) ASSERT_TRUE(engine->Add(request));
+  for (const Request& request : requests) engine->Abort(request.id);
+  std::vector<TokenEvent> events;
+  engine->Step(events);
+  EXPECT_EQ(events.size(), requests.size());
+  for (const TokenEvent& event : events) EXPECT_EQ(event.finish, FinishReason::kAborted);
+  EXPECT_TRUE(engine->idle());
+  other.Stop(false);
+  // The orders of those that were aborted leave nothing behind.
+  EXPECT_EQ(AnswersOf(*engine, requests), AloneAnswers(options, requests));
+  EXPECT_EQ(other.End().blocks_used, 0u);
+}
+
+TEST(PrefillSplit, EnginesOfDifferentModelsShareNothing) {
+  const EngineOptions options = SplitOptions("preset:tiny");
+  const std::string address = SocketPath("differ");
+  EngineOptions prefill = WithRole(options, Role::kPrefill, address);
+  prefill.seed = 1;  // other weights
+  Neighbour other(prefill);
+  const auto engine = StartEngine(WithRole(options, Role::kDecode, address));
+  std::string reason;
+  while (reason.find("differ") == reason.npos)
+    reason = engine->ServerInfo()
+                 .Find("prefill")
+                 ->Find("prompts_from")
+                 ->array()[0]
+                 .Find("reason")
+                 ->string();
+  EXPECT_NE(reason.find("the model is"), reason.npos) << reason;
+  const std::vector<Request> requests = Prompts(8);
+  EXPECT_EQ(AnswersOf(*engine, requests), AloneAnswers(options, requests));
+  EXPECT_EQ(other.End().transfer.orders, 0u);
+}
+
+TEST(PrefillSplit, WantsThePrefixCache) {
+  EngineOptions options = WithRole(SplitOptions("preset:tiny"), Role::kPrefill, SocketPath("none"));
+  options.prefix_caching = false;
+  const auto engine = Engine::Start(options);
+  ASSERT_FALSE(engine);
+  EXPECT_NE(engine.error().message.find("--no-enable-prefix-caching"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace pinion
