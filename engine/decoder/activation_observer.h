@@ -4,7 +4,7 @@
 
 #include "engine/decoder/expert_plan.h"
 #include "engine/host/team.h"
-#include "engine/spec/format_plan.h"
+#include "engine/weights/format_plan.h"
 #include "kernels/types.h"
 
 namespace pinion {

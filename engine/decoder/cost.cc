@@ -127,8 +127,8 @@ uint64_t RecurrentFlops(const DecoderSpec& spec) {
 
 // Whether products with the matrix are computed in integers (its weights may be integers even if
 // not).
-bool InIntegers(const DecoderSpec& spec, int layer, MatrixRole role) {
-  const IntegerFormat* format = spec.formats.Find(layer, role);
+bool InIntegers(const FormatPlan& formats, int layer, MatrixRole role) {
+  const IntegerFormat* format = formats.Find(layer, role);
   return format && format->product == IntegerProduct::kInt8;
 }
 
@@ -187,32 +187,33 @@ StepCost& StepCost::operator+=(const StepCost& other) {
   return *this;
 }
 
-CostModel::CostModel(const DecoderSpec& spec, kernels::Dtype dtype, kernels::KvDtype kv_dtype,
+CostModel::CostModel(const DecoderSpec& spec, const FormatPlan& formats, kernels::KvDtype kv_dtype,
                      int ranks) {
   const auto hidden = static_cast<uint64_t>(spec.hidden);
   state_bytes_ = StateBytesPerSequence(spec);
   bidirectional_ = spec.bidirectional;
   for (int rank = 0; rank < ranks; ++rank) {
     const Shard shard = MakeShard(spec, ranks, rank);
-    const PackedMatrix head = MatrixOf(dtype, spec.has_head() ? shard.vocabulary.size() : 0,
-                                       {0, hidden}, spec.formats.Find(-1, MatrixRole::kHead));
+    const PackedMatrix head = MatrixOf(formats.dtype, spec.has_head() ? shard.vocabulary.size() : 0,
+                                       {0, hidden}, formats.Find(-1, MatrixRole::kHead));
     head_bytes_ += head.size_bytes();
-    const uint64_t without_experts = ShardWeightBytes(spec, dtype, false, ranks, rank);
+    const uint64_t without_experts = ShardWeightBytes(spec, formats, false, ranks, rank);
     layer_weight_bytes_ += without_experts - head.size_bytes();
-    expert_bytes_ += ShardWeightBytes(spec, dtype, true, ranks, rank) - without_experts;
-    AddAttention(spec, shard, dtype, kv_dtype);
+    expert_bytes_ += ShardWeightBytes(spec, formats, true, ranks, rank) - without_experts;
+    AddAttention(spec, shard, formats.dtype, kv_dtype);
   }
   if (const RouterSpec& router = spec.moe.router; router.experts > 0)
     touched_by_a_token_ = static_cast<double>(router.top_k) / router.experts;
   for (int index = 0; index < spec.layers; ++index) {
     const LayerSpec& layer = spec.layer_specs[static_cast<size_t>(index)];
-    const Products products = LayerProducts(spec, index);
+    const Products products = LayerProducts(spec, formats, index);
     per_row_.flops += products.flops;
     per_row_.int8_ops += products.int8_ops;
     if (Recurs(layer.mixer)) per_row_.flops += RecurrentFlops(spec);
   }
   const uint64_t head = spec.has_head() ? 2 * static_cast<uint64_t>(spec.vocabulary) * hidden : 0;
-  (InIntegers(spec, -1, MatrixRole::kHead) ? per_logit_row_.int8_ops : per_logit_row_.flops) = head;
+  (InIntegers(formats, -1, MatrixRole::kHead) ? per_logit_row_.int8_ops : per_logit_row_.flops) =
+      head;
 }
 
 void CostModel::AddAttention(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
@@ -232,14 +233,15 @@ void CostModel::AddAttention(const DecoderSpec& spec, const Shard& shard, kernel
   }
 }
 
-CostModel::Products CostModel::LayerProducts(const DecoderSpec& spec, int layer) {
+CostModel::Products CostModel::LayerProducts(const DecoderSpec& spec, const FormatPlan& formats,
+                                             int layer) {
   Products products;
   std::vector<Part> parts = MixerParts(spec, layer);
   const auto mlp = MlpParts(spec, layer);
   parts.insert(parts.end(), mlp.begin(), mlp.end());
   parts.push_back({std::nullopt, StreamElements(spec)});
   for (const Part& part : parts) {
-    const bool integers = part.role && InIntegers(spec, layer, *part.role);
+    const bool integers = part.role && InIntegers(formats, layer, *part.role);
     (integers ? products.int8_ops : products.flops) += 2 * part.elements;
   }
   return products;

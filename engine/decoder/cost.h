@@ -6,6 +6,7 @@
 
 #include "engine/spec/attention_spec.h"
 #include "engine/spec/spec.h"
+#include "engine/weights/format_plan.h"
 #include "engine/weights/shard.h"
 #include "kernels/types.h"
 
@@ -32,11 +33,12 @@ struct StepCost {
 // norms, rotary embedding and softmax.
 class CostModel {
  public:
-  // dtype: of weights; kv_dtype: of the cache. Sums over all ranks, some of which may hold the same
+  // kv_dtype: of the cache. Sums over all ranks, some of which may hold the same
   // KV.
-  CostModel(const DecoderSpec& spec, kernels::Dtype dtype, kernels::KvDtype kv_dtype, int ranks);
-  CostModel(const DecoderSpec& spec, kernels::Dtype dtype, int ranks)
-      : CostModel(spec, dtype, kernels::KvDtypeOf(dtype), ranks) {}
+  CostModel(const DecoderSpec& spec, const FormatPlan& formats, kernels::KvDtype kv_dtype,
+            int ranks);
+  CostModel(const DecoderSpec& spec, const FormatPlan& formats, int ranks)
+      : CostModel(spec, formats, kernels::KvDtypeOf(formats.dtype), ranks) {}
 
   // All weights except experts, which a step reads once however many rows it has; the head only if
   // logits are wanted.
@@ -72,7 +74,7 @@ class CostModel {
   };
   void AddAttention(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
                     kernels::KvDtype kv_dtype);
-  static Products LayerProducts(const DecoderSpec& spec, int layer);
+  static Products LayerProducts(const DecoderSpec& spec, const FormatPlan& formats, int layer);
   Products per_row_, per_logit_row_;
 };
 

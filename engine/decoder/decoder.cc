@@ -57,9 +57,10 @@ class ShardedDecoder : public Decoder {
     model_.caches.clear();
     model_.states.clear();
     for (const RankWeights& weights : model_.weights) {
-      PINION_ASSIGN(KvCache cache,
-                    KvCache::Allocate(model_.spec, weights.shard, model_.options.cached(),
-                                      model_.options.block_tokens, blocks, model_.options.dtype));
+      PINION_ASSIGN(
+          KvCache cache,
+          KvCache::Allocate(model_.spec, weights.shard, model_.options.cached(),
+                            model_.options.block_tokens, blocks, model_.options.formats.dtype));
       model_.caches.push_back(std::move(cache));
       PINION_ASSIGN(StateCache states, StateCache::Allocate(model_.spec, weights.shard, places));
       model_.states.push_back(std::move(states));
@@ -211,14 +212,15 @@ class ShardedDecoder : public Decoder {
       PINION_ASSIGN(model_.layer_input_table, source_->Find(spec.names.layer_input_table));
     }
     PINION_ASSIGN(model_.weights,
-                  LoadWeights(spec, model_.options.dtype, model_.options.moe_prepack, *source_,
+                  LoadWeights(spec, model_.options.formats, model_.options.moe_prepack, *source_,
                               ranks_, SpanOf(model_.options.communicator, ranks_.count())));
     if (!model_.options.moe_prepack) KeepPlainExperts();
     for (int rank = 0; rank < ranks_.count(); ++rank) {
       const Shard& shard = model_.weights[static_cast<size_t>(rank)].shard;
-      PINION_ASSIGN(Workspace workspace,
-                    Workspace::Allocate(spec, shard, model_.options.dtype, model_.options.max_rows,
-                                        static_cast<size_t>(ranks_.threads(rank))));
+      PINION_ASSIGN(
+          Workspace workspace,
+          Workspace::Allocate(spec, shard, model_.options.formats, model_.options.max_rows,
+                              static_cast<size_t>(ranks_.threads(rank))));
       model_.workspaces.push_back(std::move(workspace));
     }
     model_.logits_stride =
@@ -332,7 +334,7 @@ uint64_t WorkspaceBytes(const DecoderSpec& spec, const DecoderOptions& options, 
                         int rank) {
   const Shard shard = MakeShard(spec, ranks, rank);
   const uint64_t own =
-      Workspace::Bytes(spec, shard, options.dtype, options.max_rows) + IndexScoreBytes(spec);
+      Workspace::Bytes(spec, shard, options.formats, options.max_rows) + IndexScoreBytes(spec);
   const size_t processes = options.communicator ? options.communicator->processes() : 1;
   const size_t local_ranks = static_cast<size_t>(ranks) / processes;
   if (static_cast<size_t>(rank) % local_ranks != 0) return own;

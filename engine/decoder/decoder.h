@@ -15,6 +15,7 @@
 #include "engine/host/memory.h"
 #include "engine/host/team.h"
 #include "engine/spec/spec.h"
+#include "engine/weights/format_plan.h"
 #include "kernels/e4m3.h"
 #include "kernels/integer_prefetch.h"
 #include "kernels/kernels.h"
@@ -25,18 +26,18 @@ class ActivationObserver;
 
 struct DecoderOptions {
   kernels::Isa isa = kernels::Isa::kScalar;
-  kernels::Dtype dtype = kernels::Dtype::kBf16;  // of weights and activations
-  kernels::IntPrefetch int_prefetch;             // of products with integer weights
-  std::optional<kernels::KvDtype> kv_dtype;      // unset: as weights and activations
-  bool moe_prepack = true;                       // pack experts at loading, not at every step
-  size_t max_rows = 2048;                        // tokens of the largest step
+  FormatPlan formats;                        // of weights and activations
+  kernels::IntPrefetch int_prefetch;         // of products with integer weights
+  std::optional<kernels::KvDtype> kv_dtype;  // unset: as weights and activations
+  bool moe_prepack = true;                   // pack experts at loading, not at every step
+  size_t max_rows = 2048;                    // tokens of the largest step
   size_t block_tokens = 32;
   const kernels::Table* table = nullptr;  // unset: that of isa; tests watch or replace functions
   // The processes that compute the model, each with as many ranks as this one; null: this one
   // alone.
   Communicator* communicator = nullptr;
 
-  kernels::KvDtype cached() const { return kv_dtype.value_or(kernels::KvDtypeOf(dtype)); }
+  kernels::KvDtype cached() const { return kv_dtype.value_or(kernels::KvDtypeOf(formats.dtype)); }
 };
 
 // Receives logits; called by every thread of rank 0 (which is in process 0) at once: logits

@@ -301,7 +301,7 @@ ForwardPass::ForwardPass(LoadedModel& model, const Worker& worker, const StepBat
       states(model.states[Index(worker.rank)]),
       w(model.workspaces[Index(worker.rank)]),
       scratch(w.threads[Index(worker.thread)]),
-      activation(kernels::ActivationType(model.options.dtype)),
+      activation(kernels::ActivationType(model.options.formats.dtype)),
       rows(batch.tokens.size()),
       hidden(static_cast<size_t>(spec.hidden)) {}
 

@@ -305,7 +305,7 @@ Result<Pipeline> StartPipeline(const DecoderSpec& spec, std::shared_ptr<const Te
   const size_t process = world ? world->process() : 0;
   PINION_ASSIGN(const StagePlaces places,
                 StagePlaces::Of(partition, world ? world->processes() : 1));
-  const std::vector<DecoderSpec> specs = StageSpecs(spec, options.dtype, partition.stages);
+  const std::vector<DecoderSpec> specs = StageSpecs(spec, options.formats, partition.stages);
   auto stages = std::make_shared<Stages>();
   const auto each = static_cast<size_t>(places.tensor());
   std::vector<Status> loaded(places.StagesIn(process).size());

@@ -18,48 +18,52 @@ constexpr Roles kDenseRoles = {MatrixRole::kQkv,  MatrixRole::kO,    MatrixRole:
                                MatrixRole::kDown, MatrixRole::kHead, MatrixRole::kQueryUp};
 
 // The largest value of `of` over a rank's matrices that stay in integers.
-size_t MostBytes(const DecoderSpec& spec, const Shard& shard, Dtype dtype, const auto& of) {
+size_t MostBytes(const DecoderSpec& spec, const Shard& shard, const FormatPlan& formats,
+                 const auto& of) {
   size_t most = 0;
-  for (const auto& [key, format] : spec.formats.formats()) {
+  for (const auto& [key, format] : formats.formats()) {
     const auto& [layer, role] = key;
     const Range inputs = InputsOf(spec, shard, layer, role);
-    most = std::max<size_t>(most, of(role, MatrixOf(dtype, kernels::kBlockN, inputs, &format)));
+    most = std::max<size_t>(most,
+                            of(role, MatrixOf(formats.dtype, kernels::kBlockN, inputs, &format)));
   }
   return most;
 }
 
 // Bytes of a row of activations as prepared for the matrices with these roles; 0 if they take it as
 // is.
-size_t PreparedRowBytes(const DecoderSpec& spec, const Shard& shard, Dtype dtype, Roles roles) {
-  return MostBytes(spec, shard, dtype, [&](MatrixRole role, const PackedMatrix& matrix) -> size_t {
-    const bool wanted = std::find(roles.begin(), roles.end(), role) != roles.end();
-    if (!wanted || !matrix.prepares()) return 0;
-    return matrix.prepared_row_bytes(kernels::ActivationType(dtype));
-  });
+size_t PreparedRowBytes(const DecoderSpec& spec, const Shard& shard, const FormatPlan& formats,
+                        Roles roles) {
+  return MostBytes(spec, shard, formats,
+                   [&](MatrixRole role, const PackedMatrix& matrix) -> size_t {
+                     const bool wanted = std::find(roles.begin(), roles.end(), role) != roles.end();
+                     if (!wanted || !matrix.prepares()) return 0;
+                     return matrix.prepared_row_bytes(kernels::ActivationType(formats.dtype));
+                   });
 }
 
 // Bytes of a block of floats into which integer weights are expanded while they are multiplied.
-size_t PanelBytes(const DecoderSpec& spec, const Shard& shard, Dtype dtype) {
-  return MostBytes(spec, shard, dtype, [&](MatrixRole, const PackedMatrix& matrix) -> size_t {
+size_t PanelBytes(const DecoderSpec& spec, const Shard& shard, const FormatPlan& formats) {
+  return MostBytes(spec, shard, formats, [&](MatrixRole, const PackedMatrix& matrix) -> size_t {
     if (!matrix.integers || matrix.rounds() || matrix.is_e4m3()) return 0;
-    return kernels::PackedBlockBytes(dtype, matrix.packed_columns());
+    return kernels::PackedBlockBytes(formats.dtype, matrix.packed_columns());
   });
 }
 
 bool HasExperts(const DecoderSpec& spec) { return spec.moe.router.experts > 0; }
 
-size_t ExpertTileBytes(const DecoderSpec& spec, const Shard& shard, Dtype dtype) {
+size_t ExpertTileBytes(const DecoderSpec& spec, const Shard& shard, const FormatPlan& formats) {
   if (!HasExperts(spec)) return 0;
   const auto hidden = static_cast<size_t>(spec.hidden);
   const size_t row =
-      RoundUp(hidden, kernels::kPadK) * kernels::SizeOf(kernels::ActivationType(dtype));
+      RoundUp(hidden, kernels::kPadK) * kernels::SizeOf(kernels::ActivationType(formats.dtype));
   return kExpertTileRows *
-         std::max(row, PreparedRowBytes(spec, shard, dtype, {MatrixRole::kExpertIn}));
+         std::max(row, PreparedRowBytes(spec, shard, formats, {MatrixRole::kExpertIn}));
 }
 
-void LayOutExperts(const DecoderSpec& spec, const Shard& shard, Dtype dtype, size_t max_rows,
-                   const Workspace& w, ExpertBuffers& buffers, const auto& take) {
-  const size_t element = kernels::SizeOf(kernels::ActivationType(dtype));
+void LayOutExperts(const DecoderSpec& spec, const Shard& shard, const FormatPlan& formats,
+                   size_t max_rows, const Workspace& w, ExpertBuffers& buffers, const auto& take) {
+  const size_t element = kernels::SizeOf(kernels::ActivationType(formats.dtype));
   const auto top_k = static_cast<size_t>(spec.moe.router.top_k);
   const size_t assignments = max_rows * top_k;
   const int routed = spec.moe.router.experts + (spec.moe.shared_router ? 1 : 0);
@@ -78,9 +82,9 @@ void LayOutExperts(const DecoderSpec& spec, const Shard& shard, Dtype dtype, siz
   take(buffers.mlp, assignments * share * element);
   const size_t shared = RoundUp(shard.shared_intermediate.size(), kernels::kPadK);
   take(buffers.shared, max_rows * shared * element);
-  take(buffers.rounded, max_rows * PreparedRowBytes(spec, shard, dtype, {MatrixRole::kExpertIn}));
+  take(buffers.rounded, max_rows * PreparedRowBytes(spec, shard, formats, {MatrixRole::kExpertIn}));
   take(buffers.rounded_mlp,
-       assignments * PreparedRowBytes(spec, shard, dtype, {MatrixRole::kExpertDown}));
+       assignments * PreparedRowBytes(spec, shard, formats, {MatrixRole::kExpertDown}));
   take(buffers.out, assignments * w.hidden_stride * sizeof(float));
 }
 
@@ -174,10 +178,10 @@ size_t WidestShare(const DecoderSpec& spec, const Shard& shard, bool cut) {
 }
 
 // Sets the strides and hands out the buffers of `base` (null: only counts); returns the bytes used.
-size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype, size_t max_rows,
-              std::byte* base, Workspace& w) {
+size_t LayOut(const DecoderSpec& spec, const Shard& shard, const FormatPlan& formats,
+              size_t max_rows, std::byte* base, Workspace& w) {
   const auto hidden = static_cast<size_t>(spec.hidden);
-  const size_t element = kernels::SizeOf(kernels::ActivationType(dtype));
+  const size_t element = kernels::SizeOf(kernels::ActivationType(formats.dtype));
   const size_t q_heads = shard.q_heads.size();
   const bool latent = spec.latent.kv_rank > 0;  // then LayOutLatent has the attention's own columns
   const WidestHeads heads = latent ? WidestHeads() : WidestHeads(spec, shard);
@@ -219,14 +223,14 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
   take(w.mlp_partial, max_rows * w.hidden_stride * sizeof(float));
   if (cut > 0) take(w.gates, max_rows * w.gates_stride * sizeof(float));
   LayOutStreams(spec, element, max_rows, w.hidden_stride, w.streams, take);
-  take(w.prepared, max_rows * PreparedRowBytes(spec, shard, dtype, kDenseRoles));
+  take(w.prepared, max_rows * PreparedRowBytes(spec, shard, formats, kDenseRoles));
   w.angles.resize(spec.ropes.size());
   for (size_t i = 0; i < spec.ropes.size(); ++i) {
     const size_t half = static_cast<size_t>(spec.ropes[i].dim) / 2;
     take(w.angles[i].cosine, max_rows * half * sizeof(float));
     take(w.angles[i].sine, max_rows * half * sizeof(float));
   }
-  if (HasExperts(spec)) LayOutExperts(spec, shard, dtype, max_rows, w, w.experts, take);
+  if (HasExperts(spec)) LayOutExperts(spec, shard, formats, max_rows, w, w.experts, take);
   take(w.row_sums, max_rows * RowSums(spec).stride * sizeof(float));
   return used;
 }
@@ -248,7 +252,8 @@ struct StreamRows {
   size_t router = 0, input = 0, count = 0;
 };
 
-Result<ThreadScratch> MakeScratch(const DecoderSpec& spec, const Shard& shard, Dtype dtype) {
+Result<ThreadScratch> MakeScratch(const DecoderSpec& spec, const Shard& shard,
+                                  const FormatPlan& formats) {
   ThreadScratch scratch;
   const size_t tile = kMlpTileRows * 2 * kernels::kBlockN;
   const size_t delta = DeltaScratchFloats(spec.delta);
@@ -261,8 +266,8 @@ Result<ThreadScratch> MakeScratch(const DecoderSpec& spec, const Shard& shard, D
       streams.count + tile + delta + part + products + hidden_row + apart_row, 64 / sizeof(float));
   PINION_ASSIGN(
       scratch.storage,
-      Pages::Allocate(floats * sizeof(float) + LatentTileBytes(spec, dtype) +
-                      ExpertTileBytes(spec, shard, dtype) + PanelBytes(spec, shard, dtype)));
+      Pages::Allocate(floats * sizeof(float) + LatentTileBytes(spec, formats.dtype) +
+                      ExpertTileBytes(spec, shard, formats) + PanelBytes(spec, shard, formats)));
   scratch.stream_rows = scratch.storage.as<float>();
   scratch.router_row = scratch.stream_rows + streams.router;
   scratch.input_row = scratch.stream_rows + streams.input;
@@ -274,8 +279,8 @@ Result<ThreadScratch> MakeScratch(const DecoderSpec& spec, const Shard& shard, D
   // In front of it, where it is aligned: PartFloats is a multiple of a cache line.
   scratch.index_products = scratch.part + part;
   scratch.latent_tile = scratch.storage.data() + floats * sizeof(float);
-  scratch.expert_tile = scratch.latent_tile + LatentTileBytes(spec, dtype);
-  scratch.panel = scratch.expert_tile + ExpertTileBytes(spec, shard, dtype);
+  scratch.expert_tile = scratch.latent_tile + LatentTileBytes(spec, formats.dtype);
+  scratch.panel = scratch.expert_tile + ExpertTileBytes(spec, shard, formats);
   if (!HasExperts(spec)) return scratch;
   scratch.router.emplace(spec.moe.router);
   return scratch;
@@ -284,13 +289,13 @@ Result<ThreadScratch> MakeScratch(const DecoderSpec& spec, const Shard& shard, D
 }  // namespace
 
 Result<Workspace> Workspace::Allocate(const DecoderSpec& spec, const Shard& shard,
-                                      kernels::Dtype dtype, size_t max_rows, size_t threads) {
+                                      const FormatPlan& formats, size_t max_rows, size_t threads) {
   Workspace workspace;
-  PINION_ASSIGN(workspace.storage, Pages::Allocate(Bytes(spec, shard, dtype, max_rows)));
-  LayOut(spec, shard, dtype, max_rows, workspace.storage.data(), workspace);
+  PINION_ASSIGN(workspace.storage, Pages::Allocate(Bytes(spec, shard, formats, max_rows)));
+  LayOut(spec, shard, formats, max_rows, workspace.storage.data(), workspace);
   if (HasExperts(spec)) workspace.experts.work = std::make_unique<ExpertWork>();
   for (size_t i = 0; i < threads; ++i) {
-    PINION_ASSIGN(ThreadScratch scratch, MakeScratch(spec, shard, dtype));
+    PINION_ASSIGN(ThreadScratch scratch, MakeScratch(spec, shard, formats));
     workspace.threads.push_back(std::move(scratch));
   }
   return workspace;
@@ -312,10 +317,10 @@ size_t HiddenStride(const DecoderSpec& spec) {
   return SpreadStride(static_cast<size_t>(spec.hidden));
 }
 
-uint64_t Workspace::Bytes(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
+uint64_t Workspace::Bytes(const DecoderSpec& spec, const Shard& shard, const FormatPlan& formats,
                           size_t max_rows) {
   Workspace counted;
-  return LayOut(spec, shard, dtype, max_rows, nullptr, counted);
+  return LayOut(spec, shard, formats, max_rows, nullptr, counted);
 }
 
 }  // namespace pinion

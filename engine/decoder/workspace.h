@@ -15,6 +15,7 @@
 #include "engine/host/memory.h"
 #include "engine/spec/routing.h"
 #include "engine/spec/spec.h"
+#include "engine/weights/format_plan.h"
 #include "engine/weights/plain_experts.h"
 #include "engine/weights/shard.h"
 #include "kernels/kernels.h"
@@ -155,8 +156,8 @@ struct Workspace {
   std::vector<ThreadScratch> threads;
 
   static Result<Workspace> Allocate(const DecoderSpec& spec, const Shard& shard,
-                                    kernels::Dtype dtype, size_t max_rows, size_t threads);
-  static uint64_t Bytes(const DecoderSpec& spec, const Shard& shard, kernels::Dtype dtype,
+                                    const FormatPlan& formats, size_t max_rows, size_t threads);
+  static uint64_t Bytes(const DecoderSpec& spec, const Shard& shard, const FormatPlan& formats,
                         size_t max_rows);
 };
 

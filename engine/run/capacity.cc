@@ -96,16 +96,16 @@ uint64_t LeftByFrontEnd(const EngineOptions& options, uint64_t available_bytes) 
 std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions& decoder,
                                   const Partition& partition) {
   const std::vector<Reach> reaches = KvReaches(spec);
-  const std::vector<DecoderSpec> stages = StageSpecs(spec, decoder.dtype, partition.stages);
+  const std::vector<DecoderSpec> stages = StageSpecs(spec, decoder.formats, partition.stages);
   std::vector<RankNeeds> needs;
   for (int rank = 0; rank < partition.ranks(); ++rank) {
     const DecoderSpec& stage = stages[static_cast<size_t>(partition.StageOfRank(rank))];
     const int ranks = partition.tensor, within = rank % ranks;
     const Shard shard = MakeShard(stage, ranks, within);
     needs.push_back(
-        {ShardWeightBytes(stage, decoder.dtype, decoder.moe_prepack, ranks, within),
+        {ShardWeightBytes(stage, decoder.formats, decoder.moe_prepack, ranks, within),
          WorkspaceBytes(stage, decoder, ranks, within),
-         KvLayout::Of(stage, shard, decoder.cached(), decoder.block_tokens, decoder.dtype),
+         KvLayout::Of(stage, shard, decoder.cached(), decoder.block_tokens, decoder.formats.dtype),
          StateCache::BytesPerSequence(stage, shard), spec.bidirectional, reaches});
   }
   return needs;

@@ -54,7 +54,7 @@ class EngineLoop : public Engine, private StepCaller {
                    pool_, model_.step_times.get(), kMachineClock,
                    states_.total() > 0 ? &states_ : nullptr),
         layout_(model_.files.spec, model_.pooler.get(), model_.options.seed),
-        work_(model_.files.spec, model_.info),
+        work_(model_.files.spec, model_.formats, model_.info),
         constrained_(GrammarVocabularyOf(model_.files), std::move(cpus)),
         role_(make_role({pool_, model_.info.kv_reaches, states_.total() > 0 ? &states_ : nullptr,
                          scheduler_, *model_.executor, model_.files.spec.vocabulary,
@@ -62,6 +62,7 @@ class EngineLoop : public Engine, private StepCaller {
 
   const EngineInfo& info() const override { return model_.info; }
   const ModelFiles& model() const override { return model_.files; }
+  const FormatPlan& formats() const override { return model_.formats; }
   bool idle() const override { return !HasOwnWork() && role_->idle(); }
   int wait_ms() const override { return HasOwnWork() ? 0 : role_->wait_ms(); }
   int wake_fd() const override { return role_->wake_fd(); }

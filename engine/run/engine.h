@@ -21,6 +21,7 @@
 #include "engine/sched/scheduler.h"
 #include "engine/text/grammar.h"
 #include "engine/transfer/transfer_stats.h"
+#include "engine/weights/format_plan.h"
 
 namespace pinion {
 
@@ -90,8 +91,6 @@ struct EngineInfo {
   std::string allocator, openmp;  // see Runtime
 };
 
-kernels::Dtype DtypeOf(const EngineInfo& info);  // of weights, activations and KV
-
 // All steps of one kind so far: those that compute prompts (their decodes included), or those that
 // only decode.
 struct StepWork {
@@ -127,6 +126,7 @@ class Engine {
 
   virtual const EngineInfo& info() const = 0;
   virtual const ModelFiles& model() const = 0;
+  virtual const FormatPlan& formats() const = 0;  // as the model's matrices lie in memory
   virtual EngineStats stats() const = 0;
   virtual Json ServerInfo() const = 0;  // options, plan, ISA, KV, stages: /server_info
 

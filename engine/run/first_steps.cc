@@ -63,7 +63,7 @@ void TimeSteps(StartedModel& model, const DecoderOptions& options, Stages& stage
   const auto samples = TimeFirstSteps(
       most_rows, [&](size_t rows) { RunPrompt(model, rows); }, kMachineClock);
   model.step_times = std::make_unique<MeasuredStepTimes>(
-      CostModel(model.files.spec, options.dtype, options.cached(), model.options.tensor_parallel),
+      CostModel(model.files.spec, options.formats, options.cached(), model.options.tensor_parallel),
       model.isa == kernels::Isa::kAmx);
   model.step_times->Start(samples);
   std::vector<std::string> parts;

@@ -25,13 +25,13 @@ Result<std::string> ChooseGemmKernels(const std::string& asked, kernels::Isa isa
   return kernels::Format(*rules);
 }
 
-std::vector<kernels::IntLayout> MeasuredLayouts(const DecoderSpec& spec, kernels::Dtype dtype,
+std::vector<kernels::IntLayout> MeasuredLayouts(const DecoderSpec& spec, const FormatPlan& formats,
                                                 int ranks) {
   const Shard shard = MakeShard(spec, ranks, 0);
   std::vector<kernels::IntLayout> layouts;
-  for (const auto& [key, format] : spec.formats.formats()) {
+  for (const auto& [key, format] : formats.formats()) {
     const Range inputs = InputsOf(spec, shard, key.first, key.second);
-    const PackedMatrix matrix = MatrixOf(dtype, kernels::kBlockN, inputs, &format);
+    const PackedMatrix matrix = MatrixOf(formats.dtype, kernels::kBlockN, inputs, &format);
     if (matrix.rounds() || matrix.is_e4m3()) layouts.push_back(*matrix.integers);
   }
   return layouts;

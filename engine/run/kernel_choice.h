@@ -5,6 +5,7 @@
 
 #include "engine/base/result.h"
 #include "engine/spec/spec.h"
+#include "engine/weights/format_plan.h"
 #include "kernels/integer_prefetch.h"
 #include "kernels/kernels.h"
 
@@ -17,7 +18,7 @@ Result<std::string> ChooseGemmKernels(const std::string& asked, kernels::Isa isa
 
 // Layouts of those matrices of rank 0 of `ranks` whose products' prefetching is measured: those
 // that are multiplied as they lie, with rounded activations or as eight-bit floats.
-std::vector<kernels::IntLayout> MeasuredLayouts(const DecoderSpec& spec, kernels::Dtype dtype,
+std::vector<kernels::IntLayout> MeasuredLayouts(const DecoderSpec& spec, const FormatPlan& formats,
                                                 int ranks);
 
 }  // namespace pinion

@@ -90,9 +90,9 @@ std::vector<std::pair<std::string, std::string>> EnvironmentOfReplica(const Plan
   return {{"OMP_NUM_THREADS", StrCat(rank.threads)}};
 }
 
-Status CheckReplicasFit(const EngineOptions& options, int replicas, const DecoderSpec& model,
+Status CheckReplicasFit(const EngineOptions& options, int replicas, const PlannedModel& model,
                         const Machine& machine, const Budget& budget, const Plan& plan) {
-  PINION_ASSIGN(const size_t length, ResolveModelLength(model, options));
+  PINION_ASSIGN(const size_t length, ResolveModelLength(model.spec, options));
   PINION_ASSIGN(const std::vector<RankNeeds> each, NeedsFor(options, model));
   std::vector<RankNeeds> needs;
   for (int i = 0; i < replicas; ++i) needs.insert(needs.end(), each.begin(), each.end());
@@ -100,15 +100,15 @@ Status CheckReplicasFit(const EngineOptions& options, int replicas, const Decode
 }
 
 Result<uint64_t> KvShareBytes(const EngineOptions& options, int replicas, const Budget& budget) {
-  PINION_ASSIGN(const DecoderSpec spec, SpecFor(options));
-  PINION_ASSIGN(const std::vector<RankNeeds> needs, NeedsFor(options, spec));
+  PINION_ASSIGN(const PlannedModel model, PlanModel(options));
+  PINION_ASSIGN(const std::vector<RankNeeds> needs, NeedsFor(options, model));
   uint64_t fixed = 0, state = 0;
   for (const RankNeeds& rank : needs) {
     fixed += rank.weights + rank.workspace;
     state = std::max(state, rank.state);
   }
   const uint64_t share = budget.memory_available_bytes / static_cast<uint64_t>(replicas);
-  PINION_ASSIGN(const size_t length, ResolveModelLength(spec, options));
+  PINION_ASSIGN(const size_t length, ResolveModelLength(model.spec, options));
   const uint64_t left = share - std::min(share, fixed);
   PINION_ASSIGN(const size_t blocks, SizeKv(needs, options, length, left));
   return blocks * LargestBlockBytes(needs) + SizeStates(needs, options, left).all() * state;

@@ -10,12 +10,13 @@
 #include "engine/host/budget.h"
 #include "engine/host/machine.h"
 #include "engine/run/options.h"
-#include "engine/spec/spec.h"
 
 // Several engine processes of the same options on one machine (data parallel). Each has
 // tensor_parallel ranks, weights and --kv-cache-space of its own.
 
 namespace pinion {
+
+struct PlannedModel;
 
 inline constexpr int kMaxReplicas = 256;
 
@@ -43,8 +44,8 @@ std::vector<int> CpusOfReplica(const Plan& plan);
 std::vector<std::pair<std::string, std::string>> EnvironmentOfReplica(const Plan& plan);
 
 // Whether so many replicas fit into memory together, by the engine's own check (CheckCapacity).
-// `plan`: of all of them; `model`: SpecFor(options).
-Status CheckReplicasFit(const EngineOptions& options, int replicas, const DecoderSpec& model,
+// `plan`: of all of them; `model`: PlanModel(options).
+Status CheckReplicasFit(const EngineOptions& options, int replicas, const PlannedModel& model,
                         const Machine& machine, const Budget& budget, const Plan& plan);
 
 // KV bytes per rank of each replica if --kv-cache-space is not given: sized as one engine sizes its

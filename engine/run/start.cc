@@ -53,7 +53,7 @@ std::optional<IntegerProduct> ResolveActivations(const EngineOptions& options,
 }
 
 // A log line on how quantised matrices are computed; empty if there are none.
-std::string Describe(const FormatPlan& plan, kernels::Isa isa, const char* dtype) {
+std::string Describe(const FormatPlan& plan, kernels::Isa isa, const std::string& dtype) {
   std::vector<std::string> parts;
   if (const size_t count = plan.Count(IntegerProduct::kInt8))
     parts.push_back(StrCat(count, " stay integer and are multiplied with int8 activations by ",
@@ -69,18 +69,23 @@ std::string Describe(const FormatPlan& plan, kernels::Isa isa, const char* dtype
   return parts.empty() ? "" : StrCat("quantised matrices: ", Join(parts, ", "));
 }
 
-// Opens the weights and decides which matrices stay in integers.
-Result<std::shared_ptr<const TensorSource>> OpenAndPlanFormats(const EngineOptions& options,
-                                                               kernels::Dtype dtype,
-                                                               ModelFiles& files) {
+struct OpenedWeights {
+  std::shared_ptr<const TensorSource> source;
+  FormatPlan formats;
+};
+
+// Opens the weights and decides how they lie in memory.
+Result<OpenedWeights> OpenAndPlanFormats(const EngineOptions& options, const ModelFiles& files) {
+  PINION_ASSIGN(const kernels::Dtype dtype, ResolveDtype(options, files.spec));
   const bool int8_head = options.head_dtype == "int8" && files.spec.has_head();
   PINION_ASSIGN(auto opened, OpenWeights(files, options.seed));
   if (int8_head) opened = WithInt8Head(std::move(opened), files.spec);
   // What the scheme says on activations is all that planning takes from it.
   const auto scheme = options.activations == "float" ? std::nullopt : files.scheme;
-  PINION_ASSIGN(files.spec.formats, PlanFormats(files.spec, *opened, scheme,
-                                                ResolveActivations(options, dtype), int8_head));
-  return std::shared_ptr<const TensorSource>(std::move(opened));
+  PINION_ASSIGN(FormatPlan formats,
+                PlanFormats(files.spec, *opened, scheme,
+                            {dtype, ResolveActivations(options, dtype), int8_head}));
+  return OpenedWeights{std::move(opened), std::move(formats)};
 }
 
 bool Leads(const StartedModel& model) { return !model.world || model.world->process() == 0; }
@@ -190,14 +195,15 @@ Status OpenModel(StartedModel& model, StartState& start) {
   if (!model.options.max_model_len)
     info.max_model_len = LongestText(FactsOf(model.files, info.task), info.max_model_len);
   PINION_TRY(FitWholeTexts(model));
-  PINION_ASSIGN(decoder, DecoderOptionsFor(model.options, spec));
-  PINION_ASSIGN(start.weights, OpenAndPlanFormats(model.options, decoder.dtype, model.files));
-  if (const std::string kept = Describe(spec.formats, model.isa, kernels::Name(decoder.dtype));
-      !kept.empty())
+  PINION_ASSIGN(OpenedWeights opened, OpenAndPlanFormats(model.options, model.files));
+  start.weights = std::move(opened.source);
+  model.formats = std::move(opened.formats);
+  PINION_ASSIGN(decoder, DecoderOptionsFor(model.options, model.formats));
+  info.dtype = kernels::Name(model.formats.dtype);
+  if (const std::string kept = Describe(model.formats, model.isa, info.dtype); !kept.empty())
     LogInfo(kept);
   decoder.isa = model.isa;
   decoder.communicator = model.team;
-  info.dtype = kernels::Name(decoder.dtype);
   info.kv_dtype = decoder.cached();
   info.block_tokens = decoder.block_tokens;
   return {};
@@ -221,7 +227,7 @@ Status AgreeOnModel(StartedModel& model, StartState& start) {
 Status ChooseCommonGemmKernels(StartedModel& model, StartState& start) {
   std::string asked = model.options.gemm_kernel;
   if (!Leads(model)) asked = BroadcastText(*model.world, "");
-  const auto rules = ChooseGemmKernels(asked, model.isa, start.decoder.dtype);
+  const auto rules = ChooseGemmKernels(asked, model.isa, model.formats.dtype);
   if (model.world && Leads(model)) BroadcastText(*model.world, rules.value_or("none"));
   if (!rules) return Unexpected(rules.error());
   model.info.gemm = *rules;
@@ -233,7 +239,7 @@ Status ChooseCommonGemmKernels(StartedModel& model, StartState& start) {
 Status ChooseKernels(StartedModel& model, StartState& start) {
   const DecoderSpec& spec = model.files.spec;
   PINION_TRY(ChooseCommonGemmKernels(model, start));
-  const auto layouts = MeasuredLayouts(spec, start.decoder.dtype, model.options.tensor_parallel);
+  const auto layouts = MeasuredLayouts(spec, model.formats, model.options.tensor_parallel);
   if (layouts.empty()) return {};
   start.decoder.int_prefetch = kernels::MeasureIntPrefetch(model.isa, layouts);
   start.stages.Done("integer kernels",
@@ -269,7 +275,7 @@ Status LoadAndPack(StartedModel& model, StartState& start) {
   info.load_s = SecondsSince(load_start);
   info.weight_bytes = model.executor->memory().weight_bytes;
   if (model.world) info.weight_bytes = SumOf(*model.world, info.weight_bytes);
-  const char* integers = model.files.spec.formats.empty() ? "" : "integers and ";
+  const char* integers = model.formats.empty() ? "" : "integers and ";
   start.stages.Done("load and pack",
                     StrCat(FormatBytes(info.weight_bytes), " of ", integers, info.dtype));
   return {};
@@ -285,28 +291,27 @@ Result<kernels::Dtype> ResolveDtype(const EngineOptions& options, const DecoderS
                                         "'; choose --dtype bfloat16, float16 or float32"));
 }
 
-Result<DecoderSpec> SpecFor(const EngineOptions& options) {
+Result<PlannedModel> PlanModel(const EngineOptions& options) {
   PINION_ASSIGN(ModelFiles files, FindModel(options.model));
   PINION_TRY(ApplyTask(options.task, files));
-  PINION_ASSIGN(const kernels::Dtype dtype, ResolveDtype(options, files.spec));
-  PINION_TRY(OpenAndPlanFormats(options, dtype, files));
-  return std::move(files.spec);
+  PINION_ASSIGN(OpenedWeights opened, OpenAndPlanFormats(options, files));
+  return PlannedModel{std::move(files.spec), std::move(opened.formats)};
 }
 
-Result<DecoderOptions> DecoderOptionsFor(const EngineOptions& options, const DecoderSpec& spec) {
+Result<DecoderOptions> DecoderOptionsFor(const EngineOptions& options, FormatPlan formats) {
   DecoderOptions decoder;
-  PINION_ASSIGN(decoder.dtype, ResolveDtype(options, spec));
-  PINION_ASSIGN(decoder.kv_dtype, ResolveKvDtype(options, decoder.dtype));
+  decoder.formats = std::move(formats);
+  PINION_ASSIGN(decoder.kv_dtype, ResolveKvDtype(options, decoder.formats.dtype));
   decoder.moe_prepack = options.moe_prepack;
   decoder.max_rows = static_cast<size_t>(options.max_num_batched_tokens);
   decoder.block_tokens = static_cast<size_t>(options.block_size);
   return decoder;
 }
 
-Result<std::vector<RankNeeds>> NeedsFor(const EngineOptions& options, const DecoderSpec& spec) {
-  PINION_ASSIGN(const DecoderOptions decoder, DecoderOptionsFor(options, spec));
-  PINION_TRY(CheckStages(options, spec));
-  return CountNeeds(spec, decoder, options.partition());
+Result<std::vector<RankNeeds>> NeedsFor(const EngineOptions& options, const PlannedModel& model) {
+  PINION_ASSIGN(const DecoderOptions decoder, DecoderOptionsFor(options, model.formats));
+  PINION_TRY(CheckStages(options, model.spec));
+  return CountNeeds(model.spec, decoder, options.partition());
 }
 
 Result<Plan> PlanFor(const EngineOptions& options, const Machine& machine, const Budget& budget) {

@@ -17,6 +17,7 @@
 #include "engine/run/options.h"
 #include "engine/run/pooler.h"
 #include "engine/run/step_clock.h"
+#include "engine/weights/format_plan.h"
 
 namespace pinion {
 
@@ -24,6 +25,7 @@ namespace pinion {
 struct StartedModel {
   EngineOptions options;
   ModelFiles files;
+  FormatPlan formats;
   kernels::Isa isa = kernels::Isa::kScalar;
   std::unique_ptr<CountingCommunicator> counted;  // null: this process has all ranks
   std::unique_ptr<Communicator> part;             // of those that share a stage of a pipeline
@@ -52,17 +54,22 @@ Result<std::unique_ptr<Engine>> MakeEngine(StartedModel model, std::vector<int> 
 // "auto" -> the checkpoint's type; kUsage for a type that Pinion does not compute in.
 Result<kernels::Dtype> ResolveDtype(const EngineOptions& options, const DecoderSpec& spec);
 
-// The model's spec under these options, including the matrices that stay in integers. Opens the
-// files, but reads no weights.
-Result<DecoderSpec> SpecFor(const EngineOptions& options);
+// What a model is, and how its matrices lie in memory.
+struct PlannedModel {
+  DecoderSpec spec;
+  FormatPlan formats;
+};
 
-// The decoder that StartModel makes under these options, except for what depends on the machine
-// (the ISA path). `spec` as from SpecFor; only its checkpoint's dtype counts.
-Result<DecoderOptions> DecoderOptionsFor(const EngineOptions& options, const DecoderSpec& spec);
+// The model under these options. Opens the files, but reads no weights.
+Result<PlannedModel> PlanModel(const EngineOptions& options);
 
-// What each rank's process memory will hold under these options: quantised matrices in the integers
-// that they are kept in. `spec` as from SpecFor(options).
-Result<std::vector<RankNeeds>> NeedsFor(const EngineOptions& options, const DecoderSpec& spec);
+// The decoder that StartModel makes under these options of a model with these formats, except for
+// what depends on the machine (the ISA path).
+Result<DecoderOptions> DecoderOptionsFor(const EngineOptions& options, FormatPlan formats);
+
+// What each rank's process memory will hold under these options. `model` as from
+// PlanModel(options).
+Result<std::vector<RankNeeds>> NeedsFor(const EngineOptions& options, const PlannedModel& model);
 
 // The plan that StartModel will use for these options on this machine. Starts nothing.
 Result<Plan> PlanFor(const EngineOptions& options, const Machine& machine, const Budget& budget);

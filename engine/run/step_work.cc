@@ -2,17 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/base/check.h"
-
 namespace pinion {
-
-kernels::Dtype DtypeOf(const EngineInfo& info) {
-  using kernels::Dtype;
-  for (const Dtype dtype : {Dtype::kF32, Dtype::kBf16, Dtype::kF16})
-    if (info.dtype == kernels::Name(dtype)) return dtype;
-  CHECK(false) << "an engine of dtype '" << info.dtype << "'";
-  return Dtype::kF32;
-}
 
 StepWork StepWork::operator-(const StepWork& before) const {
   return {tokens - before.tokens,
@@ -21,8 +11,9 @@ StepWork StepWork::operator-(const StepWork& before) const {
            least.flops - before.least.flops, least.int8_ops - before.least.int8_ops}};
 }
 
-StepWorkMeter::StepWorkMeter(const DecoderSpec& spec, const EngineInfo& info)
-    : cost_(spec, DtypeOf(info), info.kv_dtype, static_cast<int>(info.plan.ranks.size())) {}
+StepWorkMeter::StepWorkMeter(const DecoderSpec& spec, const FormatPlan& formats,
+                             const EngineInfo& info)
+    : cost_(spec, formats, info.kv_dtype, static_cast<int>(info.plan.ranks.size())) {}
 
 void StepWorkMeter::Add(const std::vector<Slice>& slices, uint64_t prompt_tokens, double seconds,
                         const StepReads& before, const StepReads& after) {

@@ -6,13 +6,14 @@
 #include "engine/exec/executor.h"
 #include "engine/run/engine.h"
 #include "engine/sched/scheduler.h"
+#include "engine/weights/format_plan.h"
 
 namespace pinion {
 
 // Adds up the time and the least work of an engine's steps. Thread rule: one thread.
 class StepWorkMeter {
  public:
-  StepWorkMeter(const DecoderSpec& spec, const EngineInfo& info);
+  StepWorkMeter(const DecoderSpec& spec, const FormatPlan& formats, const EngineInfo& info);
 
   // A step of these slices, `prompt_tokens` of whose rows belong to prompts: it is a prefill step
   // if there are any. `before` and `after`: around it.

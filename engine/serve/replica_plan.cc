@@ -16,8 +16,8 @@ Result<std::vector<ReplicaPlan>> DivideAmongReplicas(const ServeOptions& options
   EngineOptions engine = options.engine;
   if (!options.stand_in_rate) {
     // Each process checks its own needs, at a time when the others may not have taken theirs yet.
-    PINION_ASSIGN(const DecoderSpec spec, SpecFor(engine));
-    if (auto fits = CheckReplicasFit(engine, replicas, spec, machine, budget, plan); !fits)
+    PINION_ASSIGN(const PlannedModel model, PlanModel(engine));
+    if (auto fits = CheckReplicasFit(engine, replicas, model, machine, budget, plan); !fits)
       return Unexpected(std::move(fits).error().In(StrCat("--data-parallel-size ", replicas)));
     if (!engine.kv_cache_bytes) {
       PINION_ASSIGN(engine.kv_cache_bytes, KvShareBytes(engine, replicas, budget));

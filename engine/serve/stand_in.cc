@@ -32,6 +32,7 @@ class StandIn final : public Engine {
 
   const EngineInfo& info() const override { return info_; }
   const ModelFiles& model() const override { return files_; }
+  const FormatPlan& formats() const override { return formats_; }
   EngineStats stats() const override {
     EngineStats stats = stats_;
     stats.scheduler.running = live_.size();
@@ -138,6 +139,7 @@ class StandIn final : public Engine {
 
   const EngineOptions options_;
   const ModelFiles files_;
+  FormatPlan formats_;
   const Clock& clock_;
   const double tokens_per_s_;
   const int64_t period_ns_;

@@ -8,7 +8,6 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
-#include "engine/spec/format_plan.h"
 #include "engine/spec/layer_input_spec.h"
 #include "engine/spec/mamba_spec.h"
 #include "engine/spec/rope.h"
@@ -307,7 +306,6 @@ struct DecoderSpec {
   std::optional<int32_t> bos_id;
   TensorNames names;
   StageSpec stage;
-  FormatPlan formats;  // matrices that stay in integers; set by PlanFormats, not from config
 
   // Without one, a step gives the last hidden states instead of logits.
   bool has_head() const { return stage.ends && (tied_head || !names.head.empty()); }

@@ -41,9 +41,8 @@ kernels::Rounding Cover(const std::vector<StaticRounding>& roundings) {
 class Planner {
  public:
   Planner(const DecoderSpec& spec, const TensorSource& source,
-          const std::optional<QuantScheme>& scheme, std::optional<IntegerProduct> weight_only,
-          bool int8_head)
-      : spec_(spec), source_(source), int8_head_(int8_head), weight_only_(weight_only) {
+          const std::optional<QuantScheme>& scheme, const FormatChoices& choices)
+      : spec_(spec), source_(source), choices_(choices), plan_(choices.dtype) {
     if (scheme) activations_ = scheme->activations;
   }
 
@@ -117,8 +116,8 @@ class Planner {
 
   std::optional<IntegerProduct> ProductOf(MatrixRole role) const {
     const bool rounds = activations_ != ActivationRounding::kNone;
-    if (rounds || (role == MatrixRole::kHead && int8_head_)) return IntegerProduct::kInt8;
-    return weight_only_;
+    if (rounds || (role == MatrixRole::kHead && choices_.int8_head)) return IntegerProduct::kInt8;
+    return choices_.weight_only;
   }
 
   Result<kernels::Rounding> RoundingOf(const std::vector<std::string>& modules) const {
@@ -134,8 +133,7 @@ class Planner {
 
   const DecoderSpec& spec_;
   const TensorSource& source_;
-  bool int8_head_;
-  std::optional<IntegerProduct> weight_only_;
+  const FormatChoices& choices_;
   ActivationRounding activations_ = ActivationRounding::kNone;
   FormatPlan plan_;
 };
@@ -219,8 +217,8 @@ std::vector<std::string> ModulesOf(const DecoderSpec& spec, int layer, MatrixRol
 
 Result<FormatPlan> PlanFormats(const DecoderSpec& spec, const TensorSource& source,
                                const std::optional<QuantScheme>& scheme,
-                               std::optional<IntegerProduct> weight_only, bool int8_head) {
-  return Planner(spec, source, scheme, weight_only, int8_head).Plan();
+                               const FormatChoices& choices) {
+  return Planner(spec, source, scheme, choices).Plan();
 }
 
 }  // namespace pinion

@@ -7,8 +7,8 @@
 #include "engine/base/result.h"
 #include "engine/checkpoint/scheme.h"
 #include "engine/checkpoint/tensors.h"
-#include "engine/spec/format_plan.h"
 #include "engine/spec/spec.h"
+#include "engine/weights/format_plan.h"
 
 namespace pinion {
 
@@ -16,13 +16,21 @@ namespace pinion {
 // the layer has no such matrix.
 std::vector<std::string> ModulesOf(const DecoderSpec& spec, int layer, MatrixRole role);
 
+// What a start chooses about a model's formats, whatever its checkpoint has.
+struct FormatChoices {
+  // Of matrices that do not stay in integers, and of activations.
+  kernels::Dtype dtype = kernels::Dtype::kBf16;
+  // How matrices of weight-only formats are multiplied; empty: they are dequantised at loading.
+  std::optional<IntegerProduct> weight_only;
+  bool int8_head = false;  // the source then has integers for the head
+};
+
 // A matrix stays in integers if all tensors that it is made of are stored so, in the same groups of
-// columns: W8A8 and FP8 always, weight-only formats unless `weight_only` is empty (they are then
-// dequantised at loading), and the head if `int8_head` (the source then has integers for it).
-// Experts whose groups are not consecutive columns do not, because a token's activations are
-// prepared once for all its experts. Errors are those of the checkpoint's own roundings.
+// columns: W8A8 and FP8 always, weight-only formats and the head by choice. Experts whose groups
+// are not consecutive columns do not, because a token's activations are prepared once for all its
+// experts. Errors are those of the checkpoint's own roundings.
 Result<FormatPlan> PlanFormats(const DecoderSpec& spec, const TensorSource& source,
                                const std::optional<QuantScheme>& scheme,
-                               std::optional<IntegerProduct> weight_only, bool int8_head);
+                               const FormatChoices& choices);
 
 }  // namespace pinion

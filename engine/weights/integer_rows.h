@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/checkpoint/quantised.h"
-#include "engine/spec/format_plan.h"
+#include "engine/weights/format_plan.h"
 #include "kernels/integer.h"
 
 namespace pinion {

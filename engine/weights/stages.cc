@@ -10,8 +10,8 @@
 namespace pinion {
 namespace {
 
-uint64_t BytesOf(const DecoderSpec& stage, kernels::Dtype dtype) {
-  return ShardWeightBytes(stage, dtype, /*moe_prepack=*/true, 1, 0);
+uint64_t BytesOf(const DecoderSpec& stage, const FormatPlan& formats) {
+  return ShardWeightBytes(stage, formats, /*moe_prepack=*/true, 1, 0);
 }
 
 // Runs of layers that stay together.
@@ -26,11 +26,11 @@ std::vector<Range> Units(const DecoderSpec& spec) {
 
 // Of every unit, with what comes before the first and after the last.
 std::vector<uint64_t> UnitBytes(const DecoderSpec& spec, const std::vector<Range>& units,
-                                kernels::Dtype dtype) {
+                                const FormatPlan& formats) {
   std::vector<uint64_t> bytes;
   for (const Range& unit : units)
     bytes.push_back(
-        BytesOf(StageOf(spec, static_cast<int>(unit.begin), static_cast<int>(unit.end)), dtype));
+        BytesOf(StageOf(spec, static_cast<int>(unit.begin), static_cast<int>(unit.end)), formats));
   return bytes;
 }
 
@@ -52,11 +52,11 @@ std::vector<Range> Filled(const std::vector<uint64_t>& bytes, size_t stages, uin
 
 }  // namespace
 
-std::vector<Range> StageLayers(const DecoderSpec& spec, kernels::Dtype dtype, int stages) {
+std::vector<Range> StageLayers(const DecoderSpec& spec, const FormatPlan& formats, int stages) {
   const std::vector<Range> units = Units(spec);
   const auto count = static_cast<size_t>(stages);
   CHECK(stages >= 1 && count <= units.size()) << stages << " stages of " << units.size();
-  const std::vector<uint64_t> bytes = UnitBytes(spec, units, dtype);
+  const std::vector<uint64_t> bytes = UnitBytes(spec, units, formats);
   uint64_t low = *std::max_element(bytes.begin(), bytes.end());
   uint64_t high = std::accumulate(bytes.begin(), bytes.end(), uint64_t{0});
   while (low < high) {
@@ -72,10 +72,11 @@ std::vector<Range> StageLayers(const DecoderSpec& spec, kernels::Dtype dtype, in
   return layers;
 }
 
-std::vector<DecoderSpec> StageSpecs(const DecoderSpec& spec, kernels::Dtype dtype, int stages) {
+std::vector<DecoderSpec> StageSpecs(const DecoderSpec& spec, const FormatPlan& formats,
+                                    int stages) {
   if (stages == 1) return {spec};
   std::vector<DecoderSpec> specs;
-  for (const Range& layers : StageLayers(spec, dtype, stages))
+  for (const Range& layers : StageLayers(spec, formats, stages))
     specs.push_back(StageOf(spec, static_cast<int>(layers.begin), static_cast<int>(layers.end)));
   return specs;
 }

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "engine/spec/spec.h"
+#include "engine/weights/format_plan.h"
 #include "engine/weights/shard.h"
-#include "kernels/types.h"
 
 namespace pinion {
 
@@ -19,11 +19,11 @@ struct Partition {
 };
 
 // The layers of each of `stages` stages, first to last: so that the largest has as few bytes of
-// weights, packed in `dtype`, as possible. They begin at layers of StageBegins, which are as many
-// at least.
-std::vector<Range> StageLayers(const DecoderSpec& spec, kernels::Dtype dtype, int stages);
+// weights, packed as `formats` say, as possible. They begin at layers of StageBegins, which are as
+// many at least.
+std::vector<Range> StageLayers(const DecoderSpec& spec, const FormatPlan& formats, int stages);
 
 // The specs of the stages, first to last; of one stage, `spec` itself.
-std::vector<DecoderSpec> StageSpecs(const DecoderSpec& spec, kernels::Dtype dtype, int stages);
+std::vector<DecoderSpec> StageSpecs(const DecoderSpec& spec, const FormatPlan& formats, int stages);
 
 }  // namespace pinion

@@ -7,7 +7,6 @@
 
 #include "engine/base/strings.h"
 #include "engine/spec/attention_spec.h"
-#include "engine/spec/format_plan.h"
 #include "engine/spec/kv_tables.h"
 #include "engine/spec/spec_facts.h"
 #include "engine/spec/tensor_list.h"
@@ -194,16 +193,13 @@ struct Packed {
 };
 
 // Empty if nothing is quantised.
-std::optional<Packed> CountPacked(const DecoderSpec& spec) {
-  const FormatPlan& plan = spec.formats;
+std::optional<Packed> CountPacked(const DecoderSpec& spec, const FormatPlan& plan) {
   if (plan.empty() && plan.dequantised == 0) return {};
   Packed packed;
   packed.dequantised = plan.dequantised;
   for (const auto& [key, format] : plan.formats())
     ++(format.e4m3() ? packed.fp8 : format.bits == 4 ? packed.int4 : packed.int8);
-  for (const Dtype dtype : kDtypes)
-    if (spec.checkpoint_dtype == kernels::Name(dtype))
-      packed.bytes = ShardWeightBytes(spec, dtype, true, 1, 0);
+  packed.bytes = ShardWeightBytes(spec, plan, true, 1, 0);
   return packed;
 }
 
@@ -314,7 +310,8 @@ std::string LatentText(const DecoderSpec& spec) {
 
 }  // namespace
 
-Json SummariseModel(const ModelFiles& files, const TensorSource& weights) {
+Json SummariseModel(const ModelFiles& files, const TensorSource& weights,
+                    const FormatPlan& formats) {
   const DecoderSpec& spec = files.spec;
   Json json;
   json.Set("model", files.name);
@@ -345,12 +342,13 @@ Json SummariseModel(const ModelFiles& files, const TensorSource& weights) {
            KvBytesByDtype([&](KvDtype dtype) { return KvBytesOfSequence(spec, dtype, longest); }));
   json.Set("state_bytes_per_sequence", StateBytesPerSequence(spec));
   json.Set("stored", StoredJson(CountStored(spec, weights)));
-  if (const auto packed = CountPacked(spec)) json.Set("packed", PackedJson(*packed));
+  if (const auto packed = CountPacked(spec, formats)) json.Set("packed", PackedJson(*packed));
   json.Set("tensors", TensorsJson(spec, weights));
   return json;
 }
 
-std::string FormatModel(const ModelFiles& files, const TensorSource& weights) {
+std::string FormatModel(const ModelFiles& files, const TensorSource& weights,
+                        const FormatPlan& formats) {
   const DecoderSpec& spec = files.spec;
   Table facts("ll");
   facts.Row({"model", files.name});
@@ -371,7 +369,7 @@ std::string FormatModel(const ModelFiles& files, const TensorSource& weights) {
   facts.Row({"vocabulary", StrCat(spec.vocabulary, ", ", head)});
   facts.Row({"longest", StrCat(spec.max_positions, " tokens")});
   facts.Row({"stored", StoredText(files, CountStored(spec, weights))});
-  if (const auto packed = CountPacked(spec)) facts.Row({"in memory", PackedText(*packed)});
+  if (const auto packed = CountPacked(spec, formats)) facts.Row({"in memory", PackedText(*packed)});
   return StrCat(facts.Text(), "\n", ByteTable(spec), "\n", TensorTable(spec));
 }
 

@@ -38,12 +38,12 @@ PackedMatrix As(int layer, MatrixRole role, PackedMatrix matrix) {
   return matrix;
 }
 
-// A shard's share of a layer's matrix in the form that the spec's plan gives it.
-PackedMatrix ShareOfMatrix(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int layer,
-                           MatrixRole role, size_t outputs) {
-  return As(
-      layer, role,
-      MatrixOf(dtype, outputs, InputsOf(spec, shard, layer, role), spec.formats.Find(layer, role)));
+// A shard's share of a layer's matrix in the form that the plan gives it.
+PackedMatrix ShareOfMatrix(const DecoderSpec& spec, const Shard& shard, const FormatPlan& formats,
+                           int layer, MatrixRole role, size_t outputs) {
+  return As(layer, role,
+            MatrixOf(formats.dtype, outputs, InputsOf(spec, shard, layer, role),
+                     formats.Find(layer, role)));
 }
 
 // A matrix that is packed in `dtype` whatever the checkpoint's format.
@@ -59,8 +59,8 @@ NormWeights LayOutNorm(const DecoderSpec& spec, const std::string& name, Arena& 
   return norm;
 }
 
-void LayOutAttention(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int index,
-                     Arena& arena, LayerWeights& layer) {
+void LayOutAttention(const DecoderSpec& spec, const Shard& shard, const FormatPlan& formats,
+                     int index, Arena& arena, LayerWeights& layer) {
   const auto hidden = static_cast<size_t>(spec.hidden);
   const auto layer_index = static_cast<size_t>(index);
   const HeadShare& heads = shard.Heads(layer_index);
@@ -71,9 +71,9 @@ void LayOutAttention(const DecoderSpec& spec, const Shard& shard, Dtype dtype, i
   const bool whole = spec.qk_norm == QkNorm::kWhole;
   layer.q_norm = arena.VectorIf(spec.qk_norm != QkNorm::kNone, whole ? q : head_dim);
   layer.k_norm = arena.VectorIf(spec.qk_norm != QkNorm::kNone && keys > 0, whole ? kv : head_dim);
-  layer.qkv = arena.Matrix(ShareOfMatrix(spec, shard, dtype, index, MatrixRole::kQkv,
+  layer.qkv = arena.Matrix(ShareOfMatrix(spec, shard, formats, index, MatrixRole::kQkv,
                                          (spec.attention_gate ? 2 * q : q) + keys + values));
-  layer.o = arena.Matrix(ShareOfMatrix(spec, shard, dtype, index, MatrixRole::kO, hidden));
+  layer.o = arena.Matrix(ShareOfMatrix(spec, shard, formats, index, MatrixRole::kO, hidden));
   layer.sinks = arena.VectorIf(!spec.names.sinks.empty() && q > 0, heads.q_heads.size());
   layer.qkv_bias = arena.VectorIf(spec.qkv_bias, layer.qkv.outputs);
   layer.o_bias = arena.VectorIf(spec.o_bias, hidden);
@@ -90,8 +90,8 @@ void LayOutIndex(const DecoderSpec& spec, Dtype dtype, Arena& arena, IndexWeight
 }
 
 // A rank without heads holds nothing.
-void LayOutLatent(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int index, Arena& arena,
-                  LayerWeights& layer) {
+void LayOutLatent(const DecoderSpec& spec, const Shard& shard, const FormatPlan& formats, int index,
+                  Arena& arena, LayerWeights& layer) {
   const size_t heads = shard.q_heads.size();
   if (heads == 0) return;
   const auto size = [](int n) { return static_cast<size_t>(n); };
@@ -104,18 +104,18 @@ void LayOutLatent(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int 
   layer.q_norm = arena.VectorIf(q_rank > 0, q_rank);
   layer.k_norm = arena.Vector(rank);
   const size_t projected = (q_rank > 0 ? q_rank : queries) + rank + size(spec_latent.rope_dim);
-  layer.qkv = arena.Matrix(ShareOfMatrix(spec, shard, dtype, index, MatrixRole::kQkv, projected));
+  layer.qkv = arena.Matrix(ShareOfMatrix(spec, shard, formats, index, MatrixRole::kQkv, projected));
   latent.q_up = arena.Matrix(
-      ShareOfMatrix(spec, shard, dtype, index, MatrixRole::kQueryUp, q_rank > 0 ? queries : 0));
+      ShareOfMatrix(spec, shard, formats, index, MatrixRole::kQueryUp, q_rank > 0 ? queries : 0));
   latent.key_blocks = blocks(rank);
   latent.value_blocks = blocks(values);
-  latent.key_up = arena.Matrix(
-      Plain(dtype, heads * latent.key_blocks * kernels::kBlockN, size(spec_latent.nope_dim)));
+  latent.key_up = arena.Matrix(Plain(formats.dtype, heads * latent.key_blocks * kernels::kBlockN,
+                                     size(spec_latent.nope_dim)));
   latent.value_up =
-      arena.Matrix(Plain(dtype, heads * latent.value_blocks * kernels::kBlockN, rank));
+      arena.Matrix(Plain(formats.dtype, heads * latent.value_blocks * kernels::kBlockN, rank));
   layer.o =
-      arena.Matrix(ShareOfMatrix(spec, shard, dtype, index, MatrixRole::kO, size(spec.hidden)));
-  LayOutIndex(spec, dtype, arena, layer.index);
+      arena.Matrix(ShareOfMatrix(spec, shard, formats, index, MatrixRole::kO, size(spec.hidden)));
+  LayOutIndex(spec, formats.dtype, arena, layer.index);
 }
 
 void LayOutDelta(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int index, Arena& arena,
@@ -157,36 +157,36 @@ void LayOutMamba(const DecoderSpec& spec, const Shard& shard, Dtype dtype, int i
   mamba.norm = arena.VectorIf(spec.mamba.norm_runs > 0, inner);
 }
 
-void LayOutMixer(const DecoderSpec& spec, const LayerSpec& kinds, const Shard& shard, Dtype dtype,
-                 int index, Arena& arena, LayerWeights& layer) {
+void LayOutMixer(const DecoderSpec& spec, const LayerSpec& kinds, const Shard& shard,
+                 const FormatPlan& formats, int index, Arena& arena, LayerWeights& layer) {
   if (kinds.mixer == MixerKind::kDeltaNet)
-    LayOutDelta(spec, shard, dtype, index, arena, layer);
+    LayOutDelta(spec, shard, formats.dtype, index, arena, layer);
   else if (kinds.mixer == MixerKind::kShortConv)
-    LayOutConv(spec, shard, dtype, index, arena, layer);
-  if (HasMamba(kinds.mixer)) LayOutMamba(spec, shard, dtype, index, arena, layer.mamba);
+    LayOutConv(spec, shard, formats.dtype, index, arena, layer);
+  if (HasMamba(kinds.mixer)) LayOutMamba(spec, shard, formats.dtype, index, arena, layer.mamba);
   if (!Attends(kinds.mixer)) return;
   if (spec.latent.kv_rank > 0)
-    LayOutLatent(spec, shard, dtype, index, arena, layer);
+    LayOutLatent(spec, shard, formats, index, arena, layer);
   else
-    LayOutAttention(spec, shard, dtype, index, arena, layer);
+    LayOutAttention(spec, shard, formats, index, arena, layer);
 }
 
 // A layer's only MLP, or the one beside its experts.
-void LayOutMlp(const DecoderSpec& spec, const Shard& shard, bool bias, Dtype dtype, int index,
-               Arena& arena, LayerWeights& layer) {
+void LayOutMlp(const DecoderSpec& spec, const Shard& shard, bool bias, const FormatPlan& formats,
+               int index, Arena& arena, LayerWeights& layer) {
   const auto hidden = static_cast<size_t>(spec.hidden);
   const size_t middle = InputsOf(spec, shard, index, MatrixRole::kDown).size();
   const size_t outputs = spec.gated ? 2 * kernels::RoundUp(middle, kernels::kBlockN) : middle;
   layer.mlp_in =
-      arena.Matrix(ShareOfMatrix(spec, shard, dtype, index, MatrixRole::kMlpIn, outputs));
-  layer.down = arena.Matrix(ShareOfMatrix(spec, shard, dtype, index, MatrixRole::kDown, hidden));
+      arena.Matrix(ShareOfMatrix(spec, shard, formats, index, MatrixRole::kMlpIn, outputs));
+  layer.down = arena.Matrix(ShareOfMatrix(spec, shard, formats, index, MatrixRole::kDown, hidden));
   layer.mlp_in_bias =
       arena.VectorIf(bias, kernels::RoundUp(layer.mlp_in.outputs, kernels::kBlockN));
   layer.down_bias = arena.VectorIf(bias, hidden);
 }
 
-ExpertWeights LayOutExperts(const DecoderSpec& spec, const Shard& shard, Dtype dtype, bool prepack,
-                            int index, Arena& arena) {
+ExpertWeights LayOutExperts(const DecoderSpec& spec, const Shard& shard, const FormatPlan& formats,
+                            bool prepack, int index, Arena& arena) {
   const RouterSpec& router = spec.moe.router;
   const auto hidden = static_cast<size_t>(spec.hidden);
   const auto experts = static_cast<size_t>(router.experts);
@@ -207,7 +207,7 @@ ExpertWeights LayOutExperts(const DecoderSpec& spec, const Shard& shard, Dtype d
   weights.down_blocks = share.size() > 0 ? (hidden + kernels::kBlockN - 1) / kernels::kBlockN : 0;
   const auto stack = [&](size_t blocks, MatrixRole role) {
     const PackedMatrix matrix =
-        ShareOfMatrix(spec, shard, dtype, index, role, experts * blocks * kernels::kBlockN);
+        ShareOfMatrix(spec, shard, formats, index, role, experts * blocks * kernels::kBlockN);
     return prepack ? arena.Matrix(matrix) : matrix;
   };
   weights.in = stack(weights.in_blocks, MatrixRole::kExpertIn);
@@ -256,20 +256,20 @@ void LayOutStreams(const DecoderSpec& spec, Dtype dtype, Arena& arena, RankWeigh
 }
 
 LayerWeights LayOutLayer(const DecoderSpec& spec, const LayerSpec& kinds, const Shard& shard,
-                         Dtype dtype, bool moe_prepack, int index, Arena& arena) {
+                         const FormatPlan& formats, bool moe_prepack, int index, Arena& arena) {
   LayerWeights layer;
   if (kinds.mixer != MixerKind::kNone) {
     if (kinds.attention_norm)
       layer.attention_norm = LayOutNorm(spec, spec.names.attention_norm, arena);
-    LayOutMixer(spec, kinds, shard, dtype, index, arena, layer);
+    LayOutMixer(spec, kinds, shard, formats, index, arena, layer);
     layer.attention_post_norm = LayOutNorm(spec, spec.names.attention_post_norm, arena);
   }
-  if (IsInStage(spec, static_cast<size_t>(index))) LayOutStreams(spec, dtype, arena, layer);
+  if (IsInStage(spec, static_cast<size_t>(index))) LayOutStreams(spec, formats.dtype, arena, layer);
   if (kinds.mlp == MlpKind::kNone) return layer;
   layer.mlp_norm = LayOutNorm(spec, spec.names.mlp_norm, arena);
   const bool has_experts = kinds.mlp == MlpKind::kExperts;
-  if (has_experts) layer.experts = LayOutExperts(spec, shard, dtype, moe_prepack, index, arena);
-  LayOutMlp(spec, shard, spec.mlp_bias && !has_experts, dtype, index, arena, layer);
+  if (has_experts) layer.experts = LayOutExperts(spec, shard, formats, moe_prepack, index, arena);
+  LayOutMlp(spec, shard, spec.mlp_bias && !has_experts, formats, index, arena, layer);
   layer.mlp_post_norm = LayOutNorm(spec, spec.names.mlp_post_norm, arena);
   layer.scale = arena.VectorIf(!spec.names.layer_scale.empty(), 1);
   return layer;
@@ -353,20 +353,20 @@ Range InputsOf(const DecoderSpec& spec, const Shard& shard, int layer, MatrixRol
   __builtin_unreachable();
 }
 
-size_t LayOutWeights(const DecoderSpec& spec, Dtype dtype, bool moe_prepack, std::byte* base,
-                     RankWeights& weights) {
+size_t LayOutWeights(const DecoderSpec& spec, const FormatPlan& formats, bool moe_prepack,
+                     std::byte* base, RankWeights& weights) {
   Arena arena(base);
   weights.layers.clear();
   for (int i = 0; i < spec.layers; ++i)
     weights.layers.push_back(LayOutLayer(spec, spec.layer_specs[static_cast<size_t>(i)],
-                                         weights.shard, dtype, moe_prepack, i, arena));
+                                         weights.shard, formats, moe_prepack, i, arena));
   weights.embedding_norm = LayOutNorm(spec, spec.names.embedding_norm, arena);
   weights.final_norm = LayOutNorm(spec, spec.names.final_norm, arena);
-  LayOutStreams(spec, dtype, arena, weights);
+  LayOutStreams(spec, formats.dtype, arena, weights);
   if (!spec.has_head()) return arena.used();
   const size_t vocabulary = weights.shard.vocabulary.size();
   weights.head =
-      arena.Matrix(ShareOfMatrix(spec, weights.shard, dtype, -1, MatrixRole::kHead, vocabulary));
+      arena.Matrix(ShareOfMatrix(spec, weights.shard, formats, -1, MatrixRole::kHead, vocabulary));
   return arena.used();
 }
 

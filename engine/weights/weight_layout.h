@@ -16,7 +16,7 @@ Range InputsOf(const DecoderSpec& spec, const Shard& shard, int layer, MatrixRol
 // Places everything that `weights.shard` holds in memory from `base` on, 64-byte aligned, and
 // returns the bytes that it takes. With a null base it only counts. Without moe_prepack experts get
 // their shapes but no memory.
-size_t LayOutWeights(const DecoderSpec& spec, kernels::Dtype dtype, bool moe_prepack,
+size_t LayOutWeights(const DecoderSpec& spec, const FormatPlan& formats, bool moe_prepack,
                      std::byte* base, RankWeights& weights);
 
 }  // namespace pinion

@@ -18,7 +18,6 @@
 namespace pinion {
 namespace {
 
-using kernels::Dtype;
 using kernels::kBlockN;
 
 // One worker's loading of one rank.
@@ -297,24 +296,24 @@ size_t ChunkBlocks(const PackedMatrix& matrix, size_t rows, size_t unit) {
   return std::max(std::min(by_bytes, by_flops) / unit * unit, unit);
 }
 
-uint64_t ShardWeightBytes(const DecoderSpec& spec, Dtype dtype, bool moe_prepack, int ranks,
-                          int rank) {
+uint64_t ShardWeightBytes(const DecoderSpec& spec, const FormatPlan& formats, bool moe_prepack,
+                          int ranks, int rank) {
   RankWeights weights;
   weights.shard = MakeShard(spec, ranks, rank);
-  return LayOutWeights(spec, dtype, moe_prepack, nullptr, weights);
+  return LayOutWeights(spec, formats, moe_prepack, nullptr, weights);
 }
 
-Result<std::vector<RankWeights>> LoadWeights(const DecoderSpec& spec, Dtype dtype, bool moe_prepack,
-                                             const TensorSource& source, Ranks& ranks,
-                                             const RankSpan& span) {
+Result<std::vector<RankWeights>> LoadWeights(const DecoderSpec& spec, const FormatPlan& formats,
+                                             bool moe_prepack, const TensorSource& source,
+                                             Ranks& ranks, const RankSpan& span) {
   const int total = span.total > 0 ? span.total : ranks.count();
   std::vector<RankWeights> all(static_cast<size_t>(ranks.count()));
   for (int rank = 0; rank < ranks.count(); ++rank) {
     RankWeights& weights = all[static_cast<size_t>(rank)];
     weights.shard = MakeShard(spec, total, span.first + rank);
-    const uint64_t bytes = ShardWeightBytes(spec, dtype, moe_prepack, total, span.first + rank);
+    const uint64_t bytes = ShardWeightBytes(spec, formats, moe_prepack, total, span.first + rank);
     PINION_ASSIGN(weights.storage, Pages::Allocate(bytes));
-    LayOutWeights(spec, dtype, moe_prepack, weights.storage.data(), weights);
+    LayOutWeights(spec, formats, moe_prepack, weights.storage.data(), weights);
   }
   ranks.Run([&](const Worker& worker) {
     Loader(spec, source, worker, all[static_cast<size_t>(worker.rank)]).Load();

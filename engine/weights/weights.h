@@ -10,8 +10,8 @@
 #include "engine/checkpoint/tensors.h"
 #include "engine/host/memory.h"
 #include "engine/host/team.h"
-#include "engine/spec/format_plan.h"
 #include "engine/spec/spec.h"
+#include "engine/weights/format_plan.h"
 #include "engine/weights/shard.h"
 #include "kernels/integer.h"
 #include "kernels/kernels.h"
@@ -234,13 +234,13 @@ struct RankWeights {
 };
 
 // Bytes that RankWeights::storage of one rank will take; experts that are not prepacked take none.
-uint64_t ShardWeightBytes(const DecoderSpec& spec, kernels::Dtype dtype, bool moe_prepack,
+uint64_t ShardWeightBytes(const DecoderSpec& spec, const FormatPlan& formats, bool moe_prepack,
                           int ranks, int rank);
 
 // Packs the share of each of this process's ranks (span.total 0: they are all), all at once: each
 // thread packs the blocks that it will compute with, so its memory is local. Every tensor that the
 // spec names must exist in `source` (OpenWeights has checked it).
-Result<std::vector<RankWeights>> LoadWeights(const DecoderSpec& spec, kernels::Dtype dtype,
+Result<std::vector<RankWeights>> LoadWeights(const DecoderSpec& spec, const FormatPlan& formats,
                                              bool moe_prepack, const TensorSource& source,
                                              Ranks& ranks, const RankSpan& span = {});
 

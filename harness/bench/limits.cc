@@ -12,8 +12,8 @@ Result<std::unique_ptr<CeilingProbe>> StartCeilings(const Engine& engine) {
   const auto isa = kernels::ParseIsa(info.isa);
   if (!isa)
     return Fail(ErrorCode::kUnsupported, StrCat("there is no probe for the ISA '", info.isa, "'"));
-  const bool integers = engine.model().spec.formats.Count(IntegerProduct::kInt8) > 0;
-  return CeilingProbe::Start(info.plan, *isa, DtypeOf(info), integers);
+  const bool integers = engine.formats().Count(IntegerProduct::kInt8) > 0;
+  return CeilingProbe::Start(info.plan, *isa, engine.formats().dtype, integers);
 }
 
 double ReadSeconds(const StepCost& cost, const Ceilings& ceilings) {

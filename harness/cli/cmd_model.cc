@@ -60,14 +60,15 @@ std::string AsModel(const std::string& model) {
 Status Info(const InfoOptions& options) {
   EngineOptions start;
   start.model = AsModel(options.model);
-  PINION_ASSIGN(ModelFiles files, FindModel(start.model));
+  PINION_ASSIGN(const ModelFiles files, FindModel(start.model));
   PINION_ASSIGN(const auto weights, OpenWeights(files));
   // A model that cannot run as it is stored (it needs --dtype) can still be described.
-  if (const auto spec = SpecFor(start)) files.spec.formats = spec->formats;
+  FormatPlan formats;
+  if (auto model = PlanModel(start)) formats = std::move(model->formats);
   if (options.json)
-    std::printf("%s\n", SummariseModel(files, *weights).Dump(2).c_str());
+    std::printf("%s\n", SummariseModel(files, *weights, formats).Dump(2).c_str());
   else
-    std::fputs(FormatModel(files, *weights).c_str(), stdout);
+    std::fputs(FormatModel(files, *weights, formats).c_str(), stdout);
   return {};
 }
 

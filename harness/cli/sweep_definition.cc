@@ -49,7 +49,7 @@ Result<std::vector<EngineChoice>> EnginesFrom(const SweepFlags& flags, const Jso
 }
 
 // KV of the load's contexts: of those that the batch or the most clients hold at once.
-Status TakeKv(const EngineOptions& base, const DecoderSpec& model, const Workload& workload,
+Status TakeKv(const EngineOptions& base, const PlannedModel& model, const Workload& workload,
               SpaceContext& context) {
   PINION_ASSIGN(const std::vector<RankNeeds> needs, NeedsFor(base, model));
   int contexts = workload.num_prompts;
@@ -66,9 +66,9 @@ Result<Definition> BuiltIn(const SweepFlags& flags, const EngineOptions& base, c
                            const EngineChoice& engine, const Workload& workload) {
   SpaceContext context{engine};
   if (context.engine.is_pinion()) {
-    PINION_ASSIGN(const DecoderSpec model, SpecFor(base));
+    PINION_ASSIGN(const PlannedModel model, PlanModel(base));
     context.has_integers = model.formats.Count(IntegerProduct::kInt8) > 0;
-    context.dtype = model.checkpoint_dtype;
+    context.dtype = model.spec.checkpoint_dtype;
     PINION_TRY(TakeKv(base, model, workload, context));
   }
   return flags.quick ? QuickDefinition(host, base, context)

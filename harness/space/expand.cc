@@ -68,24 +68,24 @@ class MemoryCheck {
  private:
   Status Fits(const Configuration& configuration, const Plan& plan) {
     const EngineOptions& options = configuration.options;
-    PINION_ASSIGN(const DecoderSpec* spec, SpecOf(options));
-    Status fits =
-        CheckReplicasFit(options, configuration.replicas, *spec, host_.machine, host_.budget, plan);
+    PINION_ASSIGN(const PlannedModel* model, ModelOf(options));
+    Status fits = CheckReplicasFit(options, configuration.replicas, *model, host_.machine,
+                                   host_.budget, plan);
     if (fits || configuration.replicas == 1) return fits;
     return Unexpected(std::move(fits).error().In(StrCat(configuration.replicas, " replicas")));
   }
 
-  Result<const DecoderSpec*> SpecOf(const EngineOptions& options) {
+  Result<const PlannedModel*> ModelOf(const EngineOptions& options) {
     const auto [found, is_new] =
-        specs_.try_emplace({options.dtype, options.activations, options.head_dtype});
-    if (is_new) found->second = SpecFor(options);
+        models_.try_emplace({options.dtype, options.activations, options.head_dtype});
+    if (is_new) found->second = PlanModel(options);
     if (!found->second) return Unexpected(Error(found->second.error()));
     return &*found->second;
   }
 
   const Host& host_;
   bool is_pinion_;
-  std::map<std::array<std::string, 3>, Result<DecoderSpec>> specs_;
+  std::map<std::array<std::string, 3>, Result<PlannedModel>> models_;
 };
 
 // The engine's own check asks this process's CPU for an ISA path; another machine has its own.

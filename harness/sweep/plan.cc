@@ -65,7 +65,7 @@ Result<Json> Listed(const Point& point, const Definition& definition, const Host
   // Engines that wait for each other have no bound of their own.
   const bool has_roles = point.configuration.prefill_replicas > 0;
   if (!ceilings || has_roles || !EngineNamed(definition, point.engine).is_pinion()) return one;
-  PINION_ASSIGN(const DecoderSpec model, SpecFor(point.configuration.options));
+  PINION_ASSIGN(const PlannedModel model, PlanModel(point.configuration.options));
   const auto prediction =
       Predict(point, model, definition.workload, *ceilings, host.machine, CacheBytes(host.machine));
   if (prediction)

@@ -94,7 +94,7 @@ struct BusyReplicas {
 };
 
 // Sequences of the workload that one step can hold: all, or as many as --kv-cache-space does.
-Result<size_t> SequencesAtOnce(const EngineOptions& options, const DecoderSpec& model,
+Result<size_t> SequencesAtOnce(const EngineOptions& options, const PlannedModel& model,
                                const Workload& workload) {
   const auto most = static_cast<size_t>(options.max_num_seqs);
   if (!options.kv_cache_bytes) return most;
@@ -166,11 +166,11 @@ class Load {
 
 }  // namespace
 
-Result<Prediction> Predict(const Point& point, const DecoderSpec& model, const Workload& workload,
+Result<Prediction> Predict(const Point& point, const PlannedModel& model, const Workload& workload,
                            const MachineCeilings& ceilings, const Machine& machine,
                            uint64_t cache_bytes) {
   const EngineOptions& options = point.configuration.options;
-  PINION_ASSIGN(const kernels::Dtype dtype, ResolveDtype(options, model));
+  const kernels::Dtype dtype = model.formats.dtype;
   const std::string isa = options.isa == "auto" ? ceilings.Isas().back() : options.isa;
   const auto batch = static_cast<size_t>(workload.num_prompts);
   const BusyReplicas replicas(point, batch, machine);
@@ -182,7 +182,7 @@ Result<Prediction> Predict(const Point& point, const DecoderSpec& model, const W
   PINION_ASSIGN(raised.peak, ceilings.PeakAtMost(isa, replicas.most_cores));
   const Roofs roofs(roof, ceilings.ReadBytesPerS(replicas.together), replicas.busy);
   PINION_ASSIGN(const kernels::KvDtype kv_dtype, ResolveKvDtype(options, dtype));
-  const CostModel cost(model, dtype, kv_dtype, options.tensor_parallel);
+  const CostModel cost(model.spec, model.formats, kv_dtype, options.tensor_parallel);
   const Load load(cost, workload, false);
   PINION_ASSIGN(const size_t at_once, SequencesAtOnce(options, model, workload));
   Prediction prediction;

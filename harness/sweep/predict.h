@@ -6,7 +6,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
-#include "engine/spec/spec.h"
+#include "engine/run/start.h"
 #include "harness/space/expand.h"
 #include "harness/sweep/machine_ceilings.h"
 
@@ -32,9 +32,9 @@ struct Prediction : Figures {
 // Replicas share the bandwidth and the batch; each reads its own weights at each of its steps.
 // t = sum over prefill and decode of max(bytes / bandwidth, operations / peak), of the workload's
 // offline batch and of one request alone. A stated --kv-cache-space limits the sequences of a step.
-// `point` must have its plan on `machine`; `model` is the spec under its options (SpecFor).
+// `point` must have its plan on `machine`; `model`: under its options (PlanModel).
 // `cache_bytes`: of all caches of the machine.
-Result<Prediction> Predict(const Point& point, const DecoderSpec& model, const Workload& workload,
+Result<Prediction> Predict(const Point& point, const PlannedModel& model, const Workload& workload,
                            const MachineCeilings& ceilings, const Machine& machine,
                            uint64_t cache_bytes);
 

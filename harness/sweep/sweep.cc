@@ -49,16 +49,16 @@ Status CheckStartable(const EngineChoice& engine, EngineOptions base, const Host
 
 // Bytes as Pinion's engine holds them under the baseline's options.
 Result<Json> ModelFacts(const EngineOptions& base) {
-  PINION_ASSIGN(const DecoderSpec spec, SpecFor(base));
-  PINION_ASSIGN(const DecoderOptions decoder, DecoderOptionsFor(base, spec));
-  PINION_ASSIGN(const std::vector<RankNeeds> needs, NeedsFor(base, spec));
+  PINION_ASSIGN(const PlannedModel model, PlanModel(base));
+  PINION_ASSIGN(const DecoderOptions decoder, DecoderOptionsFor(base, model.formats));
+  PINION_ASSIGN(const std::vector<RankNeeds> needs, NeedsFor(base, model));
   uint64_t weight_bytes = 0;
   for (const RankNeeds& rank : needs) weight_bytes += rank.weights;
   Json facts = Json::MakeObject();
-  facts.Set("architecture", spec.architecture);
-  facts.Set("parameters", ParameterCount(spec));
+  facts.Set("architecture", model.spec.architecture);
+  facts.Set("parameters", ParameterCount(model.spec));
   facts.Set("weight_bytes", weight_bytes);
-  facts.Set("kv_bytes_per_token", KvBytesPerToken(spec, decoder.cached()));
+  facts.Set("kv_bytes_per_token", KvBytesPerToken(model.spec, decoder.cached()));
   return facts;
 }
 

@@ -53,9 +53,10 @@ std::string RoomText(const ModelFit& fit) {
 
 Result<ModelFit> FitModel(const EngineOptions& options, const Machine& machine,
                           const Budget& budget, const Plan& plan) {
-  PINION_ASSIGN(const DecoderSpec spec, SpecFor(options));
-  PINION_ASSIGN(const DecoderOptions decoder, DecoderOptionsFor(options, spec));
-  PINION_ASSIGN(const std::vector<RankNeeds> needs, NeedsFor(options, spec));
+  PINION_ASSIGN(const PlannedModel model, PlanModel(options));
+  PINION_ASSIGN(const DecoderOptions decoder, DecoderOptionsFor(options, model.formats));
+  PINION_ASSIGN(const std::vector<RankNeeds> needs, NeedsFor(options, model));
+  const DecoderSpec& spec = model.spec;
   PINION_ASSIGN(const size_t length, ResolveModelLength(spec, options));
   ModelFit fit;
   fit.name = options.model;

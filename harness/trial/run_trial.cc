@@ -16,10 +16,9 @@ Result<std::unique_ptr<CeilingProbe>> ProbeFor(const TrialRequest& request, cons
   const auto isa = kernels::ParseIsa(name);
   if (!isa)
     return Fail(ErrorCode::kUnsupported, StrCat("there is no probe for the ISA '", name, "'"));
-  PINION_ASSIGN(const DecoderSpec spec, SpecFor(request.options));
-  PINION_ASSIGN(const kernels::Dtype dtype, ResolveDtype(request.options, spec));
-  return CeilingProbe::Start(plan.whole, *isa, dtype,
-                             spec.formats.Count(IntegerProduct::kInt8) > 0);
+  PINION_ASSIGN(const PlannedModel model, PlanModel(request.options));
+  return CeilingProbe::Start(plan.whole, *isa, model.formats.dtype,
+                             model.formats.Count(IntegerProduct::kInt8) > 0);
 }
 
 // When the server has ended. If the ceilings cannot be measured, the trial keeps the reason.

@@ -76,7 +76,7 @@ StartedModel Load(const ModelFiles& files, std::shared_ptr<const TensorSource> s
   plan.ranks.push_back({0, {}, {}, threads});
   DecoderOptions options;
   options.isa = model.isa;
-  options.dtype = Dtype::kF32;
+  options.formats = Dtype::kF32;
   options.max_rows = kWindow;
   auto teams = CpuExecutor::Load({files.spec, std::move(source), plan, options, {1}}).value();
   model.teams = teams.get();

@@ -240,13 +240,14 @@ TEST(Cost, RanksThatHoldTheSameKvReadItEach) {
 }
 
 TEST(CostModel, CountsIntegerProductsApart) {
-  DecoderSpec spec = ReadSpec(PresetConfig("llama-3.2-1b").value()).value();
-  const StepCost plain = CostModel(spec, kernels::Dtype::kBf16, 1).Rows(0, 1, 1);
+  const DecoderSpec spec = ReadSpec(PresetConfig("llama-3.2-1b").value()).value();
+  FormatPlan formats(kernels::Dtype::kBf16);
+  const StepCost plain = CostModel(spec, formats, 1).Rows(0, 1, 1);
   for (int layer = 0; layer < spec.layers; ++layer)
     for (const MatrixRole role :
          {MatrixRole::kQkv, MatrixRole::kO, MatrixRole::kMlpIn, MatrixRole::kDown})
-      spec.formats.Set(layer, role, {});
-  const StepCost integers = CostModel(spec, kernels::Dtype::kBf16, 1).Rows(0, 1, 1);
+      formats.Set(layer, role, {});
+  const StepCost integers = CostModel(spec, formats, 1).Rows(0, 1, 1);
   EXPECT_EQ(plain.int8_ops, 0u);
   EXPECT_EQ(integers.flops + integers.int8_ops, plain.flops);
   const uint64_t head = 2 * uint64_t{128256} * 2048, attention = 16 * 2 * 32 * 128;

@@ -25,7 +25,7 @@ TEST(DecoderExperts, ComputeTheSameFromThePlainLayout) {
     const auto ids = testing::LoadGolden(name).back().input_ids;
     for (const auto dtype : {kernels::Dtype::kF32, kernels::Dtype::kBf16}) {
       DecoderOptions options = Float32();
-      options.dtype = dtype;
+      options.formats = dtype;
       Loaded prepacked(name, Unpinned({1, 2}), options);
       options.moe_prepack = false;
       Loaded plain(name, Unpinned({1, 2}), options);
@@ -39,7 +39,7 @@ TEST(DecoderExperts, ComputeTheSameFromThePlainLayout) {
 // One token: top_k experts in each layer, each [2 x 64 gate and up, hidden] and [hidden, 64].
 TEST(DecoderExperts, CountTheBytesThatAStepMustRead) {
   DecoderOptions options = Float32();
-  options.dtype = kernels::Dtype::kBf16;
+  options.formats = kernels::Dtype::kBf16;
   Loaded model("qwen3moe", Unpinned({2}), options);
   EXPECT_EQ(model.decoder->expert_bytes_read(), 0u);
   model.Run({7}, 1, kShuffled);

@@ -66,7 +66,7 @@ struct Encoder {
   static DecoderOptions Options(kernels::Isa isa, kernels::Dtype dtype) {
     DecoderOptions options = Float32();
     options.isa = isa;
-    options.dtype = dtype;
+    options.formats = dtype;
     options.max_rows = kLongest;
     return options;
   }

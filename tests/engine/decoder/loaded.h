@@ -21,7 +21,7 @@ inline Plan Unpinned(const std::vector<int>& threads) {
 
 inline DecoderOptions Float32() {
   DecoderOptions options;
-  options.dtype = kernels::Dtype::kF32;
+  options.formats = kernels::Dtype::kF32;
   options.max_rows = 128;
   options.block_tokens = 16;
   return options;

@@ -165,9 +165,9 @@ TEST(NeedsFor, IsWhatTheEngineHoldsAfterLoading) {
       options.tensor_parallel = 2;
       options.threads_bind = "nobind";
       if (const char* isa = std::getenv("PINION_TEST_ISA")) options.isa = isa;
-      const auto spec = SpecFor(options);
-      ASSERT_TRUE(spec) << spec.error().message;
-      const auto needs = NeedsFor(options, *spec);
+      const auto planned = PlanModel(options);
+      ASSERT_TRUE(planned) << planned.error().message;
+      const auto needs = NeedsFor(options, *planned);
       ASSERT_TRUE(needs) << needs.error().message;
       const auto started = StartModel(options);
       ASSERT_TRUE(started) << started.error().message;
@@ -189,14 +189,15 @@ TEST(NeedsFor, IsWhatTheEngineHoldsAfterLoading) {
 // Llama-3.1-8B as AWQ would store its layers: 4 bits a weight and, per group of 128, a scale and an
 // offset in 16 bits each.
 TEST(NeedsFor, PackedMatricesCountAsPacked) {
-  DecoderSpec spec = *ReadSpec(*PresetConfig("llama-3.1-8b"));
-  const double plain = static_cast<double>(CountNeeds(spec, {}, {1})[0].weights);
+  const DecoderSpec spec = *ReadSpec(*PresetConfig("llama-3.1-8b"));
+  DecoderOptions decoder;
+  const double plain = static_cast<double>(CountNeeds(spec, decoder, {1})[0].weights);
   for (int layer = 0; layer < spec.layers; ++layer)
     for (const auto role :
          {MatrixRole::kQkv, MatrixRole::kO, MatrixRole::kMlpIn, MatrixRole::kDown})
-      spec.formats.Set(layer, role,
-                       {4, 128, 0, true, false, IntegerProduct::kInt8, {}, true, nullptr});
-  const double packed = static_cast<double>(CountNeeds(spec, {}, {1})[0].weights);
+      decoder.formats.Set(layer, role,
+                          {4, 128, 0, true, false, IntegerProduct::kInt8, {}, true, nullptr});
+  const double packed = static_cast<double>(CountNeeds(spec, decoder, {1})[0].weights);
   const double layers = 32 * (4096.0 * 6144 + 4096.0 * 4096 + 3 * 4096.0 * 14336);
   EXPECT_NEAR(plain - packed, layers * (2 - 0.5 - 4.0 / 128), 0.02 * layers);
 }

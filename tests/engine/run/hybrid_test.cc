@@ -42,9 +42,9 @@ EngineOptions HybridOf(const std::string& model) {
 EngineOptions Hybrid() { return HybridOf("qwen3.5-text"); }
 
 Sizes SizesOf(const EngineOptions& options) {
-  const DecoderSpec spec = *SpecFor(options);
+  const PlannedModel model = *PlanModel(options);
   Sizes most;  // of a rank
-  const std::vector<RankNeeds> needs = *NeedsFor(options, spec);
+  const std::vector<RankNeeds> needs = *NeedsFor(options, model);
   for (const RankNeeds& rank : needs) {
     most.block = std::max(most.block, rank.kv.block_bytes());
     most.state = std::max(most.state, rank.state);
@@ -221,15 +221,15 @@ TEST(Hybrid, CountsItsStates) {
   const auto engine = StartWithBlocks(options, 100);
   EXPECT_GE(engine->info().state_bytes, kSequences * SizesOf(options).state);
   // One layer of four has keys and values.
-  EXPECT_EQ(KvBytesPerToken(*SpecFor(options), kernels::KvDtype::kF32), 2u * 2 * 32 * 4);
+  EXPECT_EQ(KvBytesPerToken(PlanModel(options)->spec, kernels::KvDtype::kF32), 2u * 2 * 32 * 4);
 }
 
 // Three of five layers: two inputs of each of 64 channels.
 TEST(Hybrid, CountsTheStatesOfShortConvolutions) {
   const EngineOptions options = HybridOf("lfm2");
   EXPECT_EQ(SizesOf(options).state, 3u * 2 * 64 * 4);
-  EXPECT_EQ(StateBytesPerSequence(*SpecFor(options)), 3u * 2 * 64 * 4);
-  EXPECT_EQ(KvBytesPerToken(*SpecFor(options), kernels::KvDtype::kF32), 2u * 2 * 32 * 4);
+  EXPECT_EQ(StateBytesPerSequence(PlanModel(options)->spec), 3u * 2 * 64 * 4);
+  EXPECT_EQ(KvBytesPerToken(PlanModel(options)->spec, kernels::KvDtype::kF32), 2u * 2 * 32 * 4);
 }
 
 // Three of four layers: three inputs of each of 8 x 16 + 2 x 2 x 16 channels, and 8 heads of 16 x
@@ -237,8 +237,8 @@ TEST(Hybrid, CountsTheStatesOfShortConvolutions) {
 TEST(Hybrid, CountsTheStatesOfMamba) {
   EngineOptions options = HybridOf("granite4-dense");
   EXPECT_EQ(SizesOf(options).state, 3u * (3 * 192 + 8 * 16 * 16) * 4);
-  EXPECT_EQ(StateBytesPerSequence(*SpecFor(options)), 3u * (3 * 192 + 8 * 16 * 16) * 4);
-  EXPECT_EQ(KvBytesPerToken(*SpecFor(options), kernels::KvDtype::kF32), 2u * 2 * 16 * 4);
+  EXPECT_EQ(StateBytesPerSequence(PlanModel(options)->spec), 3u * (3 * 192 + 8 * 16 * 16) * 4);
+  EXPECT_EQ(KvBytesPerToken(PlanModel(options)->spec, kernels::KvDtype::kF32), 2u * 2 * 16 * 4);
   options.tensor_parallel = 2;
   EXPECT_EQ(SizesOf(options).state, 3u * (3 * 96 + 4 * 16 * 16) * 4);
   options = HybridOf("bamba");  // both ranks need the one group
@@ -251,14 +251,14 @@ TEST(Hybrid, CountsTheStatesOfMamba) {
 TEST(Hybrid, CountsBothOfLayersThatDoBoth) {
   const EngineOptions options = HybridOf("falconh1");
   EXPECT_EQ(SizesOf(options).state, 3u * (3 * 128 + 6 * 16 * 16) * 4);
-  EXPECT_EQ(KvBytesPerToken(*SpecFor(options), kernels::KvDtype::kF32), 3u * 2 * 2 * 16 * 4);
+  EXPECT_EQ(KvBytesPerToken(PlanModel(options)->spec, kernels::KvDtype::kF32), 3u * 2 * 2 * 16 * 4);
 }
 
 // Of seven layers three have a state and one has keys and values.
 TEST(Hybrid, CountsNothingOfLayersWithoutMixer) {
   const EngineOptions options = HybridOf("nemotronh");
   EXPECT_EQ(SizesOf(options).state, 3u * (3 * 192 + 8 * 16 * 16) * 4);
-  EXPECT_EQ(KvBytesPerToken(*SpecFor(options), kernels::KvDtype::kF32), 2u * 2 * 16 * 4);
+  EXPECT_EQ(KvBytesPerToken(PlanModel(options)->spec, kernels::KvDtype::kF32), 2u * 2 * 16 * 4);
 }
 
 TEST(SizeStates, TakeHalfOfTheirSpaceAtMost) {

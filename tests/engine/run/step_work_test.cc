@@ -29,7 +29,7 @@ EngineInfo SmallInfo() {
 TEST(StepWork, AddsUpStepsByWhetherTheyComputePrompts) {
   const DecoderSpec spec = SmallSpec();
   const CostModel cost(spec, kernels::Dtype::kF32, kernels::KvDtype::kF32, 1);
-  StepWorkMeter meter(spec, SmallInfo());
+  StepWorkMeter meter(spec, kernels::Dtype::kF32, SmallInfo());
   // A prompt's first 8 rows beside a decode at position 5; the prompt's end; two decodes.
   meter.Add({{nullptr, 5, 1, true}, {nullptr, 0, 8, false}}, 8, 0.25, {}, {});
   meter.Add({{nullptr, 8, 2, true}}, 2, 0.5, {}, {});
@@ -52,7 +52,8 @@ TEST(StepWork, AddsUpStepsByWhetherTheyComputePrompts) {
 
 TEST(StepWork, CountsExpertsThatWereReadAndKeysThatWereShared) {
   const DecoderSpec spec = SmallSpec();
-  StepWorkMeter plain(spec, SmallInfo()), counted(spec, SmallInfo());
+  StepWorkMeter plain(spec, kernels::Dtype::kF32, SmallInfo()),
+      counted(spec, kernels::Dtype::kF32, SmallInfo());
   const std::vector<Slice> slices = {{nullptr, 6, 1, true}, {nullptr, 6, 1, true}};
   plain.Add(slices, 0, 1, {}, {});
   counted.Add(slices, 0, 1, {1000, 100}, {1700, 228});
@@ -64,7 +65,8 @@ TEST(StepWork, CountsExpertsThatWereReadAndKeysThatWereShared) {
 }
 
 TEST(StepWork, AStepWithoutLogitsDoesNotReadTheHead) {
-  StepWorkMeter with(SmallSpec(), SmallInfo()), without(SmallSpec(), SmallInfo());
+  StepWorkMeter with(SmallSpec(), kernels::Dtype::kF32, SmallInfo()),
+      without(SmallSpec(), kernels::Dtype::kF32, SmallInfo());
   with.Add({{nullptr, 0, 8, true}}, 8, 1, {}, {});
   without.Add({{nullptr, 0, 8, false}}, 8, 1, {}, {});
   EXPECT_LT(without.prefill().least.weight_bytes, with.prefill().least.weight_bytes);

@@ -49,6 +49,7 @@ class FakeEngine : public Engine {
 
   const EngineInfo& info() const override { return info_; }
   const ModelFiles& model() const override { return files_; }
+  const FormatPlan& formats() const override { return formats_; }
   EngineStats stats() const override {
     EngineStats stats;
     stats.scheduler.running = live_.size();
@@ -145,6 +146,7 @@ class FakeEngine : public Engine {
   int letters_;
   EngineInfo info_;
   ModelFiles files_;
+  FormatPlan formats_;
   std::map<uint64_t, Live> live_;
   uint64_t steps_ = 0, output_tokens_ = 0;
 };

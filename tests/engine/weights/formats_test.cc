@@ -43,9 +43,11 @@ class Mixed : public TensorSource {
   Header gate_, rest_;
 };
 
+const FormatChoices kInt8 = {kernels::Dtype::kBf16, IntegerProduct::kInt8};
+
 IntegerFormat MlpIn(CodeRange rest) {
   const auto spec = FindModel(StrCat(tests::TestData(), "/models/llama")).value().spec;
-  const auto plan = PlanFormats(spec, Mixed(rest), {}, IntegerProduct::kInt8, false).value();
+  const auto plan = PlanFormats(spec, Mixed(rest), {}, kInt8).value();
   return *plan.Find(0, MatrixRole::kMlpIn);
 }
 
@@ -65,7 +67,7 @@ TEST(Formats, AMatrixIsMxfp4OnlyIfAllItsTensorsAre) {
 TEST(Formats, AMatrixIsFp8OnlyIfAllItsTensorsAre) {
   const CodeRange e4m3{-128, 127, false, false, true};
   const auto spec = FindModel(StrCat(tests::TestData(), "/models/llama")).value().spec;
-  const auto mixed = PlanFormats(spec, Mixed(e4m3), {}, IntegerProduct::kInt8, false).value();
+  const auto mixed = PlanFormats(spec, Mixed(e4m3), {}, kInt8).value();
   EXPECT_EQ(mixed.Find(0, MatrixRole::kMlpIn), nullptr);
   const IntegerFormat* down = mixed.Find(0, MatrixRole::kDown);
   ASSERT_NE(down, nullptr);
@@ -78,8 +80,7 @@ TEST(Formats, AMatrixIsFp8OnlyIfAllItsTensorsAre) {
 // All of latent attention's matrices but those between a head's space and the latent's.
 TEST(Formats, LatentAttentionStaysInFp8) {
   const auto files = FindModel(StrCat(tests::TestData(), "/quantised/deepseekv3-fp8")).value();
-  const auto plan =
-      PlanFormats(files.spec, *OpenWeights(files).value(), files.scheme, {}, false).value();
+  const auto plan = PlanFormats(files.spec, *OpenWeights(files).value(), files.scheme, {}).value();
   for (const MatrixRole role : {MatrixRole::kQkv, MatrixRole::kQueryUp, MatrixRole::kO}) {
     ASSERT_NE(plan.Find(0, role), nullptr);
     EXPECT_TRUE(plan.Find(0, role)->e4m3());

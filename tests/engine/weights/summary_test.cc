@@ -62,14 +62,13 @@ TEST(Summary, CountsWeightsAsTheyAreStored) {
 // GPT-OSS's experts stay in 4.25 bits: `model info` counts what a rank's mapping holds.
 TEST(Summary, CountsMxfp4InFourAndAQuarterBits) {
   const auto files = FindModel(StrCat(tests::TestData(), "/quantised/gptoss-mxfp4")).value();
-  auto spec = files.spec;
-  const auto source = OpenWeights(files).value();
-  spec.formats =
-      PlanFormats(spec, *source, files.scheme, IntegerProduct::kInt8, /*int8_head=*/false).value();
-  const auto bytes = [](const DecoderSpec& of, bool prepacked) {
-    return ShardWeightBytes(of, kernels::Dtype::kBf16, prepacked, 1, 0);
+  const FormatPlan formats = PlanFormats(files.spec, *OpenWeights(files).value(), files.scheme,
+                                         {kernels::Dtype::kBf16, IntegerProduct::kInt8})
+                                 .value();
+  const auto bytes = [&](bool prepacked) {
+    return ShardWeightBytes(files.spec, formats, prepacked, 1, 0);
   };
-  const uint64_t experts = bytes(spec, true) - bytes(spec, false);
+  const uint64_t experts = bytes(true) - bytes(false);
   // Two layers of four experts: 128 outputs of 96 inputs and 96 (two blocks of 64) of 64; 8 bytes
   // beside each output.
   const uint64_t outputs = 128 + 128, weights = 128 * 96 + 128 * 64;
@@ -80,18 +79,16 @@ TEST(Summary, CountsMxfp4InFourAndAQuarterBits) {
 // and 128 inputs.
 TEST(Summary, CountsFp8InEightBits) {
   const auto files = FindModel(StrCat(tests::TestData(), "/quantised/qwen3-fp8")).value();
-  auto spec = files.spec;
   const auto source = OpenWeights(files).value();
-  spec.formats = PlanFormats(spec, *source, files.scheme, {}, /*int8_head=*/false).value();
-  const auto bytes = [](const DecoderSpec& of, kernels::Dtype dtype) {
-    return ShardWeightBytes(of, dtype, true, 1, 0);
+  const auto bytes = [&](const FormatPlan& formats) {
+    return ShardWeightBytes(files.spec, formats, true, 1, 0);
   };
   // Two layers: 512 outputs of q, k and v and 768 of gate and up, of 256 inputs; 256 of o and of
   // down, of 256 and of 384.
   const uint64_t weights = (512 + 768 + 256) * 256 + 256 * 384;
   const uint64_t scales = (512 + 768 + 256) * 2 + 256 * 3, outputs = 512 + 768 + 256 + 256;
   for (const auto dtype : {kernels::Dtype::kBf16, kernels::Dtype::kF32})
-    EXPECT_EQ(bytes(files.spec, dtype) - bytes(spec, dtype),
+    EXPECT_EQ(bytes(dtype) - bytes(PlanFormats(files.spec, *source, files.scheme, {dtype}).value()),
               2 * (weights * (kernels::SizeOf(dtype) - 1) - scales * 4 - outputs * 8));
 }
 

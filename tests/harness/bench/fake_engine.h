@@ -36,6 +36,7 @@ class FakeEngine : public Engine {
 
   const EngineInfo& info() const override { return info_; }
   const ModelFiles& model() const override { return model_; }
+  const FormatPlan& formats() const override { return formats_; }
   EngineStats stats() const override {
     EngineStats stats = stats_;
     stats.waited_s = {waited_s_};
@@ -86,7 +87,7 @@ class FakeEngine : public Engine {
     std::erase_if(live_, [this](const Live& live) { return live.aborted || Done(live); });
     ++stats_.steps;
     stats_.prompt_tokens += prompt_tokens;
-    if (!work_) work_.emplace(model_.spec, info_);
+    if (!work_) work_.emplace(model_.spec, formats_, info_);
     work_->Add(slices, prompt_tokens, static_cast<double>(time_ns) * 1e-9, {}, {});
   }
   void SetScoreSink(ScoreSink) override {}
@@ -131,6 +132,7 @@ class FakeEngine : public Engine {
 
   EngineInfo info_;
   ModelFiles model_;
+  FormatPlan formats_ = kernels::Dtype::kF32;
   EngineStats stats_;
   std::optional<StepWorkMeter> work_;
   std::deque<Live> live_;

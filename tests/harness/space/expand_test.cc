@@ -42,10 +42,10 @@ EngineOptions Base() {
 
 // What the engine's capacity check asks for, with the smallest useful cache.
 uint64_t LeastBytes(const EngineOptions& options) {
-  const DecoderSpec spec = *SpecFor(options);
-  const auto needs = NeedsFor(options, spec);
+  const PlannedModel model = *PlanModel(options);
+  const auto needs = NeedsFor(options, model);
   EXPECT_TRUE(needs);
-  const size_t length = std::min<size_t>(*ResolveModelLength(spec, options), 2048);
+  const size_t length = std::min<size_t>(*ResolveModelLength(model.spec, options), 2048);
   const auto block = static_cast<size_t>(options.block_size);
   uint64_t bytes = 0;
   for (const RankNeeds& rank : *needs)

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "engine/checkpoint/model.h"
+#include "engine/run/start.h"
 
 namespace pinion::harness {
 namespace {
@@ -77,15 +78,17 @@ Imagined Imagine(const std::string& model, const char* candidates) {
   return imagined;
 }
 
+PlannedModel InBf16(const char* model) { return {FindModel(model)->spec, kernels::Dtype::kBf16}; }
+
 TEST(Predict, DecodeOfOneClientTakesTheWeightsOverTheBandwidth) {
   const Imagined imagined = Imagine("preset:qwen2.5-0.5b", R"([{"threads_bind":"0"}])");
-  const DecoderSpec spec = FindModel("preset:qwen2.5-0.5b")->spec;
-  const auto all = Predict(imagined.points[0], spec, {}, Probed(), imagined.host.machine, 0);
-  const auto one = Predict(imagined.points[1], spec, {}, Probed(), imagined.host.machine, 0);
+  const PlannedModel model = InBf16("preset:qwen2.5-0.5b");
+  const auto all = Predict(imagined.points[0], model, {}, Probed(), imagined.host.machine, 0);
+  const auto one = Predict(imagined.points[1], model, {}, Probed(), imagined.host.machine, 0);
   ASSERT_TRUE(all && one);
   EXPECT_TRUE(all->decode_bound_by_bytes);
   // Weights in bfloat16 over 20 GB/s, and up to a tenth more for the keys and values.
-  const double weights_s = static_cast<double>(ParameterCount(spec)) * 2 / 2e10;
+  const double weights_s = static_cast<double>(ParameterCount(model.spec)) * 2 / 2e10;
   EXPECT_GT(all->tpot_s, 0.9 * weights_s);
   EXPECT_LT(all->tpot_s, 1.2 * weights_s);
   EXPECT_NEAR(one->tpot_s / all->tpot_s, 2, 1e-6);  // half the bandwidth
@@ -94,9 +97,9 @@ TEST(Predict, DecodeOfOneClientTakesTheWeightsOverTheBandwidth) {
 
 TEST(Predict, BoundUsesRaisedCeilingsAndIsNeverBelowTheExpectation) {
   const Imagined imagined = Imagine("preset:qwen2.5-0.5b", R"([{"threads_bind":"0"}])");
-  const DecoderSpec spec = FindModel("preset:qwen2.5-0.5b")->spec;
-  const auto all = *Predict(imagined.points[0], spec, {}, Probed(), imagined.host.machine, 0);
-  const auto one = *Predict(imagined.points[1], spec, {}, Probed(), imagined.host.machine, 0);
+  const PlannedModel model = InBf16("preset:qwen2.5-0.5b");
+  const auto all = *Predict(imagined.points[0], model, {}, Probed(), imagined.host.machine, 0);
+  const auto one = *Predict(imagined.points[1], model, {}, Probed(), imagined.host.machine, 0);
   EXPECT_NEAR(all.tpot_s / all.at_best.tpot_s, MachineCeilings::kMargin, 1e-9);
   // One thread may have all of the bandwidth, but not the arithmetic of others.
   EXPECT_NEAR(one.at_best.tpot_s, all.at_best.tpot_s, 1e-12);
@@ -104,7 +107,7 @@ TEST(Predict, BoundUsesRaisedCeilingsAndIsNeverBelowTheExpectation) {
   EXPECT_GT(one.at_best.output_tokens_per_s, one.output_tokens_per_s);
   // Caches that hold everything leave the arithmetic alone to bound it.
   const auto cached =
-      *Predict(imagined.points[0], spec, {}, Probed(), imagined.host.machine, uint64_t{1} << 40);
+      *Predict(imagined.points[0], model, {}, Probed(), imagined.host.machine, uint64_t{1} << 40);
   EXPECT_LT(cached.at_best.tpot_s, all.at_best.tpot_s / 2);
   EXPECT_DOUBLE_EQ(cached.tpot_s, all.tpot_s);
 }
@@ -113,14 +116,15 @@ TEST(Predict, BoundUsesRaisedCeilingsAndIsNeverBelowTheExpectation) {
 // threads and all of the memory.
 TEST(Predict, EachReplicaReadsItsOwnWeights) {
   const Imagined imagined = Imagine("preset:qwen2.5-0.5b", R"([{"replicas":3}])");
-  const DecoderSpec spec = FindModel("preset:qwen2.5-0.5b")->spec;
+  const PlannedModel model = InBf16("preset:qwen2.5-0.5b");
   Workload decoding;
   decoding.prompt_len = 1;
   decoding.output_len = 65;
   decoding.num_prompts = 3;
-  const auto one = *Predict(imagined.points[0], spec, decoding, Probed(), imagined.host.machine, 0);
+  const auto one =
+      *Predict(imagined.points[0], model, decoding, Probed(), imagined.host.machine, 0);
   const auto three =
-      *Predict(imagined.points[1], spec, decoding, Probed(), imagined.host.machine, 0);
+      *Predict(imagined.points[1], model, decoding, Probed(), imagined.host.machine, 0);
   EXPECT_NEAR(one.output_tokens_per_s / three.output_tokens_per_s, 3, 0.05);
   EXPECT_NEAR(three.tpot_s / one.tpot_s, 2, 1e-6);  // one thread reads at half of the bandwidth
   EXPECT_NEAR(three.at_best.tpot_s, one.at_best.tpot_s, 1e-12);
@@ -128,7 +132,7 @@ TEST(Predict, EachReplicaReadsItsOwnWeights) {
   for (const int prompts : {1, 2, 4, 5}) {
     decoding.num_prompts = prompts;
     const auto some =
-        *Predict(imagined.points[1], spec, decoding, Probed(), imagined.host.machine, 0);
+        *Predict(imagined.points[1], model, decoding, Probed(), imagined.host.machine, 0);
     EXPECT_GT(some.at_best.output_tokens_per_s, some.output_tokens_per_s) << prompts;
   }
 }
@@ -137,19 +141,19 @@ TEST(Predict, EachReplicaReadsItsOwnWeights) {
 TEST(Predict, IntegersAndFloatsEachTakeTheirOwnRate) {
   Imagined imagined = Imagine("preset:qwen2.5-0.5b", "[]");
   imagined.points[0].configuration.options.isa = "avx512_bf16";
-  const DecoderSpec floats = FindModel("preset:qwen2.5-0.5b")->spec;
-  DecoderSpec integers = floats;
-  for (int layer = 0; layer < integers.layers; ++layer)
+  const PlannedModel floats = InBf16("preset:qwen2.5-0.5b");
+  PlannedModel integers = floats;
+  for (int layer = 0; layer < integers.spec.layers; ++layer)
     for (const MatrixRole role : {MatrixRole::kMlpIn, MatrixRole::kDown})
       integers.formats.Set(layer, role, {});
   Workload prompt;
   prompt.prompt_len = 512;
-  const auto ttft_s = [&](const DecoderSpec& spec, double int8_ops_per_s) {
+  const auto ttft_s = [&](const PlannedModel& model, double int8_ops_per_s) {
     Json probe = *Json::Parse(kProbe);
     probe.Set("int8",
               Json::Array{Json::Object{
                   {"isa", "avx512_bf16"}, {"threads", 3}, {"operations_per_s", int8_ops_per_s}}});
-    return Predict(imagined.points[0], spec, prompt, *MachineCeilings::Parse(probe),
+    return Predict(imagined.points[0], model, prompt, *MachineCeilings::Parse(probe),
                    imagined.host.machine, 0)
         ->ttft_s;
   };
@@ -161,16 +165,16 @@ TEST(Predict, IntegersAndFloatsEachTakeTheirOwnRate) {
 // A step of eight rows touches more experts than one of one row, and at the least as many.
 TEST(Predict, ExpertsCountAsExpected) {
   const Imagined imagined = Imagine("preset:qwen3-30b-a3b@3", "[]");
-  const DecoderSpec spec = FindModel("preset:qwen3-30b-a3b@3")->spec;
+  const PlannedModel model = InBf16("preset:qwen3-30b-a3b@3");
   Workload one;
   one.num_prompts = 1;
   Workload eight = one;
   eight.num_prompts = 8;
   one.prompt_len = eight.prompt_len = 1;
   one.output_len = eight.output_len = 3;
-  const auto of_one = *Predict(imagined.points[0], spec, one, Probed(), imagined.host.machine, 0);
+  const auto of_one = *Predict(imagined.points[0], model, one, Probed(), imagined.host.machine, 0);
   const auto of_eight =
-      *Predict(imagined.points[0], spec, eight, Probed(), imagined.host.machine, 0);
+      *Predict(imagined.points[0], model, eight, Probed(), imagined.host.machine, 0);
   const double one_s = 3 / of_one.output_tokens_per_s;
   const double eight_s = 24 / of_eight.output_tokens_per_s;
   constexpr double kExpert = 3 * 768 * 2048 * 2, kLayers = 3, kPasses = 3;
@@ -183,13 +187,15 @@ TEST(Predict, ExpertsCountAsExpected) {
 // A step that holds fewer contexts reads the weights more often for the same tokens.
 TEST(Predict, LittleKvSpaceTakesMoreSteps) {
   const Imagined imagined = Imagine("preset:qwen2.5-0.5b", R"([{"kv_cache_space":0.03125}])");
-  const DecoderSpec spec = FindModel("preset:qwen2.5-0.5b")->spec;
+  const PlannedModel model = InBf16("preset:qwen2.5-0.5b");
   Workload decoding;
   decoding.prompt_len = 1;
   decoding.output_len = 1023;  // 12 KiB a token, so 32 MiB hold two sequences
   decoding.num_prompts = 8;
-  const auto all = *Predict(imagined.points[0], spec, decoding, Probed(), imagined.host.machine, 0);
-  const auto two = *Predict(imagined.points[1], spec, decoding, Probed(), imagined.host.machine, 0);
+  const auto all =
+      *Predict(imagined.points[0], model, decoding, Probed(), imagined.host.machine, 0);
+  const auto two =
+      *Predict(imagined.points[1], model, decoding, Probed(), imagined.host.machine, 0);
   EXPECT_GT(all.output_tokens_per_s / two.output_tokens_per_s, 3);
   EXPECT_LT(all.output_tokens_per_s / two.output_tokens_per_s, 4);
   EXPECT_DOUBLE_EQ(all.tpot_s, two.tpot_s);

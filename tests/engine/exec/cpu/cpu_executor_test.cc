@@ -18,7 +18,7 @@ std::unique_ptr<CpuExecutor> Tiny(const std::vector<int>& threads) {
   for (size_t rank = 0; rank < threads.size(); ++rank)
     plan.ranks.push_back({static_cast<int>(rank), {}, {}, threads[rank]});
   DecoderOptions options;
-  options.dtype = kernels::Dtype::kF32;
+  options.formats = kernels::Dtype::kF32;
   options.max_rows = 64;
   options.block_tokens = kBlockTokens;
   auto executor = CpuExecutor::Load(

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/integer.h"
+#include "kernels/types.h"
 
 namespace pinion {
 
@@ -54,19 +55,24 @@ struct IntegerFormat {
   bool e4m3() const { return product == IntegerProduct::kE4m3; }
 };
 
-// The matrices that stay in integers; all others are packed in the decoder's dtype. Plain data,
-// made once from the checkpoint's headers, so that memory can be counted before anything is read.
+// How a decoder's matrices lie in memory: those that stay in integers, and the type of all others
+// and of the activations. Plain data, made once from the checkpoint's headers and what a start
+// chooses (PlanFormats), so that memory can be counted before anything is read.
 class FormatPlan {
  public:
   using Key = std::pair<int, MatrixRole>;  // layer (-1: none), role
 
-  // Null: the decoder's dtype.
+  // All matrices in `dtype`.
+  FormatPlan(kernels::Dtype dtype = kernels::Dtype::kBf16) : dtype(dtype) {}
+
+  // Null: in `dtype`.
   const IntegerFormat* Find(int layer, MatrixRole role) const;
   void Set(int layer, MatrixRole role, const IntegerFormat& format);
   const std::map<Key, IntegerFormat>& formats() const { return formats_; }
   bool empty() const { return formats_.empty(); }
   size_t Count(IntegerProduct product) const;
 
+  kernels::Dtype dtype;
   // Matrices that the checkpoint has in integers and that are dequantised at loading.
   size_t dequantised = 0;
 

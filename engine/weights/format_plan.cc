@@ -1,4 +1,4 @@
-#include "engine/spec/format_plan.h"
+#include "engine/weights/format_plan.h"
 
 #include <algorithm>
 #include <numeric>
