@@ -38,6 +38,7 @@ BlockHash HashSalt(std::string_view salt) {
 struct BlockPool::Block {
   int references = 0;
   std::optional<BlockHash> hash;              // set if by_hash_ maps it to this block
+  bool spare = false;                         // cached in spare_ instead of cached_
   std::list<int32_t>::iterator cached_place;  // valid while cached
 };
 
@@ -49,7 +50,7 @@ BlockPool::BlockPool(size_t blocks, size_t block_tokens, bool prefix_caching)
 BlockPool::~BlockPool() = default;
 
 size_t BlockPool::total() const { return blocks_.size(); }
-size_t BlockPool::available() const { return free_.size() + cached_.size(); }
+size_t BlockPool::available() const { return free_.size() + cached_.size() + spare_.size(); }
 size_t BlockPool::used() const { return total() - available(); }
 
 std::optional<int32_t> BlockPool::Allocate(std::optional<int32_t> after) {
@@ -73,22 +74,28 @@ int32_t BlockPool::NewRunBlock() const {
 // Stops after kRunBlocks: evicting more would throw away cached prefixes without making reads
 // faster.
 void BlockPool::Evict() {
+  std::list<int32_t>& oldest = spare_.empty() ? cached_ : spare_;
   int32_t last;
+  // What lies behind a window becomes spare in both orders: a step's blocks last to first.
+  const auto beside = [&](int32_t block) {
+    return block == last - 1 || (block == last + 1 && &oldest == &spare_);
+  };
   do {
-    if (cached_.empty()) return;
-    last = cached_.front();
-    cached_.pop_front();
+    if (oldest.empty()) return;
+    last = oldest.front();
+    oldest.pop_front();
     by_hash_.erase(*blocks_[last].hash);
     blocks_[last].hash.reset();
     ++stats_.evictions;
     free_.Add(last);
-  } while (free_.size() < kRunBlocks && !cached_.empty() && cached_.front() == last - 1);
+  } while (free_.size() < kRunBlocks && !oldest.empty() && beside(oldest.front()));
 }
 
 void BlockPool::Release(int32_t block) {
   Block& entry = blocks_.at(block);
   CHECK(entry.references > 0) << "block " << block << " released more often than referenced";
   if (--entry.references > 0) return;
+  entry.spare = false;
   if (entry.hash)
     entry.cached_place = cached_.insert(cached_.end(), block);
   else
@@ -104,19 +111,30 @@ void BlockPool::Publish(int32_t block, const BlockHash& hash) {
   entry.hash = hash;
 }
 
+void BlockPool::Spare(const BlockHash& hash) {
+  const auto found = by_hash_.find(hash);
+  if (found == by_hash_.end()) return;
+  Block& entry = blocks_[found->second];
+  if (entry.references > 0 || entry.spare) return;
+  spare_.splice(spare_.end(), cached_, entry.cached_place);
+  entry.spare = true;
+}
+
 std::optional<int32_t> BlockPool::Reuse(const BlockHash& hash) {
   const auto found = by_hash_.find(hash);
   if (found == by_hash_.end()) return std::nullopt;
   Block& entry = blocks_[found->second];
-  if (entry.references++ == 0) cached_.erase(entry.cached_place);
+  if (entry.references++ == 0) (entry.spare ? spare_ : cached_).erase(entry.cached_place);
   return found->second;
 }
 
 void BlockPool::DropCached() {
   for (const auto& [hash, block] : by_hash_) blocks_[block].hash.reset();
   by_hash_.clear();
-  for (const int32_t block : cached_) free_.Add(block);
-  cached_.clear();
+  for (std::list<int32_t>* kept : {&cached_, &spare_}) {
+    for (const int32_t block : *kept) free_.Add(block);
+    kept->clear();
+  }
 }
 
 }  // namespace pinion

@@ -40,8 +40,8 @@ struct KvStats {
 // numbering.
 //
 // A block is free (no content worth keeping), used (reference count > 0) or cached (count 0,
-// content addressable by hash, evicted least recently used first when nothing is free). Not
-// thread-safe: the scheduler owns it.
+// content addressable by hash, evicted least recently used first when nothing is free, but before
+// all others if it is spare). Not thread-safe: the scheduler owns it.
 class BlockPool {
  public:
   // The number of blocks evicted together, and the gap left for a sequence to grow into before the
@@ -73,6 +73,9 @@ class BlockPool {
   // Makes a full block addressable. Does nothing if another block already has that hash.
   void Publish(int32_t block, const BlockHash& hash);
   bool Has(const BlockHash& hash) const { return by_hash_.contains(hash); }
+  // Makes the block with this hash spare, if it is cached: it is evicted before those that are not,
+  // unless Reuse takes it first. Does nothing if it is used, or there is none.
+  void Spare(const BlockHash& hash);
   // The block with this hash, referenced once more (a cached one becomes used); nullopt: none.
   std::optional<int32_t> Reuse(const BlockHash& hash);
   // Forgets the content of all blocks, used ones included (so that a measurement starts cold).
@@ -83,9 +86,10 @@ class BlockPool {
 
  private:
   struct Block;  // count, hash, place in the LRU list: see block_pool.cc
-  // Frees the least recently used cached block and, if they are next in age, those right before it:
-  // a sequence's blocks are released last to first, so this frees a run of neighbours, which the
-  // next sequence gets first to last and attention reads in one go.
+  // Frees the block that has been spare for longest, or else the least recently used cached one,
+  // and, if they are next, those beside it: a sequence's blocks are released one after the other,
+  // so this frees a run of neighbours, which the next sequence gets first to last and attention
+  // reads in one go.
   void Evict();
   int32_t NewRunBlock() const;  // the block to begin a new run with; requires a free block
   size_t block_tokens_;
@@ -94,7 +98,8 @@ class BlockPool {
   KvStats stats_;
   std::vector<Block> blocks_;
   FreeRuns free_;
-  std::list<int32_t> cached_;  // least recently used first
+  // Least recently used first, and longest spare first.
+  std::list<int32_t> cached_, spare_;
   struct HashOf {
     size_t operator()(const BlockHash& hash) const { return hash.low; }
   };

@@ -19,7 +19,10 @@ BlockHash InTable(BlockHash hash, size_t table) {
 }  // namespace
 
 BlockTables::BlockTables(BlockPool& pool, std::vector<Reach> reaches)
-    : pool_(pool), reaches_(std::move(reaches)) {
+    : pool_(pool),
+      reaches_(std::move(reaches)),
+      some_keep_everything_(std::any_of(reaches_.begin(), reaches_.end(),
+                                        [](const Reach& reach) { return !reach.limited(); })) {
   CHECK(!reaches_.empty());
 }
 
@@ -103,6 +106,26 @@ void BlockTables::DropBehind(Tables& tables, size_t position) {
   }
 }
 
+// The block before what the sequence holds is not looked at yet: the next turn of a conversation
+// may begin with a little less than what was computed of this one. If no table keeps everything,
+// nothing tells where prompts part, and all blocks are as good.
+void BlockTables::SpareBehind(Tables& tables, std::span<const BlockHash> hashes,
+                              std::span<const size_t> prefixes) {
+  if (!some_keep_everything_) return;
+  for (size_t i = 0; i < tables.size(); ++i) {
+    BlockTable& table = tables[i];
+    const size_t end = std::max<size_t>(table.gone, 1) - 1;
+    const auto needed = [&](size_t block) {
+      return std::any_of(prefixes.begin(), prefixes.end(), [&](size_t prefix) {
+        return block < prefix && block >= FirstBlock(i, prefix - 1);
+      });
+    };
+    for (size_t block = end; block-- > table.passed;)
+      if (!needed(block)) pool_.Spare(InTable(hashes[block], i));
+    table.passed = std::max(table.passed, end);
+  }
+}
+
 void BlockTables::Release(Tables& tables) {
   for (BlockTable& table : tables) {
     while (table.held() > 0) {
@@ -131,15 +154,20 @@ void BlockTables::Publish(int32_t block, const BlockHash& hash, size_t table) {
   pool_.Publish(block, InTable(hash, table));
 }
 
-size_t BlockTables::LongestCached(std::span<const BlockHash> hashes) const {
+size_t BlockTables::LongestShared(std::span<const BlockHash> hashes) const {
   size_t longest = hashes.size();
-  // A table without a limit needs every block: the prefix ends before the first that it lacks.
   for (size_t table = 0; table < count(); ++table) {
     if (reaches_[table].limited()) continue;
     size_t found = 0;
     while (found < longest && Has(hashes[found], table)) ++found;
     longest = found;
   }
+  return longest;
+}
+
+size_t BlockTables::LongestCached(std::span<const BlockHash> hashes) const {
+  // A table without a limit needs every block: the prefix ends before the first that it lacks.
+  size_t longest = LongestShared(hashes);
   // A block that another lacks must lie behind what the prefix's continuation sees, or not be part
   // of the prefix.
   for (size_t table = 0; table < count() && longest > 0;) {
@@ -159,7 +187,7 @@ size_t BlockTables::LongestCached(std::span<const BlockHash> hashes) const {
 void BlockTables::TakePrefix(Tables& tables, std::span<const BlockHash> hashes) {
   for (size_t i = 0; i < tables.size(); ++i) {
     BlockTable& table = tables[i];
-    table.gone = FirstBlock(i, hashes.size());
+    table.gone = table.passed = FirstBlock(i, hashes.size());
     table.blocks.assign(table.gone, -1);
     for (size_t block = table.gone; block < hashes.size(); ++block) {
       const auto taken = Reuse(hashes[block], i);

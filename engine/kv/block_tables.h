@@ -13,10 +13,10 @@ namespace pinion {
 
 // The blocks of a sequence by which some of its layers find keys and values: blocks[i] holds its
 // tokens [i * block_tokens, (i + 1) * block_tokens). The first `gone` lie behind what the next
-// token sees; they are -1 and not held.
+// token sees; they are -1 and not held. SpareBehind has looked at the first `passed`.
 struct BlockTable {
   std::vector<int32_t> blocks;
-  size_t gone = 0;
+  size_t gone = 0, passed = 0;
 
   size_t held() const { return blocks.size() - gone; }
 };
@@ -49,6 +49,11 @@ class BlockTables {
   void Publish(const Tables& tables, std::span<const BlockHash> hashes, size_t begin, size_t end);
   // Gives back the blocks that the token at `position`, and so every later one, does not see.
   void DropBehind(Tables& tables, size_t position);
+  // Makes what DropBehind gave back spare (BlockPool::Spare), except for what a sequence needs that
+  // begins behind a prefix of one of these lengths, in blocks, or of one block less. `hashes`: of
+  // the sequence's computed blocks.
+  void SpareBehind(Tables& tables, std::span<const BlockHash> hashes,
+                   std::span<const size_t> prefixes);
   // Gives back everything, last blocks first: the pool evicts in order of release, so a prefix
   // outlives its continuations.
   void Release(Tables& tables);
@@ -56,6 +61,9 @@ class BlockTables {
   // The longest prefix, in blocks, of those with these hashes behind which a sequence can begin:
   // the pool has all blocks that the token behind it sees.
   size_t LongestCached(std::span<const BlockHash> hashes) const;
+  // The longest prefix, in blocks, that another sequence has computed, as far as tables that keep
+  // everything tell; it may lack the blocks that the token behind it sees of others.
+  size_t LongestShared(std::span<const BlockHash> hashes) const;
   // Takes the blocks of such a prefix; the tables are empty.
   void TakePrefix(Tables& tables, std::span<const BlockHash> hashes);
 
@@ -73,6 +81,7 @@ class BlockTables {
 
   BlockPool& pool_;
   std::vector<Reach> reaches_;
+  bool some_keep_everything_;
 };
 
 }  // namespace pinion

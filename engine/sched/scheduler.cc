@@ -238,6 +238,8 @@ bool Scheduler::TakePrefix(Sequence& sequence) {
   const size_t blocks = CachedBlocks(sequence);
   tables_.TakePrefix(sequence.tables, std::span(sequence.hashes).first(blocks));
   sequence.computed = blocks * pool_.block_tokens();
+  sequence.likely_prefixes = {blocks, tables_.LongestShared(sequence.hashes),
+                              sequence.prompt_tokens / pool_.block_tokens()};
   // The head of the queue always gets in if nothing runs: Add has checked that it can be computed.
   if (!running_.empty() &&
       Lacking(sequence, sequence.tokens.size()) + Headroom() > pool_.available()) {
@@ -391,6 +393,9 @@ void Scheduler::Advance(const Slice& slice) {
     tables_.Publish(sequence.tables, sequence.hashes, full_before, full);
   }
   tables_.DropBehind(sequence.tables, sequence.computed);
+  // The blocks of one that takes no prefixes may be another's.
+  if (pool_.prefix_caching() && !sequence.rates_prompt())
+    tables_.SpareBehind(sequence.tables, sequence.hashes, sequence.likely_prefixes);
 }
 
 void Scheduler::Append(Sequence& sequence, int32_t token) {

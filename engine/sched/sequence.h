@@ -40,6 +40,9 @@ struct Sequence {
   int32_t begins_from = -1;
   std::vector<size_t> keeps_at;
   bool hands_over = false;  // its prompt's full blocks are for another engine, with their state
+  // The lengths, in blocks, of the prefixes behind which other sequences will likely begin: the one
+  // that it began with, the one that it shares with another, its prompt.
+  std::vector<size_t> likely_prefixes;
   std::string cache_salt;   // only sequences with the same share prefixes
   BlockHash before_first;   // the hash that the first block's follows: HashSalt
   std::vector<BlockHash> hashes;  // of the first full blocks of `tokens`, as many as were needed

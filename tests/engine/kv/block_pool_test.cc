@@ -142,6 +142,40 @@ TEST(BlockPool, EvictsLeastRecentlyUsed) {
   EXPECT_EQ(pool.stats().evictions, 2u);
 }
 
+TEST(BlockPool, EvictsSpareBlocksFirst) {
+  BlockPool pool(4, 16, true);
+  std::vector<int32_t> blocks;
+  for (uint64_t i = 1; i <= 4; ++i) blocks.push_back(pool.Allocate().value());
+  for (uint64_t i = 1; i <= 4; ++i) pool.Publish(blocks[i - 1], HashOf(i));
+  pool.Spare(HashOf(4));  // is used, and stays as it is
+  for (const int32_t block : blocks) pool.Release(block);
+  pool.Spare(HashOf(3));
+  pool.Spare(HashOf(3));
+  pool.Spare(HashOf(5));
+  EXPECT_EQ(pool.available(), 4u);
+  EXPECT_EQ(pool.Allocate(), blocks[2]);
+  EXPECT_EQ(pool.Allocate(), blocks[0]) << "then the least recently used";
+  EXPECT_TRUE(pool.Has(HashOf(4)));
+}
+
+TEST(BlockPool, ABlockThatIsReusedIsSpareNoMore) {
+  BlockPool pool(3, 16, true);
+  const int32_t a = Cache(pool, HashOf(1));
+  pool.Spare(HashOf(1));
+  EXPECT_EQ(pool.Reuse(HashOf(1)), a);
+  EXPECT_EQ(pool.available(), 2u);
+  const int32_t x = pool.Allocate().value(), y = pool.Allocate().value();
+  const int32_t b = std::max(x, y);  // no neighbour of a, with which it would go
+  pool.Publish(b, HashOf(2));
+  pool.Release(b);
+  pool.Release(a);
+  EXPECT_EQ(pool.Allocate(), b) << "the other is older";
+  pool.Spare(HashOf(1));
+  pool.DropCached();
+  EXPECT_EQ(pool.available(), 1u);
+  EXPECT_FALSE(pool.Has(HashOf(1)));
+}
+
 // Allocates `count` blocks, each after the one before, the first after blocks.back().
 void Grow(BlockPool& pool, std::vector<int32_t>& blocks, size_t count) {
   for (size_t i = 0; i < count; ++i)

@@ -119,6 +119,52 @@ TEST(BlockTables, APrefixWithoutItsWindowIsNoneThoughALongerOneIs) {
   for (const int32_t block : others) pool.Release(block);
 }
 
+// The next turn may begin with a block less than was computed, so that what it sees begins before
+// what the sequence holds at its end.
+TEST(BlockTables, SpareWhatIsBehindTheLastWindowsAndNeededByNoPrefix) {
+  const auto hashes = Hashes(10);
+  for (const size_t kept : {0u, 5u}) {
+    BlockPool pool(20, kBlock, true);
+    BlockTables tables(pool, kFullAndWindow);
+    BlockTables::Tables own(2);
+    for (size_t block = 0; block < 10; ++block) {
+      tables.Grow(own, (block + 1) * kBlock);
+      tables.Publish(own, hashes, block, block + 1);
+      tables.DropBehind(own, (block + 1) * kBlock);
+      tables.SpareBehind(own, std::span(hashes).first(block + 1), std::vector<size_t>{kept});
+    }
+    tables.Release(own);
+    // Behind the windows of 10 and of 9 blocks lie six, behind those of 5 and of 4 one.
+    const size_t spare = kept == 0 ? 6 : 6 - 4;
+    for (size_t i = 0; i < spare; ++i) ASSERT_TRUE(pool.Allocate());
+    for (const size_t prefix : {9u, 10u})
+      EXPECT_EQ(tables.LongestCached(std::span(hashes).first(prefix)), prefix);
+    if (kept == 0) continue;
+    for (const size_t prefix : {4u, 5u})
+      EXPECT_EQ(tables.LongestCached(std::span(hashes).first(prefix)), prefix);
+    EXPECT_LT(tables.LongestCached(std::span(hashes).first(3)), 3u);
+  }
+}
+
+// Nothing tells where prompts part.
+TEST(BlockTables, SpareNothingIfNoTableKeepsEverything) {
+  const auto hashes = Hashes(10);
+  BlockPool pool(11, kBlock, true);
+  BlockTables tables(pool, {{.window = 10}});
+  BlockTables::Tables own(1);
+  const BlockHash other = HashBlock({}, std::vector<int32_t>{7});
+  const int32_t older = pool.Allocate().value();
+  pool.Publish(older, other);
+  pool.Release(older);
+  tables.Grow(own, 40);
+  tables.Publish(own, hashes, 0, 10);
+  tables.DropBehind(own, 40);
+  tables.SpareBehind(own, hashes, {});
+  tables.Release(own);
+  EXPECT_EQ(pool.Allocate(), older);
+  EXPECT_TRUE(pool.Has(hashes[0]));
+}
+
 TEST(BlockTables, FitAsManyTokensAsBlocksAreLeft) {
   BlockPool pool(7, kBlock, false);
   BlockTables tables(pool, kFullAndWindow);
