@@ -255,6 +255,41 @@ struct StateSpaceArgs {
   size_t out_stride;  // floats
 };
 
+// Some consecutive tokens of one head, as StateSpace computes them one by one, up to rounding; by
+// matrix products, in which the state is read and written once for all tokens. With d_t the decays
+// and D(t, s) = d_(s+1) ... d_t, the recurrence gives (arXiv:2405.21060, sec. 6)
+//   out_t = D(t, 0) S_0'c_t + sum over s <= t of D(t, s) dt_s (c_t'b_s) x_s + skip x_t
+//   S_t = D(t, 0) S_0 + sum over s <= t of D(t, s) dt_s b_s x_s'
+// The c_t'b_s are the same for all heads with these b and c: StateSpaceScores computes them once.
+// D is multiplied up from the decays, from 1 on: nothing overflows, nothing is divided, a decay may
+// be 0, and the error of D(t, s) is at most t - s roundings.
+struct StateSpaceScoresArgs {
+  const float *b, *c;     // [tokens][state_dim], rows stride floats apart
+  size_t stride, tokens;  // tokens: 1 to kStateChunk
+  size_t state_dim;       // at least 1
+  float* scores;         // [tokens][kStateChunk]: c_t'b_s in row t for s <= t; the rest is undefined
+  size_t scores_stride;  // floats from row to row, at least kStateChunk
+  float* scratch;        // [StateChunkFloats(state_dim)], as that of StateSpaceChunkArgs
+};
+struct StateSpaceChunkArgs {
+  float* state;    // [state_dim][head_dim], updated in place
+  const float* x;  // [tokens][head_dim], rows stride floats apart, as those of the next two
+  const float* b;  // [tokens][state_dim]
+  const float* c;  // [tokens][state_dim]
+  size_t stride, tokens, state_dim, head_dim;  // tokens: 1 to kStateChunk
+  const float* scores;                         // [tokens], of b and c
+  size_t scores_stride;
+  const float *decay, *dt;  // [tokens]; decay: 0 to 1, dt: 0 or more
+  float skip;
+  float* out;         // [tokens][head_dim], out_stride floats apart; may be x, if the strides agree
+  size_t out_stride;  // floats
+  float* scratch;  // [StateChunkFloats(state_dim)], 64-byte aligned; contents neither kept nor read
+};
+inline constexpr size_t kStateChunk = 64;
+constexpr size_t StateChunkFloats(size_t state_dim) {
+  return kStateChunk * (state_dim > 2 * kStateChunk ? state_dim : 2 * kStateChunk);
+}
+
 // One token of a causal convolution of each channel with a kernel of its own:
 // dst[c] = sum over t of weights[t * weight_stride + c] * taps[t][c]
 struct ShortConvArgs {
@@ -323,6 +358,8 @@ struct Table {
   void (*delta_rule)(const DeltaRuleArgs&);
   void (*delta_chunk)(const DeltaChunkArgs&);
   void (*state_space)(const StateSpaceArgs&);
+  void (*state_space_scores)(const StateSpaceScoresArgs&);
+  void (*state_space_chunk)(const StateSpaceChunkArgs&);
   void (*short_conv)(const ShortConvArgs&);
   void (*kv_write)(const KvWriteArgs&);
   void (*attention)(const AttentionArgs&);

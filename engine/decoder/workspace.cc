@@ -214,6 +214,7 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, const FormatPlan& for
   };
   take(w.z_bottleneck, max_rows * bottleneck(spec.delta.z_rank) * element);
   take(w.a_bottleneck, max_rows * bottleneck(spec.delta.a_rank) * element);
+  take(w.state_scores, max_rows * mamba.groups * kernels::kStateChunk * sizeof(float));
   take(w.attention_partial, max_rows * w.hidden_stride * sizeof(float));
   const bool beside = std::any_of(
       spec.layer_specs.begin(), spec.layer_specs.end(),
@@ -257,13 +258,15 @@ Result<ThreadScratch> MakeScratch(const DecoderSpec& spec, const Shard& shard,
   ThreadScratch scratch;
   const size_t tile = kMlpTileRows * 2 * kernels::kBlockN;
   const size_t delta = DeltaScratchFloats(spec.delta);
+  const size_t state_chunk = StateScratchFloats(spec.mamba);
   const size_t part = PartFloats(WidestCachedShape(spec));
   const auto hidden_row = static_cast<size_t>(std::max(spec.hidden, WidestHead(spec)));
   const size_t products = static_cast<size_t>(spec.index.heads) * kernels::kBlockN;
   const size_t apart_row = spec.moe.apart ? static_cast<size_t>(spec.hidden) : 0;
   const StreamRows streams(spec);
-  const size_t floats = RoundUp(
-      streams.count + tile + delta + part + products + hidden_row + apart_row, 64 / sizeof(float));
+  const size_t floats =
+      RoundUp(streams.count + tile + delta + state_chunk + part + products + hidden_row + apart_row,
+              64 / sizeof(float));
   PINION_ASSIGN(
       scratch.storage,
       Pages::Allocate(floats * sizeof(float) + LatentTileBytes(spec, formats.dtype) +
@@ -273,7 +276,8 @@ Result<ThreadScratch> MakeScratch(const DecoderSpec& spec, const Shard& shard,
   scratch.input_row = scratch.stream_rows + streams.input;
   scratch.mlp_tile = scratch.stream_rows + streams.count;
   scratch.delta = scratch.mlp_tile + tile;
-  scratch.part = scratch.delta + delta;
+  scratch.state_chunk = scratch.delta + delta;
+  scratch.part = scratch.state_chunk + state_chunk;
   scratch.hidden_row = scratch.part + part + products;
   scratch.apart_row = scratch.hidden_row + hidden_row;
   // In front of it, where it is aligned: PartFloats is a multiple of a cache line.

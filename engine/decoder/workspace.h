@@ -30,6 +30,7 @@ struct ThreadScratch {
   float* input_row = nullptr;    // inputs of all layers by the table, [layers * size]
   float* mlp_tile = nullptr;     // [kMlpTileRows][128]: a gate and an up block
   float* delta = nullptr;        // a head's chunk of the delta rule: [DeltaScratchFloats]
+  float* state_chunk = nullptr;  // that of Mamba-2: [StateScratchFloats]
   float* part = nullptr;         // one attention item: [PartFloats]
   float* hidden_row = nullptr;   // [max(hidden, widest head)]
   float* apart_row = nullptr;    // [hidden], if experts stand apart
@@ -59,6 +60,11 @@ constexpr size_t DeltaScratchFloats(const DeltaSpec& delta) {
              ? 0
              : kernels::kDeltaChunk * (2 * key_dim + static_cast<size_t>(delta.value_dim)) +
                    kernels::DeltaChunkFloats(key_dim);
+}
+
+// Of a chunk of one head, or of one group's scores.
+constexpr size_t StateScratchFloats(const MambaSpec& mamba) {
+  return mamba.heads == 0 ? 0 : kernels::StateChunkFloats(static_cast<size_t>(mamba.state_dim));
 }
 
 // The choices of a step's tokens in one layer and the work that follows; written by one thread.
@@ -134,6 +140,8 @@ struct Workspace {
       nullptr;  // [rows][values or channels of recurrent layers padded], activation type
   // [rows] of the bottlenecks of recurrent layers, each padded, activation type
   std::byte *z_bottleneck = nullptr, *a_bottleneck = nullptr;
+  // Of Mamba-2's groups on this rank: [rows][groups][kStateChunk], C with B of the row's chunk.
+  float* state_scores = nullptr;
   float* attention_partial =
       nullptr;                     // [rows][hidden_stride]: this rank's term of the o projection
   float* mamba_partial = nullptr;  // the same of Mamba-2 in layers that attend, too

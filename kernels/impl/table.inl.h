@@ -12,6 +12,7 @@
 #include "kernels/impl/recurrent.inl.h"
 #include "kernels/impl/rowwise.inl.h"
 #include "kernels/impl/state_space.inl.h"
+#include "kernels/impl/state_space_chunk.inl.h"
 #include "kernels/impl/tables.h"
 
 namespace pinion::kernels::impl {
@@ -48,6 +49,8 @@ constexpr Table MakeTable(Isa isa) {
       .delta_rule = DeltaRule,
       .delta_chunk = DeltaChunk,
       .state_space = StateSpace,
+      .state_space_scores = StateSpaceScores,
+      .state_space_chunk = StateSpaceChunk,
       .short_conv = ShortConv,
       .kv_write = KvWrite,
       .attention = Attention<of_bytes>,
