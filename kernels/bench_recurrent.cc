@@ -24,10 +24,12 @@ struct DeltaPrompt {
   std::vector<float> q = std::vector<float>(kPromptTokens * kDeltaDim, 0.01f), k = q, v = q;
   std::vector<float> out = q;
   std::vector<float> decay = std::vector<float>(kPromptTokens, 0.98f), beta = decay;
-  alignas(64) float scratch[DeltaChunkFloats(kDeltaDim)];
+  std::vector<float> decays = std::vector<float>(kPromptTokens * kDeltaDim, 0.98f);
+  alignas(64) float scratch[DeltaChunkFloats(kDeltaDim, true)];
 };
 
-void RunToken(const Table& table, DeltaPrompt& prompt, size_t token, float* state) {
+void RunToken(const Table& table, DeltaPrompt& prompt, size_t token, float* state,
+              bool by_channel = false) {
   const size_t at = token * kDeltaDim;
   table.delta_rule({.state = state,
                     .q = prompt.q.data() + at,
@@ -37,11 +39,13 @@ void RunToken(const Table& table, DeltaPrompt& prompt, size_t token, float* stat
                     .value_dim = kDeltaDim,
                     .decay = prompt.decay[token],
                     .beta = prompt.beta[token],
-                    .out = prompt.out.data() + at});
+                    .out = prompt.out.data() + at,
+                    .decays = by_channel ? prompt.decays.data() + at : nullptr});
 }
 
-// chunk: tokens a call; 0: one by one with the function of one token.
-void BM_DeltaPrompt(benchmark::State& state, Isa isa) {
+// chunk: tokens a call; 0: one by one with the function of one token. by_channel: each channel of a
+// key has a decay of its own.
+void BM_DeltaPrompt(benchmark::State& state, Isa isa, bool by_channel) {
   const Table& table = TableFor(isa);
   const auto chunk = static_cast<size_t>(state.range(0));
   const auto prompt = std::make_unique<DeltaPrompt>();
@@ -49,20 +53,22 @@ void BM_DeltaPrompt(benchmark::State& state, Isa isa) {
   const double start = Now();
   for (auto _ : state) {
     for (size_t token = 0; chunk == 0 && token < kPromptTokens; ++token)
-      RunToken(table, *prompt, token, cells);
+      RunToken(table, *prompt, token, cells, by_channel);
     for (size_t token = 0; chunk > 0 && token < kPromptTokens; token += chunk)
-      table.delta_chunk({.state = cells,
-                         .q = prompt->q.data() + token * kDeltaDim,
-                         .k = prompt->k.data() + token * kDeltaDim,
-                         .v = prompt->v.data() + token * kDeltaDim,
-                         .v_stride = kDeltaDim,
-                         .tokens = std::min(chunk, kPromptTokens - token),
-                         .key_dim = kDeltaDim,
-                         .value_dim = kDeltaDim,
-                         .decay = prompt->decay.data() + token,
-                         .beta = prompt->beta.data() + token,
-                         .out = prompt->out.data() + token * kDeltaDim,
-                         .scratch = prompt->scratch});
+      table.delta_chunk(
+          {.state = cells,
+           .q = prompt->q.data() + token * kDeltaDim,
+           .k = prompt->k.data() + token * kDeltaDim,
+           .v = prompt->v.data() + token * kDeltaDim,
+           .v_stride = kDeltaDim,
+           .tokens = std::min(chunk, kPromptTokens - token),
+           .key_dim = kDeltaDim,
+           .value_dim = kDeltaDim,
+           .decay = prompt->decay.data() + token,
+           .beta = prompt->beta.data() + token,
+           .out = prompt->out.data() + token * kDeltaDim,
+           .scratch = prompt->scratch,
+           .decays = by_channel ? prompt->decays.data() + token * kDeltaDim : nullptr});
   }
   const double seconds = (Now() - start) / static_cast<double>(state.iterations());
   const double flops = 7.0 * kStateFloats * kPromptTokens;
@@ -184,8 +190,11 @@ void BM_StateSpacePrompt(benchmark::State& state, Isa isa) {
 const bool registered = [] {
   for (Isa isa : UsableIsas()) {
     const std::string name = std::string("delta/") + Name(isa) + "/float32/128x128";
-    auto* prompt = benchmark::RegisterBenchmark((name + "/prompt").c_str(), BM_DeltaPrompt, isa);
-    for (int chunk : {0, 4, 8, 16, 32, 64}) prompt->Arg(chunk);
+    for (const bool by_channel : {false, true}) {
+      const std::string prompt = name + (by_channel ? "/prompt_by_channel" : "/prompt");
+      auto* row = benchmark::RegisterBenchmark(prompt.c_str(), BM_DeltaPrompt, isa, by_channel);
+      for (int chunk : {0, 4, 8, 16, 32, 64}) row->Arg(chunk);
+    }
     benchmark::RegisterBenchmark((name + "/state_from_memory").c_str(), BM_DeltaDecode, isa);
     const std::string scan = std::string("state_space/") + Name(isa) + "/float32/16x128/prompt";
     auto* heads = benchmark::RegisterBenchmark(scan.c_str(), BM_StateSpacePrompt, isa);

@@ -129,6 +129,14 @@ void Weigh(float* x, const float* weight, float factor, size_t n) {
   for (size_t i = 0; i < n; ++i) x[i] *= factor * weight[i];
 }
 
+void SoftplusDecay(float* dst, const float* x, const float* bias, float rate, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    const double z = static_cast<double>(x[i] + bias[i]);
+    const double softplus = z > 40 ? z : std::log1p(std::exp(z));
+    dst[i] = static_cast<float>(std::exp(rate * softplus));
+  }
+}
+
 float SumSquares(const float* x, size_t n) {
   double squares = 0;
   for (size_t i = 0; i < n; ++i) squares += static_cast<double>(x[i]) * x[i];
@@ -290,6 +298,7 @@ const Table kScalarTable = {
     .add_scaled = AddScaled,
     .scale = Scale,
     .weigh = Weigh,
+    .softplus_decay = SoftplusDecay,
     .sum_squares = SumSquares,
     .soft_cap = SoftCap,
     .store = Store,

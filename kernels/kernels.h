@@ -223,6 +223,8 @@ struct DeltaRuleArgs {
 //   out_t = D(t, 0) S_0'q_t + sum over s <= t of D(t, s) (q_t'k_s) u_s
 // D is multiplied up from the decays, from 1 on: nothing overflows, nothing is divided, a decay may
 // be 0, and the error of D(t, s) is at most t - s roundings.
+// With a decay for each channel of the key, D(t, s) is one for each channel, too: the products with
+// D stand for sums over channels, as k_t'diag(D(t, s)) k_s for D(t, s) (k_t'k_s).
 struct DeltaChunkArgs {
   float* state;        // [key_dim][value_dim], updated in place
   const float *q, *k;  // [tokens][key_dim], normalised and scaled
@@ -231,13 +233,19 @@ struct DeltaChunkArgs {
   size_t tokens, key_dim, value_dim;  // tokens: 1 to kDeltaChunk
   const float *decay, *beta;          // [tokens], 0 to 1
   float* out;                         // [tokens][value_dim], contiguous; overlaps nothing else
-  float* scratch;  // [DeltaChunkFloats(key_dim)], 64-byte aligned; contents neither kept nor read
+  // [DeltaChunkFloats(key_dim, decays != nullptr)], 64-byte aligned; contents neither kept nor read
+  float* scratch;
+  const float* decays = nullptr;  // [tokens][key_dim], instead of decay; 0 to 1
 };
 inline constexpr size_t kDeltaChunk = 64;
 // The columns of a state that are computed at a time.
 inline constexpr size_t kDeltaPanel = 64;
-constexpr size_t DeltaChunkFloats(size_t key_dim) {
-  return key_dim * (kDeltaChunk + kDeltaPanel) + 2 * kDeltaChunk * (kDeltaChunk + kDeltaPanel);
+// With decays of channels, the most tokens whose products with keys are computed pair by pair.
+inline constexpr size_t kDeltaPairs = 16;
+constexpr size_t DeltaChunkFloats(size_t key_dim, bool by_channel = false) {
+  const size_t decayed = by_channel ? 2 * (kDeltaChunk + kDeltaPairs) * key_dim : 0;
+  return key_dim * (kDeltaChunk + kDeltaPanel) + 2 * kDeltaChunk * (kDeltaChunk + kDeltaPanel) +
+         decayed;
 }
 
 // Consecutive tokens of one head of a state space model (Mamba-2, arXiv:2405.21060, sec. 6); for
@@ -335,6 +343,8 @@ struct Table {
   void (*scale)(float* x, float factor, size_t n);
   // x[i] *= factor * weight[i]
   void (*weigh)(float* x, const float* weight, float factor, size_t n);
+  // dst[i] = exp(rate * log(1 + exp(x[i] + bias[i]))), the decays of channels; rate <= 0
+  void (*softplus_decay)(float* dst, const float* x, const float* bias, float rate, size_t n);
   // sum of x[i]^2
   float (*sum_squares)(const float* x, size_t n);
   // x[i] = cap * tanh(x[i] / cap)                      (Gemma 2, arXiv:2408.00118); cap > 0

@@ -87,8 +87,7 @@ float Decays(const Delta& delta, const float* a, size_t value_head, float* decay
   if (!delta.pass.spec.delta.decay_per_channel)
     return std::exp(rate * Softplus(a[value_head] + weights.dt_bias[value_head]));
   const size_t first = value_head * delta.key_dim;
-  for (size_t i = 0; i < delta.key_dim; ++i)
-    decays[i] = std::exp(rate * Softplus(a[first + i] + weights.dt_bias[first + i]));
+  delta.pass.table.softplus_decay(decays, a + first, weights.dt_bias + first, rate, delta.key_dim);
   return 1;
 }
 
@@ -140,14 +139,17 @@ void RunRow(const Delta& delta, size_t row, size_t value_head, float* state) {
 // Rows [begin, begin + rows) of one sequence, at most kDeltaChunk.
 void RunChunk(const Delta& delta, size_t begin, size_t rows, size_t value_head, float* state) {
   const ForwardPass& pass = delta.pass;
+  const bool by_channel = pass.spec.delta.decay_per_channel;
   const size_t key_dim = delta.key_dim, value_dim = delta.value_dim;
   float* q = pass.scratch.delta;  // as DeltaScratchFloats counts it
   float *k = q + kernels::kDeltaChunk * key_dim, *out = k + kernels::kDeltaChunk * key_dim;
+  float* decays = out + kernels::kDeltaChunk * value_dim;
+  float* scratch = decays + (by_channel ? kernels::kDeltaChunk * key_dim : 0);
   std::array<float, kernels::kDeltaChunk> decay, beta;
   for (size_t i = 0; i < rows; ++i) {
     const float* x = delta.projected(begin + i);
     NormaliseRow(delta, x, value_head, q + i * key_dim, k + i * key_dim);
-    decay[i] = Decays(delta, x + delta.columns.a, value_head, nullptr);
+    decay[i] = Decays(delta, x + delta.columns.a, value_head, decays + i * key_dim);
     beta[i] = Beta(delta, x, value_head);
   }
   pass.table.delta_chunk({.state = state,
@@ -161,7 +163,8 @@ void RunChunk(const Delta& delta, size_t begin, size_t rows, size_t value_head, 
                           .decay = decay.data(),
                           .beta = beta.data(),
                           .out = out,
-                          .scratch = out + kernels::kDeltaChunk * value_dim});
+                          .scratch = scratch,
+                          .decays = by_channel ? decays : nullptr});
   for (size_t i = 0; i < rows; ++i) Finish(delta, begin + i, value_head, out + i * value_dim);
 }
 
@@ -169,13 +172,17 @@ void RunChunk(const Delta& delta, size_t begin, size_t rows, size_t value_head, 
 // half of it, 16 and more a third to 0.45 (build/pinion-bench
 // --benchmark_filter='delta/.*/prompt').
 constexpr size_t kLeastChunk = 4;
+// The most rows of a chunk if channels decay by themselves: 64 take 1.1 times as long as twice 32
+// (--benchmark_filter='delta/.*/prompt_by_channel').
+constexpr size_t kChannelChunk = 32;
 
-// Rows [row, end) of one sequence. A decay for each channel is not of the chunk's form.
+// Rows [row, end) of one sequence.
 void RunSlice(const Delta& delta, size_t row, size_t end, size_t value_head, float* state) {
-  const bool chunked = !delta.pass.spec.delta.decay_per_channel;
+  const bool by_channel = delta.pass.spec.delta.decay_per_channel;
+  const size_t most = by_channel ? kChannelChunk : kernels::kDeltaChunk;
   while (row < end) {
-    const size_t rows = std::min(end - row, kernels::kDeltaChunk);
-    if (chunked && rows >= kLeastChunk) {
+    const size_t rows = std::min(end - row, most);
+    if (rows >= kLeastChunk) {
       RunChunk(delta, row, rows, value_head, state);
       row += rows;
     } else {

@@ -53,13 +53,14 @@ inline constexpr size_t kMlpTileRows =
 // 128 x 2048 bf16 = 512 KiB: half an L2, since every block of an expert reads the tile again.
 inline constexpr size_t kExpertTileRows = 128;
 
-// Of a chunk of one head: queries, keys, outputs, [kDeltaChunk] rows each, and the kernel's own.
+// Of a chunk of one head: queries, keys, outputs and decays of channels, [kDeltaChunk] rows each,
+// and the kernel's own.
 constexpr size_t DeltaScratchFloats(const DeltaSpec& delta) {
+  if (delta.key_heads == 0) return 0;
   const auto key_dim = static_cast<size_t>(delta.key_dim);
-  return delta.key_heads == 0
-             ? 0
-             : kernels::kDeltaChunk * (2 * key_dim + static_cast<size_t>(delta.value_dim)) +
-                   kernels::DeltaChunkFloats(key_dim);
+  const size_t row = (delta.decay_per_channel ? 3 : 2) * key_dim;
+  return kernels::kDeltaChunk * (row + static_cast<size_t>(delta.value_dim)) +
+         kernels::DeltaChunkFloats(key_dim, delta.decay_per_channel);
 }
 
 // Of a chunk of one head, or of one group's scores.

@@ -10,50 +10,60 @@
 namespace pinion::kernels::impl {
 namespace {
 
-double DotOf(const float* a, const float* b, size_t n) {
-  double sum = 0;
-  for (size_t i = 0; i < n; ++i) sum += static_cast<double>(a[i]) * b[i];
-  return sum;
+double DecayOf(const DeltaChunkArgs& args, size_t t, size_t i) {
+  return args.decays != nullptr ? args.decays[t * args.key_dim + i] : args.decay[t];
 }
 
-// S_0'x for one column of the state.
-double TimesState(const DeltaChunkArgs& args, const float* x, size_t column) {
-  double sum = 0;
-  for (size_t i = 0; i < args.key_dim; ++i)
-    sum += static_cast<double>(x[i]) * args.state[i * args.value_dim + column];
-  return sum;
-}
-
-void DeltaChunk(const DeltaChunkArgs& args) {
-  const size_t tokens = args.tokens, key_dim = args.key_dim;
-  // D(t, s) of the sums: products of decays, built row by row.
-  double between[kDeltaChunk][kDeltaChunk] = {}, from_start[kDeltaChunk];
-  double known[kDeltaChunk][kDeltaChunk], seen[kDeltaChunk][kDeltaChunk];
-  for (size_t t = 0; t < tokens; ++t) {
-    from_start[t] = args.decay[t] * (t > 0 ? from_start[t - 1] : 1.0);
-    for (size_t s = 0; s < t; ++s) between[t][s] = args.decay[t] * between[t - 1][s];
-    between[t][t] = 1;
-    for (size_t s = 0; s <= t; ++s) {
-      const float* k = args.k + s * key_dim;
-      known[t][s] = args.beta[t] * between[t][s] * DotOf(args.k + t * key_dim, k, key_dim);
-      seen[t][s] = between[t][s] * DotOf(args.q + t * key_dim, k, key_dim);
+// [t][s]: k_t and q_t times diag(D(t, s)) k_s.
+struct DeltaProducts {
+  double known[kDeltaChunk][kDeltaChunk] = {}, seen[kDeltaChunk][kDeltaChunk] = {};
+  explicit DeltaProducts(const DeltaChunkArgs& args) {
+    for (size_t i = 0; i < args.key_dim; ++i) {
+      for (size_t s = 0; s < args.tokens; ++s) {
+        double reach = args.k[s * args.key_dim + i];  // D(t, s) k_s
+        for (size_t t = s; t < args.tokens; ++t) {
+          if (t > s) reach *= DecayOf(args, t, i);
+          known[t][s] += args.k[t * args.key_dim + i] * reach;
+          seen[t][s] += args.q[t * args.key_dim + i] * reach;
+        }
+      }
     }
   }
+};
+
+// One column's products of k_t and q_t with diag(D(t, 0)) S_0.
+struct DeltaHeld {
+  double by_key[kDeltaChunk] = {}, by_query[kDeltaChunk] = {};
+  DeltaHeld(const DeltaChunkArgs& args, size_t column) {
+    for (size_t i = 0; i < args.key_dim; ++i) {
+      double cell = args.state[i * args.value_dim + column];
+      for (size_t t = 0; t < args.tokens; ++t) {
+        cell *= DecayOf(args, t, i);
+        by_key[t] += args.k[t * args.key_dim + i] * cell;
+        by_query[t] += args.q[t * args.key_dim + i] * cell;
+      }
+    }
+  }
+};
+
+void DeltaChunk(const DeltaChunkArgs& args) {
+  const DeltaProducts products(args);
   for (size_t column = 0; column < args.value_dim; ++column) {
+    const DeltaHeld held(args, column);
     double change[kDeltaChunk];
-    for (size_t t = 0; t < tokens; ++t) {
-      const double held = from_start[t] * TimesState(args, args.k + t * key_dim, column);
-      change[t] = args.beta[t] * (args.v[t * args.v_stride + column] - held);
-      for (size_t s = 0; s < t; ++s) change[t] -= known[t][s] * change[s];
-      double sum = from_start[t] * TimesState(args, args.q + t * key_dim, column);
-      for (size_t s = 0; s <= t; ++s) sum += seen[t][s] * change[s];
+    for (size_t t = 0; t < args.tokens; ++t) {
+      change[t] = args.v[t * args.v_stride + column] - held.by_key[t];
+      for (size_t s = 0; s < t; ++s) change[t] -= products.known[t][s] * change[s];
+      change[t] *= args.beta[t];
+      double sum = held.by_query[t];
+      for (size_t s = 0; s <= t; ++s) sum += products.seen[t][s] * change[s];
       args.out[t * args.value_dim + column] = static_cast<float>(sum);
     }
-    for (size_t i = 0; i < key_dim; ++i) {
+    for (size_t i = 0; i < args.key_dim; ++i) {
       float& cell = args.state[i * args.value_dim + column];
-      double sum = from_start[tokens - 1] * cell;
-      for (size_t s = 0; s < tokens; ++s)
-        sum += between[tokens - 1][s] * args.k[s * key_dim + i] * change[s];
+      double sum = cell;
+      for (size_t t = 0; t < args.tokens; ++t)
+        sum = sum * DecayOf(args, t, i) + args.k[t * args.key_dim + i] * change[t];
       cell = static_cast<float>(sum);
     }
   }

@@ -37,6 +37,7 @@ constexpr Table MakeTable(Isa isa) {
       .add_scaled = AddScaled,
       .scale = Scale,
       .weigh = Weigh,
+      .softplus_decay = SoftplusDecay,
       .sum_squares = SumSquares,
       .soft_cap = SoftCap,
       .store = StoreRow,

@@ -225,6 +225,28 @@ TEST_P(RowwiseTest, ScalingRoundsOnceOrTwice) {
   }
 }
 
+// The softplus errs by 12 u and its product with the rate by one more, which e^ makes a relative
+// error of as much; e^ itself by 4 u, and it flushes to zero what is not a normal number.
+TEST_P(RowwiseTest, SoftplusDecayIsWithinTheBoundOfItsExponent) {
+  for (const float rate : {-1e-3f, -1.0f, -16.0f}) {
+    for (size_t n : kSizes) {
+      std::vector<float> values = Normal(n, 1, 8);
+      const float extremes[] = {-1e30f, -100, -20, 0, 20, 100, 1e30f};
+      for (size_t i = 0; i < n; i += 3) values[i] = extremes[i % std::size(extremes)];
+      const Row x(values), bias(Normal(n, 2));
+      Guarded<float> dst(n);
+      kernels_.softplus_decay(dst.data(), x.data(), bias.data(), rate, n);
+      for (size_t i = 0; i < n; ++i) {
+        const double z = x[i] + bias[i];
+        const double exponent = rate * (z > 40 ? z : std::log1p(std::exp(z)));
+        const double exact = std::exp(exponent);
+        ASSERT_NEAR(dst[i], exact, exact * (4 + 13 * std::abs(exponent)) * kU * 1.01 + 2e-38)
+            << rate << ", " << x[i] << " + " << bias[i];
+      }
+    }
+  }
+}
+
 // No cancellation: any order of n additions errs by the factor 1 + n u.
 TEST_P(RowwiseTest, SumSquaresIsWithinTheSummationBound) {
   for (size_t n : kSizes) {
