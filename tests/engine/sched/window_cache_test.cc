@@ -62,7 +62,9 @@ TEST(WindowCache, PromptsThatPartFindWhatTheyShareInAFullCache) {
   for (int request = 0; request < 20; ++request) {
     const size_t cached =
         CachedOf(bench, Joined(Prompt(kShared), Prompt(kOwn, 10000 * (request + 1))), 4);
-    if (request > 1) EXPECT_EQ(cached, kShared) << request;
+    if (request > 1) {
+      EXPECT_EQ(cached, kShared) << request;
+    }
     for (int other = 1; other < 3; ++other)
       CachedOf(bench, Prompt(kShared + kOwn, 1000000 * other + 1000 * request), 4);
   }
