@@ -17,6 +17,9 @@ from own_server import TOP, Server, free_port  # noqa: F401: tests import them f
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Files run side by side: threads that wait for each other sleep, as in the unit tests.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 
 def ours(process):
     """Whether /proc/PID belongs to this worker: files run side by side, each worker one at a time."""

@@ -301,7 +301,7 @@ def test_other_circumstances_cannot_go_on_with_a_sweep(start):
     assert sweep.returncode == 0
     one_cpu = {min(os.sched_getaffinity(0))}
     for process, named in (({"preexec_fn": lambda: os.sched_setaffinity(0, one_cpu)}, "set of CPUs"),
-                           ({"env": {**os.environ, "OMP_WAIT_POLICY": "passive"}}, "environment")):
+                           ({"env": {**os.environ, "OMP_WAIT_POLICY": "active"}}, "environment")):
         other = start("--resume", "--rounds", "1", **process)
         _, stderr = other.communicate(timeout=60)
         assert other.returncode == 2

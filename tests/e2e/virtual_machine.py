@@ -22,7 +22,7 @@ NODE_MIB = 768
 # through the second serial line.
 INIT = """#!/bin/busybox sh
 /bin/busybox --install -s /bin
-export PATH=/bin HOME=/tmp
+export PATH=/bin HOME=/tmp OMP_WAIT_POLICY=passive
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
