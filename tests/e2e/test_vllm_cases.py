@@ -135,8 +135,8 @@ def test_ids_of_echo_and_answer_are_those_of_their_log_probabilities(client):
     told = [int(token.removeprefix("token_id:")) for token in choice.logprobs.tokens]
     assert told == choice.prompt_token_ids + choice.token_ids and len(choice.prompt_logprobs) == len(choice.prompt_token_ids)
     assert choice.logprobs.token_logprobs[0] is choice.logprobs.top_logprobs[0] is None
-    first, *events = client.completions.create(model="tiny", prompt="Hello, world!", max_tokens=5, temperature=0, stream=True,
-                                               logprobs=1, extra_body=wishes)
+    first, *events = client.completions.create(model="tiny", prompt="Hello, world!", max_tokens=5, temperature=0,
+                                               stream=True, logprobs=1, extra_body=wishes)
     assert first.choices[0].prompt_token_ids == choice.prompt_token_ids
     told = [int(token.removeprefix("token_id:")) for event in (first, *events) for token in event.choices[0].logprobs.tokens]
     assert told == [token for event in (first, *events) for token in event.choices[0].token_ids] == choice.token_ids
@@ -153,7 +153,8 @@ def test_only_the_first_event_of_a_chat_has_the_prompts_ids(client):
 def test_a_chat_echoes_the_message_that_it_goes_on_with(client, echo):
     messages = [*MESSAGES, {"role": "assistant", "content": SAYING}]
     body = {"echo": echo, "continue_final_message": True, "add_generation_prompt": False}
-    (choice,) = client.chat.completions.create(model="tiny", messages=messages, max_completion_tokens=5, extra_body=body).choices
+    (choice,) = client.chat.completions.create(model="tiny", messages=messages, max_completion_tokens=5,
+                                               extra_body=body).choices
     assert choice.message.content.startswith(SAYING) == echo and choice.message.role == "assistant"
     with pytest.raises(openai.BadRequestError, match="cannot both be true"):
         client.chat.completions.create(model="tiny", messages=messages, extra_body={**body, "add_generation_prompt": True})
@@ -176,10 +177,12 @@ def test_messages_are_taken_as_clients_keep_them(client):
 
 
 def test_a_tool_choice_of_null_is_none_at_all(client):
+    def said(**fields):
+        return client.chat.completions.create(model="tiny", messages=MESSAGES, max_completion_tokens=5, temperature=0,
+                                              **fields)
+
     for fields in ({"tools": TOOLS}, {}):
-        without = client.chat.completions.create(model="tiny", messages=MESSAGES, max_completion_tokens=5, temperature=0, **fields)
-        null = client.chat.completions.create(model="tiny", messages=MESSAGES, max_completion_tokens=5, temperature=0, **fields,
-                                              extra_body={"tool_choice": None})
+        without, null = said(**fields), said(**fields, extra_body={"tool_choice": None})
         assert null.choices == without.choices
     with pytest.raises(openai.BadRequestError, match="tool_choice"):
         client.chat.completions.create(model="tiny", messages=MESSAGES, tools=TOOLS, tool_choice="bogus")
@@ -195,7 +198,8 @@ def test_tokens_of_a_conversation_are_those_of_its_prompt(server):
                 _, chat = ask(server, "/tokenize", {**body, "add_special_tokens": special})
                 _, text = ask(server, "/tokenize", {"prompt": prompt, "add_special_tokens": special})
                 assert chat == text and chat["count"] == len(chat["tokens"]) and chat["token_strs"] is None
-    status, _ = ask(server, "/tokenize", {"messages": MESSAGES, "add_generation_prompt": True, "continue_final_message": True})
+    status, _ = ask(server, "/tokenize", {"messages": MESSAGES, "add_generation_prompt": True,
+                                          "continue_final_message": True})
     assert status == 400
 
 

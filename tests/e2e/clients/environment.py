@@ -24,6 +24,15 @@ HEAVY = [pytest.mark.skipif(os.environ.get("PINION_CLIENTS") != "1", reason="PIN
          pytest.mark.timeout(INSTALLING_S)]
 
 
+@pytest.fixture(scope="module")
+def model(pinion, tmp_path_factory):
+    """A model with random weights, for tests that import this fixture."""
+    folder = tmp_path_factory.mktemp("made") / "model"
+    made = pinion("model", "make", "--preset", "tiny", folder)
+    assert made.returncode == 0, made.stderr
+    return folder
+
+
 def install(*command, cwd=None):
     done = subprocess.run([str(word) for word in command], cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True,
                           text=True, timeout=INSTALLING_S)

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from conftest import wait_until
-from environment import HEAVY, metric, python_environment, run
+from environment import HEAVY, metric, model, python_environment, run  # noqa: F401: model is a fixture
 from test_embed import golden_of
 
 pytestmark = HEAVY
@@ -15,14 +15,6 @@ REQUESTS, OUTPUT = 6, 8
 SPEED = 20  # tokens per second of the stand-in's
 BY_API = {"chat": "/v1/chat/completions", "completions": "/v1/completions", "responses": "/v1/responses",
           "messages": "/v1/messages"}
-
-
-@pytest.fixture(scope="module")
-def model(pinion, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("aiperf") / "model"
-    made = pinion("model", "make", "--preset", "tiny", folder)
-    assert made.returncode == 0, made.stderr
-    return folder
 
 
 @pytest.fixture(scope="module")

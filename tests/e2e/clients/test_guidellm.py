@@ -6,20 +6,12 @@ import json
 import pytest
 
 from conftest import wait_until
-from environment import HEAVY, metric, python_environment, run
+from environment import HEAVY, metric, model, python_environment, run  # noqa: F401: model is a fixture
 
 pytestmark = HEAVY
 FLAGS = ("--dtype", "float32", "--kv-cache-space", "64MiB", "--max-model-len", "256", "--served-model-name", "tiny")
 REQUESTS, OUTPUT = 6, 8
 SPEED = 20  # tokens per second of the stand-in's
-
-
-@pytest.fixture(scope="module")
-def model(pinion, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("guidellm") / "model"
-    made = pinion("model", "make", "--preset", "tiny", folder)
-    assert made.returncode == 0, made.stderr
-    return folder
 
 
 @pytest.fixture(scope="module")
