@@ -7,20 +7,32 @@ jobs=$(nproc)
 # say TEXT...: one line that stands out between the output of tools.
 say() { printf '== %s\n' "$*"; }
 
+# cpu_time: sets `spent` to the CPU time of this shell's ended children, in s. Linux tells it in
+# hundredths; a subshell would read its own.
+cpu_time() {
+  local fields
+  read -ra fields <"/proc/$BASHPID/stat"
+  spent=$(((fields[15] + fields[16]) / 100))
+}
+
 # stage NAME COMMAND...: prints the name and the time taken; returns the command's status.
 stage() {
-  local name=$1 start=$SECONDS status=0
+  local name=$1 start=$SECONDS status=0 spent before
   shift
+  cpu_time
+  before=$spent
   say "$name"
   "$@" </dev/null || status=$?
+  cpu_time
+  local took=$((SECONDS - start)) cpu=$((spent - before))
   if ((status == 0)); then
-    say "$name: done in $((SECONDS - start)) s"
+    say "$name: done in $took s, $cpu s of CPU time"
   else
-    say "$name: FAILED (status $status) after $((SECONDS - start)) s"
+    say "$name: FAILED (status $status) after $took s, $cpu s of CPU time"
   fi
   # For scripts/tally, if the caller collects results.
   if [ -n "${results:-}" ]; then
-    mkdir -p "$results" && printf '%s\t%d\n' "$name" $((SECONDS - start)) >>"$results/stages.tsv"
+    mkdir -p "$results" && printf '%s\t%d\t%d\n' "$name" "$took" "$cpu" >>"$results/stages.tsv"
   fi
   return "$status"
 }

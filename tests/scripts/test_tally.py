@@ -146,9 +146,9 @@ class Tally(unittest.TestCase):
 
     def test_the_seconds_of_stages_are_printed(self):
         self.write("unit/a.xml", case("A"))
-        (self.results / "stages.tsv").write_text("setup\t3\nbuilding the unit tests\t208\n")
+        (self.results / "stages.tsv").write_text("setup\t3\t1\nbuilding the unit tests\t208\t399\n")
         self.expect(1, 0, 0)
-        self.assertIn("      208 s    building the unit tests", self.lines)
+        self.assertIn("      208 s     399 s of CPU time    building the unit tests", self.lines)
 
 
 if __name__ == "__main__":
