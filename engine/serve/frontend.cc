@@ -18,8 +18,6 @@ namespace pinion {
 namespace {
 
 constexpr const char* kJson = "application/json";
-constexpr const char* kPrometheus = "text/plain; version=0.0.4; charset=utf-8";
-constexpr const char* kOneModel = "/v1/models/{model}";
 
 // Bodies above this take a worker tens of milliseconds.
 constexpr size_t kHeavyBytes = size_t{256} << 10;
@@ -102,10 +100,6 @@ std::vector<std::map<std::string, std::string>> CacheConfigsOf(const std::string
   return configs;
 }
 
-Preparer::CheckGrammar CheckOn(WorkerPool::Worker& worker) {
-  return [&worker](const Grammar& grammar) { return worker.Check(grammar); };
-}
-
 }  // namespace
 
 Frontend::Frontend(ServedModel model, const Tokenizer& tokenizer, const FrontLimits& limits,
@@ -123,88 +117,6 @@ Frontend::Frontend(ServedModel model, const Tokenizer& tokenizer, const FrontLim
       engines_(engines),
       admission_(limits),
       created_(std::time(nullptr)) {}
-
-const std::vector<Frontend::Endpoint>& Frontend::Endpoints() {
-  using enum Api;
-  using F = Frontend;
-  constexpr const char* kScoring = "How well documents match a query";
-  constexpr const char* kRanking = "Documents in the order in which they match a query";
-  static const std::vector<Endpoint> kEndpoints = {
-      {{"/metrics", "GET", "Metrics for Prometheus", {}, kPrometheus}, &F::Metrics, {}, false},
-      {{"/load", "GET", "How many requests wait or run"}, &F::Load, {}, false},
-      {{"/tokenizer_info", "GET", "The tokenizer's special tokens and the chat template"},
-       &F::TokenizerInfo},
-      {{"/props", "GET", "The model and its defaults, in llama-server's form"}, &F::Props},
-      {{"/slots",
-        "GET",
-        "What runs, in llama-server's form",
-        {},
-        kJson,
-        QueryParameter{"fail_on_no_slot", R"({"type":"integer","enum":[0,1]})"}},
-       &F::Slots},
-      {{"/v1/models", "GET", "The names of the model"}, &F::Models},
-      {{kOneModel, "GET", "One name of the model"}, &F::Models},
-      {{"/v1/completions", "POST", "Text that follows a text", kCompletions},
-       &F::Generate,
-       Needs::kText},
-      {{"/v1/chat/completions", "POST", "The next turn of a conversation", kChat},
-       &F::Generate,
-       Needs::kText},
-      {{"/completion", "POST", "Text that follows a text, in llama-server's form", kLlama},
-       &F::Generate,
-       Needs::kText},
-      {{"/completions", "POST", "Text that follows a text, in llama-server's form", kLlama},
-       &F::Generate,
-       Needs::kText},
-      {{"/infill", "POST", "Text that fills a gap, in llama-server's form", kInfill},
-       &F::Generate,
-       Needs::kText},
-      {{"/v1/responses", "POST", "The next turn of a conversation, as OpenAI's Responses",
-        kResponses},
-       &F::Generate,
-       Needs::kText},
-      {{"/v1/messages", "POST", "The next turn of a conversation, as Anthropic's Messages",
-        kMessages},
-       &F::Generate,
-       Needs::kText},
-      {{"/v1/messages/count_tokens", "POST", "How many tokens a Message's prompt has",
-        kCountTokens},
-       &F::CountTokens},
-      {{"/v1/embeddings", "POST", "Vectors of texts", kEmbeddings}, &F::Pool, Needs::kEmbeddings},
-      {{"/pooling", "POST", "What the model makes of texts: vectors or scores", kPooling},
-       &F::Pool,
-       Needs::kVectors},
-      {{"/score", "POST", kScoring, kScore}, &F::Pool, Needs::kScores},
-      {{"/v1/score", "POST", kScoring, kScore}, &F::Pool, Needs::kScores},
-      {{"/rerank", "POST", kRanking, kRerank}, &F::Pool, Needs::kScores},
-      {{"/v1/rerank", "POST", kRanking, kRerank}, &F::Pool, Needs::kScores},
-      {{"/v2/rerank", "POST", kRanking, kRerank}, &F::Pool, Needs::kScores},
-      {{"/classify", "POST", "The labels of texts", kClassify}, &F::Pool, Needs::kLabels},
-      {{"/apply-template", "POST", "The prompt that a conversation becomes", kApplyTemplate},
-       &F::ApplyTemplate},
-      {{"/tokenize", "POST", "The tokens of a text or a conversation", kTokenize}, &F::Tokenize},
-      {{"/detokenize", "POST", "The text of tokens", kDetokenize}, &F::Detokenize},
-  };
-  return kEndpoints;
-}
-
-const Frontend::Endpoint* Frontend::EndpointAt(std::string_view path) {
-  if (IsModelPath(path)) path = kOneModel;
-  for (const Endpoint& endpoint : Endpoints())
-    if (endpoint.facts.path == path) return &endpoint;
-  return nullptr;
-}
-
-bool Frontend::Knows(std::string_view path) {
-  return !IsModelPath(path) && EndpointAt(path);  // names of models are their clients' own
-}
-
-std::vector<EndpointFacts> Frontend::Offered() const {
-  std::vector<EndpointFacts> offered;
-  for (const Endpoint& endpoint : Endpoints())
-    if (!Unfit(endpoint.facts.path, endpoint.needs)) offered.push_back(endpoint.facts);
-  return offered;
-}
 
 bool Frontend::Handle(HttpRequest& request, Reply& reply) {
   const TraceSpan span("request");
@@ -279,20 +191,6 @@ void Frontend::Detokenize(HttpRequest request, Reply reply, const EndpointFacts&
   Prepare(std::move(request), std::move(reply), [this](Incoming& incoming, WorkerPool::Worker&) {
     return Answer(preparer_.Detokenize(incoming.request));
   });
-}
-
-void Frontend::Generate(HttpRequest request, Reply reply, const EndpointFacts& endpoint) {
-  Prepare(
-      std::move(request), std::move(reply),
-      [this, api = *endpoint.body, length = max_model_len_, kv_tokens = kv_tokens_](
-          Incoming& incoming, WorkerPool::Worker& worker) -> Then {
-        const auto shorten = [&incoming](double timeout_s) {
-          incoming.limit_s = std::min(incoming.limit_s.load(), timeout_s);
-        };
-        auto prepared = std::make_shared<ApiResult<Prepared>>(preparer_.Generation(
-            incoming.request, api, length, kv_tokens, RenderOn(worker), CheckOn(worker), shorten));
-        return [this, prepared](Incoming& back) { OnPrepared(back, std::move(*prepared)); };
-      });
 }
 
 void Frontend::Prepare(HttpRequest request, Reply reply, Work work) {

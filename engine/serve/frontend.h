@@ -120,6 +120,14 @@ class Frontend {
   using Work = std::function<Then(Incoming&, WorkerPool::Worker&)>;
   void Prepare(HttpRequest request, Reply reply, Work work);
   Then Answer(ApiResult<std::string> result);
+  // Of the engine that will have the request.
+  struct EngineLimits {
+    size_t max_model_len, kv_tokens;
+  };
+  EngineLimits engine_limits() const { return {max_model_len_, kv_tokens_}; }
+  // On a worker: a request for text, or one for what a model makes of texts.
+  Then PrepareText(Incoming& incoming, WorkerPool::Worker& worker, Api api, EngineLimits limits);
+  Then PrepareTexts(Incoming& incoming, WorkerPool::Worker& worker, Api api, EngineLimits limits);
   // Why the model cannot answer at `path`.
   std::optional<ApiError> Unfit(std::string_view path, Needs needs) const;
   void OnPrepared(Incoming& incoming, ApiResult<Prepared> prepared);

@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/base/json_text.h"
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
 #include "engine/serve/fields.h"
+#include "engine/serve/kept_memory.h"
 #include "engine/serve/request_memory.h"
-#include "engine/serve/response.h"
 #include "engine/serve/schema_llama.h"
 #include "engine/serve/schema_messages.h"
-#include "engine/serve/schema_pooling.h"
 #include "engine/serve/schema_responses.h"
 
 namespace pinion {
@@ -90,48 +88,6 @@ ApiResult<void> CheckCount(const Json& body, const char* key, const char* flag, 
 
 bool IsLong(const Json& stop) { return stop.is_string() && stop.string().size() > kMaxStopBytes; }
 
-// What is held until the answer ends.
-size_t KeptBytes(const Prepared& prepared) {
-  size_t bytes = 4096;                         // decoders, parameters, the answer's head
-  bytes += 2 * prepared.request.shown.size();  // the writer has a copy
-  const size_t shown = prepared.request.return_token_ids
-                           ? kTokenIdBytes * static_cast<size_t>(prepared.request.n)
-                           : 0;
-  for (const auto& prompt : prepared.prompts) bytes += prompt.size() * (sizeof(int32_t) + shown);
-  for (const auto& types : prepared.types) bytes += types.size() * sizeof(int32_t);
-  if (const PoolingFacts* facts = prepared.request.pooling.facts)
-    bytes += prepared.prompts.size() * (facts->width * sizeof(float) + 256);
-  for (const std::string& text : prepared.request.pooling.documents) bytes += 2 * text.size();
-  if (const auto& grammar = prepared.request.grammar)
-    bytes += grammar->text.size() * (1 + prepared.prompts.size());
-  if (const auto& tools = prepared.request.output.tools) bytes += tools->bytes();
-  for (const std::string& echo : prepared.echoes)
-    bytes += echo.size() * static_cast<size_t>(1 + prepared.request.n);
-  return bytes;
-}
-
-// From parsing to answering: gives back what parsing needed, and reserves what is needed beyond it.
-ApiResult<void> KeepWhatIsNeeded(MemoryShare& memory, const Prepared& prepared, const char* what) {
-  const size_t kept = KeptBytes(prepared);
-  memory.ShrinkTo(kept);
-  if (kept > memory.bytes()) PINION_TRY(Reserve(memory, kept - memory.bytes(), what));
-  return {};
-}
-
-// Log-probabilities of the prompts' tokens, which each choice of a prompt repeats: what they take
-// once the engine has told them.
-size_t PromptLogprobBytes(const Prepared& prepared) {
-  const GenerationRequest& request = prepared.request;
-  if (request.params.prompt_logprobs < 0) return 0;
-  size_t tokens = 0;
-  for (const auto& prompt : prepared.prompts) tokens += prompt.size();
-  // The alternatives, and the token itself, which they may lack.
-  const auto entries = size_t{2} + static_cast<size_t>(request.params.prompt_logprobs);
-  const size_t lists = (request.echo && !request.chat && request.params.logprobs >= 0 ? 1 : 0) +
-                       (request.prompt_logprobs >= 0 ? 1 : 0);
-  return tokens * entries * lists * static_cast<size_t>(request.n) * kLogprobBytes;
-}
-
 ApiResult<void> Check(const GenerationRequest& request, const Preparer::CheckGrammar& check) {
   if (!request.grammar || request.prompt_only) return {};
   const TraceSpan span("check grammar");
@@ -142,24 +98,6 @@ ApiResult<void> Check(const GenerationRequest& request, const Preparer::CheckGra
   return Unexpected(ApiError{clients ? 400 : 503,
                              StrCat("'", request.grammar_field, "': ", error.message),
                              request.grammar_field, ""});
-}
-
-// `,"token_strs":[...]`, which may be many times as long as the ids.
-ApiResult<void> AppendTokenTexts(const Tokenizer& tokenizer, const std::vector<int32_t>& ids,
-                                 MemoryShare& memory, std::string& answer) {
-  // A character that is escaped takes six; a string that grows has two copies and is twice its
-  // size.
-  constexpr size_t kEscaped = 6, kCopies = 3;
-  size_t bytes = 0;
-  for (const int32_t id : ids) bytes += kEscaped * tokenizer.TokenText(id).size() + 3;
-  PINION_TRY(Reserve(memory, kCopies * bytes, "the texts of the tokens"));
-  answer += ",\"token_strs\":[";
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (i > 0) answer += ',';
-    AppendJsonString(answer, tokenizer.TokenText(ids[i]));
-  }
-  answer += ']';
-  return {};
 }
 
 // Moves the prompts' texts into the echoes.
@@ -283,46 +221,6 @@ ApiResult<Prepared> Preparer::Generation(HttpRequest& request, Api api, size_t m
   return prepared;
 }
 
-// The conversation of a request for vectors as the text that is read.
-ApiResult<void> Preparer::WriteConversation(GenerationRequest& asked,
-                                            const RenderChat& render) const {
-  if (!std::exchange(asked.chat, false)) return {};
-  if (!tokenizer_.chat_template())
-    return Unexpected(BadField("messages",
-                               "'messages' needs a model with a chat template, which this one does "
-                               "not have; put the text into 'input'"));
-  TokenizeRequest written;
-  written.conversation = std::move(asked.conversation);
-  PINION_ASSIGN(asked.prompts.emplace_back(), intake_.ApplyTemplate(std::move(written), render));
-  return {};
-}
-
-ApiResult<Prepared> Preparer::Pooling(HttpRequest& request, Api api, size_t max_model_len,
-                                      const RenderChat& render, const OnTimeout& on_timeout) const {
-  Prepared prepared;
-  {
-    PINION_ASSIGN(const Json body, ReadBody(request, api, prepared.unknown_fields));
-    PINION_ASSIGN(prepared.request, ReadPoolingRequest(api, body));
-  }
-  GenerationRequest& asked = prepared.request;
-  asked.pooling.facts = &model_.pooling;
-  if (asked.timeout_s) on_timeout(*asked.timeout_s);
-  PINION_TRY(CheckPriority(asked.priority));
-  PINION_TRY(WriteConversation(asked, render));
-  PINION_ASSIGN(auto texts, pooling_intake_.Prepare(asked, max_model_len, request.memory));
-  for (Encoding& text : texts) {
-    prepared.primed.emplace_back(tokenizer_, std::vector<int32_t>(), true, /*whole=*/false);
-    prepared.types.push_back(std::move(text.types));
-    prepared.prompts.push_back(std::move(text.ids));
-  }
-  asked.params.max_tokens = 1;  // as if one token were generated, which none is
-  PINION_TRY(CheckChoices(prepared, /*kv_tokens=*/0));
-  asked.prompts.clear();
-  PINION_TRY(KeepWhatIsNeeded(request.memory, prepared, "the texts' vectors"));
-  prepared.memory = std::move(request.memory);
-  return prepared;
-}
-
 ApiResult<Json> Preparer::ReadBody(HttpRequest& request, Api api, size_t& unknown) const {
   PINION_ASSIGN(Json body, ParseBody(request, api));
   PINION_ASSIGN(unknown, CheckFields(api, body, limits_.ignore_unknown_fields));
@@ -364,68 +262,6 @@ ApiResult<void> Preparer::CheckChoices(const Prepared& prepared, size_t kv_token
                                       name, ", or start the server with a larger --kv-cache-space"),
                                name, "context_length_exceeded"});
   return {};
-}
-
-ApiResult<std::string> Preparer::Tokenize(HttpRequest& request, size_t max_model_len,
-                                          const RenderChat& render) const {
-  TokenizeRequest asked;
-  {
-    size_t unknown = 0;
-    PINION_ASSIGN(const Json body, ReadBody(request, Api::kTokenize, unknown));
-    PINION_ASSIGN(asked, ReadTokenizeRequest(body));
-  }
-  const bool texts = asked.token_texts;
-  PINION_ASSIGN(const std::vector<int32_t> ids,
-                intake_.Tokenize(std::move(asked), render, request.memory));
-  std::string answer =
-      StrCat("{\"count\":", ids.size(), ",\"max_model_len\":", max_model_len, ",\"tokens\":[");
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (i > 0) answer += ',';
-    answer += std::to_string(ids[i]);
-  }
-  answer += ']';
-  if (!texts) return answer + ",\"token_strs\":null}";
-  PINION_TRY(AppendTokenTexts(tokenizer_, ids, request.memory, answer));
-  return answer + "}";
-}
-
-ApiResult<std::string> Preparer::CountTokens(HttpRequest& request, const RenderChat& render) const {
-  TokenizeRequest asked;
-  {
-    size_t unknown = 0;
-    PINION_ASSIGN(const Json message, ReadBody(request, Api::kCountTokens, unknown));
-    PINION_ASSIGN(const Json body, ChatBodyOfMessages(message, /*generates=*/false));
-    PINION_ASSIGN(asked, ReadTokenizeRequest(body));
-  }
-  PINION_ASSIGN(const std::vector<int32_t> ids,
-                intake_.Tokenize(std::move(asked), render, request.memory));
-  return StrCat("{\"input_tokens\":", ids.size(), "}");
-}
-
-ApiResult<std::string> Preparer::ApplyTemplate(HttpRequest& request,
-                                               const RenderChat& render) const {
-  TokenizeRequest asked;
-  {
-    size_t unknown = 0;
-    PINION_ASSIGN(const Json body, ReadBody(request, Api::kApplyTemplate, unknown));
-    if (!body.Find("messages"))
-      return Unexpected(BadField("messages", "'messages' must be a list"));
-    PINION_ASSIGN(asked, ReadTokenizeRequest(body));
-  }
-  PINION_ASSIGN(const std::string text, intake_.ApplyTemplate(std::move(asked), render));
-  std::string answer = "{\"prompt\":";
-  AppendJsonString(answer, text);
-  return answer + "}";
-}
-
-ApiResult<std::string> Preparer::Detokenize(HttpRequest& request) const {
-  size_t unknown = 0;
-  PINION_ASSIGN(const Json body, ReadBody(request, Api::kDetokenize, unknown));
-  PINION_ASSIGN(const DetokenizeRequest asked, ReadDetokenizeRequest(body));
-  PINION_ASSIGN(const std::string text, intake_.Detokenize(asked));
-  std::string answer = "{\"prompt\":";
-  AppendJsonString(answer, text);
-  return answer + "}";
 }
 
 }  // namespace pinion

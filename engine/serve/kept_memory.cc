@@ -1,0 +1,52 @@
+#include "engine/serve/kept_memory.h"
+
+#include <string>
+
+#include "engine/serve/request_memory.h"
+#include "engine/serve/response.h"
+
+namespace pinion {
+namespace {
+
+// What is held until the answer ends.
+size_t KeptBytes(const Prepared& prepared) {
+  size_t bytes = 4096;                         // decoders, parameters, the answer's head
+  bytes += 2 * prepared.request.shown.size();  // the writer has a copy
+  const size_t shown = prepared.request.return_token_ids
+                           ? kTokenIdBytes * static_cast<size_t>(prepared.request.n)
+                           : 0;
+  for (const auto& prompt : prepared.prompts) bytes += prompt.size() * (sizeof(int32_t) + shown);
+  for (const auto& types : prepared.types) bytes += types.size() * sizeof(int32_t);
+  if (const PoolingFacts* facts = prepared.request.pooling.facts)
+    bytes += prepared.prompts.size() * (facts->width * sizeof(float) + 256);
+  for (const std::string& text : prepared.request.pooling.documents) bytes += 2 * text.size();
+  if (const auto& grammar = prepared.request.grammar)
+    bytes += grammar->text.size() * (1 + prepared.prompts.size());
+  if (const auto& tools = prepared.request.output.tools) bytes += tools->bytes();
+  for (const std::string& echo : prepared.echoes)
+    bytes += echo.size() * static_cast<size_t>(1 + prepared.request.n);
+  return bytes;
+}
+
+}  // namespace
+
+ApiResult<void> KeepWhatIsNeeded(MemoryShare& memory, const Prepared& prepared, const char* what) {
+  const size_t kept = KeptBytes(prepared);
+  memory.ShrinkTo(kept);
+  if (kept > memory.bytes()) PINION_TRY(Reserve(memory, kept - memory.bytes(), what));
+  return {};
+}
+
+size_t PromptLogprobBytes(const Prepared& prepared) {
+  const GenerationRequest& request = prepared.request;
+  if (request.params.prompt_logprobs < 0) return 0;
+  size_t tokens = 0;
+  for (const auto& prompt : prepared.prompts) tokens += prompt.size();
+  // The alternatives, and the token itself, which they may lack.
+  const auto entries = size_t{2} + static_cast<size_t>(request.params.prompt_logprobs);
+  const size_t lists = (request.echo && !request.chat && request.params.logprobs >= 0 ? 1 : 0) +
+                       (request.prompt_logprobs >= 0 ? 1 : 0);
+  return tokens * entries * lists * static_cast<size_t>(request.n) * kLogprobBytes;
+}
+
+}  // namespace pinion
