@@ -55,6 +55,24 @@ std::vector<Constrained::Begun> Constrained::TakeBegun(bool waits) {
   return taken;
 }
 
+void Constrained::Take(const Sequence& sequence) {
+  if (TakeThought(sequence)) return;
+  masks_.Take(sequence.mask_row, sequence.tokens.back());
+}
+
+bool Constrained::TakeThought(const Sequence& sequence) {
+  const int32_t row = sequence.mask_row, token = sequence.tokens.back();
+  if (sequence.params.thought.any() && sequence.output_tokens() == 1)
+    thoughts_.insert_or_assign(row, ThoughtTracker(sequence.params.thought));
+  const auto found = thoughts_.find(row);
+  if (found == thoughts_.end()) return false;
+  ThoughtTracker& tracker = found->second;
+  const bool thinks = tracker.within() || tracker.opening() == token;
+  tracker.Take(token);
+  if (!tracker.within() && !tracker.opening()) thoughts_.erase(found);
+  return thinks;
+}
+
 std::unique_ptr<Sequence> Constrained::Abort(uint64_t id) {
   const auto held = std::find_if(held_.begin(), held_.end(),
                                  [id](const Held& one) { return one.sequence->id == id; });

@@ -6,16 +6,18 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/run/masks.h"
+#include "engine/sample/thought.h"
 #include "engine/sched/sequence.h"
 
 namespace pinion {
 
 // The sequences whose output a grammar constrains: until the helper has read their grammar they are
-// held here, so that no step waits for that.
-// Thread rule: as Masks.
+// held here, so that no step waits for that. Reasoning before the output (params.thought) is none
+// of the grammar's. Thread rule: as Masks.
 class Constrained {
  public:
   Constrained(GrammarVocabulary vocabulary, std::vector<int> cpus)
@@ -43,12 +45,15 @@ class Constrained {
   const std::string& failure(const Sequence& sequence) const {
     return masks_.failure(sequence.mask_row);
   }
-  // Has the mask made that follows the sequence's last token; starts it with SendTaken.
-  void Take(const Sequence& sequence) { masks_.Take(sequence.mask_row, sequence.tokens.back()); }
+  // Has the mask made that follows the sequence's last token; starts it with SendTaken. Every token
+  // of the sequence, but the last, once and in order.
+  void Take(const Sequence& sequence);
   void SendTaken() { masks_.Send(); }
   // The sequence of this row has ended; nothing for -1.
   void End(int32_t row) {
-    if (row >= 0) masks_.End(row);
+    if (row < 0) return;
+    thoughts_.erase(row);
+    masks_.End(row);
   }
 
  private:
@@ -59,8 +64,12 @@ class Constrained {
   };
 
   void BeginMore();
+  // Whether the sequence's last token is one of its reasoning.
+  bool TakeThought(const Sequence& sequence);
 
   Masks masks_;
+  // By rows: of sequences whose reasoning has not ended or begun yet.
+  std::unordered_map<int32_t, ThoughtTracker> thoughts_;
   std::deque<Held> held_;
 };
 

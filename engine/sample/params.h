@@ -9,6 +9,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
+#include "engine/sample/thought.h"
 
 namespace pinion {
 
@@ -36,6 +37,8 @@ struct SamplingParams {
   // Never chosen: the last token of each, when the others have just been. None empty. The API has
   // texts; the front end, which has the tokenizer, makes these of them.
   std::vector<std::vector<int32_t>> bad_words_ids;
+  // How long the answer may reason. Its marks come from the front end, too.
+  ThoughtRules thought = {};
 };
 
 // One sentence for the first value out of range; ErrorCode::kUsage.

@@ -236,6 +236,7 @@ SampledToken RateToken(const kernels::Table& table, std::span<const float> logit
 Sampler::Sampler(const SamplingParams& params, uint64_t seed, std::vector<int32_t> eos_ids,
                  std::span<const int32_t> prompt)
     : params_(params), seed_(seed), eos_ids_(std::move(eos_ids)) {
+  if (params_.thought.any()) thought_.emplace(params_.thought);
   if (params_.repetition_penalty == 1) return;
   prompt_ids_.assign(prompt.begin(), prompt.end());
   std::sort(prompt_ids_.begin(), prompt_ids_.end());
@@ -252,15 +253,34 @@ SampledToken Sampler::Sample(const kernels::Table& table, std::span<float> logit
   CHECK(!logits.empty());
   RawLogits raw;
   if (params_.logprobs >= 0) raw = KeepRaw(table, logits);
-  Adjust(logits);
-  if (!mask.empty()) KeepMasked(logits, mask);
   SampledToken token;
-  token.id = static_cast<int32_t>(Draw(table, logits));
+  token.id = Choose(table, logits, mask);
   if (params_.logprobs >= 0) AddLogprobs(table, raw.values, raw.log_sum, params_.logprobs, token);
   ++drawn_;
   if (penalises()) ++output_counts_[token.id];
   if (!params_.bad_words_ids.empty()) output_.push_back(token.id);
+  if (thought_) thought_->Take(token.id);
   return token;
+}
+
+int32_t Sampler::Choose(const kernels::Table& table, std::span<float> logits,
+                        std::span<const uint32_t> mask) const {
+  const auto forced = thought_ ? thought_->forced() : std::nullopt;
+  if (forced && Holds(logits, *forced)) return *forced;
+  Adjust(logits);
+  if (mask.empty() || (thought_ && thought_->within()))
+    return static_cast<int32_t>(Draw(table, logits));
+  const auto opening = thought_ ? thought_->opening() : std::nullopt;
+  if (!opening || !Holds(logits, *opening)) {
+    KeepMasked(logits, mask);
+    return static_cast<int32_t>(Draw(table, logits));
+  }
+  if (thought_->opened()) return *opening;
+  float& begins = logits[static_cast<size_t>(*opening)];
+  const float kept = begins;
+  KeepMasked(logits, mask);
+  begins = kept;
+  return static_cast<int32_t>(Draw(table, logits));
 }
 
 void Sampler::AllowOnlyAllowed(std::span<float> logits) const {

@@ -2,12 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "engine/sample/params.h"
 #include "engine/sample/sampled_token.h"
+#include "engine/sample/thought.h"
 #include "kernels/kernels.h"
 
 namespace pinion {
@@ -36,8 +38,12 @@ class Sampler {
   // mask     one bit a token, the lowest of a word first, 1 for those that a grammar allows; empty:
   //          all. Its words may be fewer than the vocabulary needs: what is past them is forbidden.
   //          It comes last of what forbids tokens and outweighs logit_bias; where min_tokens, bad
-  //          words or allowed_token_ids leave none of its tokens, it alone holds.
-  // Every call is one token of the output, which counts towards the penalties of later ones.
+  //          words or allowed_token_ids leave none of its tokens, it alone holds. If the answer may
+  //          reason (params.thought), it waits for the end of that, and the answer may begin with
+  //          the mark of reasoning beside what the mask allows.
+  // Once the budget of params.thought is spent, the tokens that end the reasoning are chosen
+  // whatever the logits are; until then they are as if there were no budget. Every call is one
+  // token of the output, which counts towards the penalties of later ones.
   SampledToken Sample(const kernels::Table& table, std::span<float> logits,
                       std::span<const uint32_t> mask = {});
 
@@ -45,6 +51,8 @@ class Sampler {
   size_t drawn() const { return drawn_; }
 
  private:
+  int32_t Choose(const kernels::Table& table, std::span<float> logits,
+                 std::span<const uint32_t> mask) const;
   void Adjust(std::span<float> logits) const;
   void AllowOnlyAllowed(std::span<float> logits) const;
   void MaskBadWords(std::span<float> logits) const;
@@ -56,8 +64,9 @@ class Sampler {
   uint64_t seed_;
   std::vector<int32_t> eos_ids_;
   std::unordered_map<int32_t, int> output_counts_;  // kept only if a penalty needs them
-  std::vector<int32_t> prompt_ids_;  // unique; kept only if a repetition penalty needs them
-  std::vector<int32_t> output_;      // kept only if there are bad words
+  std::vector<int32_t> prompt_ids_;        // unique; kept only if a repetition penalty needs them
+  std::vector<int32_t> output_;            // kept only if there are bad words
+  std::optional<ThoughtTracker> thought_;  // if there is a budget
   size_t drawn_ = 0;
 };
 

@@ -221,6 +221,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"text_2", kDocuments, kScore},
     {"tfs_z", kNumber, kLlamas},
     {"thinking", kTyped, kMessages | kCountTokens},
+    {"thinking_token_budget", kInt, kTexts, kPrompts},
     {"timeout", kNumber, kTexts | kPools, kPrompts},
     {"timings_per_token", kAny, kNone, kLlamas},
     {"tokens", kTokenIds, kDetokenize, kNone, kDetokenize},

@@ -6,9 +6,17 @@
 
 namespace pinion {
 
+ForcedParser::ForcedParser(OutputRules rules) : rules_(std::move(rules)) {
+  if (!rules_.thoughts) return;
+  OutputRules thoughts = rules_;
+  thoughts.calls = nullptr;
+  thoughts_.emplace(std::move(thoughts));
+}
+
 ParsedOutput ForcedParser::Push(std::string_view text, bool last) {
-  text_ += text;
   ParsedOutput parsed;
+  if (thoughts_) parsed = thoughts_->Push(text, last);
+  text_ += thoughts_ ? std::exchange(parsed.content, {}) : std::string(text);
   if (!last) return parsed;
   const std::string& name = rules_.forced->name;
   if (name.empty()) {

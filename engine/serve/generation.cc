@@ -63,6 +63,8 @@ std::vector<SubmitMessage> Generation::TakeSubmits(uint64_t first_id) {
   params.stop.clear();  // matched here: the engine has tokens, not text
   std::vector<SubmitMessage> messages;
   for (auto& prompt : prompts_) {
+    if (params.thought.any())
+      params.thought.in_prompt = request_.thought_in_prompts[messages.size()];
     messages.push_back({first_id, static_cast<uint32_t>(request_.n), request_.priority,
                         request_.prompt_only, request_.cache_salt, params, std::move(prompt),
                         request_.grammar});

@@ -102,7 +102,8 @@ Intake::Intake(const ServedModel& model, const Tokenizer& tokenizer)
     : model_(model),
       tokenizer_(tokenizer),
       longest_token_bytes_(LongestToken(tokenizer)),
-      fill_in_(FillInTokens::Find(tokenizer)) {}
+      fill_in_(FillInTokens::Find(tokenizer)),
+      thought_(ThoughtMarks::Find(model.output.thoughts, tokenizer, model.vocabulary)) {}
 
 ApiResult<std::vector<std::vector<int32_t>>> Intake::Prepare(GenerationRequest& request,
                                                              size_t max_model_len,
@@ -125,7 +126,32 @@ ApiResult<std::vector<std::vector<int32_t>>> Intake::Prepare(GenerationRequest& 
   }
   PINION_TRY(Truncate(request, max_model_len, tokenizer_, prompts));
   PINION_TRY(FitLengths(prompts, max_model_len, request));
+  PINION_TRY(BoundThought(prompts, request));
   return prompts;
+}
+
+// Tells the engine where the reasoning may begin and must end.
+ApiResult<void> Intake::BoundThought(const std::vector<std::vector<int32_t>>& prompts,
+                                     GenerationRequest& request) const {
+  const bool before_grammar = request.grammar && request.output.thoughts;
+  if (!request.thought_budget && !before_grammar) return {};
+  if (!thought_ && request.thought_budget_is_wish) return {};
+  if (!thought_)
+    return Unexpected(ApiError{
+        400,
+        "'thinking_token_budget' needs a model whose reasoning is told apart from its answer, "
+        "which this one's is not; leave it out, or start the server with --reasoning-parser",
+        "thinking_token_budget", ""});
+  if (request.grammar && !before_grammar) return {};  // such an answer has no reasoning
+  request.params.thought = thought_->rules();
+  request.params.thought.budget = request.thought_budget.value_or(-1);
+  if (before_grammar) request.params.thought.blank.clear();  // the grammar says what else may begin
+  for (const auto& prompt : prompts)
+    request.thought_in_prompts.push_back(thought_->TokensIn(prompt));
+  // A prompt that runs its mark into the text behind it.
+  if (request.output.starts_in_thought && request.thought_in_prompts.front() < 0)
+    request.thought_in_prompts.front() = 0;
+  return {};
 }
 
 // Writes what precedes a gap and what follows it as the model knows it.
@@ -151,14 +177,20 @@ ApiResult<void> Intake::FillGaps(GenerationRequest& request) const {
   return {};
 }
 
+// Whether an answer that must be of a grammar may reason first, whose end the engine has to find. A
+// prompt that has ended the reasoning wants none; Harmony's messages have no place for a grammar.
+bool Intake::MayReason(std::string_view prompt, const ThoughtFormat* format) const {
+  return format && thought_ && !thought_->rules().anywhere && !Trim(prompt).ends_with(format->end);
+}
+
 // What the answer to this prompt will be searched for, and with its marks, if they are special.
 void Intake::SetOutput(std::string_view prompt, GenerationRequest& request) const {
   OutputRules& rules = request.output;
   if (rules.tools) rules.calls = model_.output.calls;
   rules.thoughts = model_.output.thoughts;
-  if (request.grammar) {  // of the whole answer, which has no place for reasoning and other calls
+  if (request.grammar) {  // of all of the answer behind its reasoning
     rules.calls = nullptr;
-    rules.thoughts = nullptr;
+    if (!MayReason(prompt, rules.thoughts)) rules.thoughts = nullptr;
   }
   if (rules.thoughts) rules.starts_in_thought = Trim(prompt).ends_with(rules.thoughts->begin);
   // Of many models, the marks of calls are special.

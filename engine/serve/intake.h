@@ -11,6 +11,7 @@
 #include "engine/serve/fill_in.h"
 #include "engine/serve/memory_budget.h"
 #include "engine/serve/schema.h"
+#include "engine/serve/thought_marks.h"
 #include "engine/text/chat.h"
 #include "engine/text/tokenizer.h"
 
@@ -54,6 +55,9 @@ class Intake {
 
  private:
   void SetOutput(std::string_view prompt, GenerationRequest& request) const;
+  bool MayReason(std::string_view prompt, const ThoughtFormat* format) const;
+  ApiResult<void> BoundThought(const std::vector<std::vector<int32_t>>& prompts,
+                               GenerationRequest& request) const;
   ApiResult<void> CheckIds(const std::vector<int32_t>& ids, const char* field) const;
   ApiResult<void> FillGaps(GenerationRequest& request) const;
   ApiResult<void> CheckModel(const std::string& name) const;
@@ -69,6 +73,7 @@ class Intake {
   const Tokenizer& tokenizer_;
   size_t longest_token_bytes_;
   std::optional<FillInTokens> fill_in_;
+  std::optional<ThoughtMarks> thought_;
 };
 
 // 404 for a model that this server does not have.

@@ -20,6 +20,8 @@ size_t KeptBytes(const Prepared& prepared) {
   if (const PoolingFacts* facts = prepared.request.pooling.facts)
     bytes += prepared.prompts.size() * (facts->width * sizeof(float) + 256);
   for (const std::string& text : prepared.request.pooling.documents) bytes += 2 * text.size();
+  const ThoughtRules& thought = prepared.request.params.thought;
+  bytes += prepared.prompts.size() * thought.blank.size() * sizeof(int32_t);
   if (const auto& grammar = prepared.request.grammar)
     bytes += grammar->text.size() * (1 + prepared.prompts.size());
   if (const auto& tools = prepared.request.output.tools) bytes += tools->bytes();

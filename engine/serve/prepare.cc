@@ -5,6 +5,7 @@
 
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
+#include "engine/serve/field_readers.h"
 #include "engine/serve/fields.h"
 #include "engine/serve/kept_memory.h"
 #include "engine/serve/request_memory.h"
@@ -58,7 +59,10 @@ ApiResult<TranslatedBody> TranslateBody(Api api, Json body) {
   switch (api) {
     case Api::kMessages: {
       PINION_ASSIGN(Json chat, ChatBodyOfMessages(body, /*generates=*/true));
-      return TranslatedBody{std::move(chat)};
+      TranslatedBody read{std::move(chat)};
+      // `thinking.budget_tokens` is sent to any model.
+      read.thought_budget_is_wish = !Given(body, "thinking_token_budget");
+      return read;
     }
     case Api::kResponses:
       return ChatBodyOfResponses(body);
@@ -197,6 +201,7 @@ ApiResult<Prepared> Preparer::Generation(HttpRequest& request, Api api, size_t m
     prepared.request.api = api;
     prepared.request.shown = std::move(read.shown);
     prepared.request.line_limit_ns = read.line_limit_ns;
+    prepared.request.thought_budget_is_wish = read.thought_budget_is_wish;
     if (read.fill_in) prepared.request.fill_in = std::move(read.fill_in);
     if (api == Api::kResponses) NameAsResponses(prepared.request);
     if (api == Api::kLlama || api == Api::kInfill) FinishLlama(model_.defaults, prepared.request);

@@ -42,6 +42,17 @@ Checked ReadTruncation(const Json& body, GenerationRequest& request) {
                                               ", want at least 1, or -1 for what fits the model"));
 }
 
+Checked ReadThoughtBudget(const Json& body, GenerationRequest& request) {
+  constexpr const char* kField = "thinking_token_budget";
+  if (!Given(body, kField)) return {};
+  PINION_ASSIGN(const int budget, Get<int>(body, kField, -1));
+  if (budget < -1)
+    return Bad(kField, StrCat("'", kField, "' is ", budget,
+                              ", want tokens from 0 on, or -1 for any number"));
+  if (budget >= 0) request.thought_budget = budget;
+  return {};
+}
+
 // Number of choices, streaming and the other fields that both endpoints share.
 Checked ReadCommon(const Json& body, GenerationRequest& request) {
   PINION_ASSIGN(request.model, Get<std::string>(body, "model", ""));
@@ -72,6 +83,7 @@ Checked ReadCommon(const Json& body, GenerationRequest& request) {
   PINION_TRY(ReadBadWords(body, request));
   PINION_TRY(ReadTruncation(body, request));
   PINION_TRY(ReadGrammar(body, request));
+  PINION_TRY(ReadThoughtBudget(body, request));
   if (Given(body, "timeout")) {
     PINION_ASSIGN(request.timeout_s, Get<double>(body, "timeout", 0));
     if (!(*request.timeout_s > 0))

@@ -52,8 +52,8 @@ struct Conversation {
 
 // Whose form a request and its answer have: OpenAI's completions, chat completions and Responses,
 // Anthropic's Messages, llama-server's /completion and /infill; those whose answers are vectors or
-// scores; and those that show a text's tokens or a conversation's prompt. Those for text are,
-// inside, completions (the first and llama-server's) or chats.
+// scores; and those that show a text's tokens or a conversation's prompt.
+// Those for text are, inside, completions (the first and llama-server's) or chats.
 enum class Api {
   kCompletions,
   kChat,
@@ -105,6 +105,10 @@ struct GenerationRequest {
   std::string grammar_field;       // the client's, that asked for it
   bool max_tokens_given = false;
   const char* max_tokens_name = "max_tokens";  // the client's
+  std::optional<int> thought_budget;           // tokens of reasoning; nothing: any number
+  // A model of which nobody knows how it reasons may ignore the budget.
+  bool thought_budget_is_wish = false;
+  std::vector<int> thought_in_prompts;  // ThoughtRules::in_prompt, if params have rules
   int n = 1;
   bool echo = false;
   std::string echoed;  // by a chat: its last message, which the answer goes on with or follows
@@ -135,6 +139,7 @@ struct TranslatedBody {
   std::string shown = {};
   std::optional<FillIn> fill_in = {};
   int64_t line_limit_ns = 0;
+  bool thought_budget_is_wish = false;
 };
 
 // All of these read bodies whose fields CheckFields has let pass.

@@ -174,7 +174,18 @@ ApiResult<void> AddToolChoiceOfMessages(const Json& body, Json& chat) {
   return {};
 }
 
-// `budget_tokens` is a wish that the API lets a model overstep or leave: nothing here obeys it.
+// `budget_tokens` of a `thinking` that is enabled.
+ApiResult<void> AddThoughtBudget(const Json& body, const Json& thinking, Json& chat) {
+  if (!Given(thinking, "budget_tokens")) return {};
+  const auto budget = Optional<int>(thinking, "budget_tokens", 0);
+  if (!budget || *budget < 1)
+    return Bad("thinking.budget_tokens",
+               StrCat("'thinking.budget_tokens' is ", Excerpt(*thinking.Find("budget_tokens")),
+                      ", want a whole number of tokens from 1 to 2147483647"));
+  if (!Given(body, "thinking_token_budget")) chat.Set("thinking_token_budget", *budget);
+  return {};
+}
+
 ApiResult<void> AddThinking(const Json& body, Json& chat) {
   const Json* thinking = body.Find("thinking");
   if (!thinking || thinking->is_null()) return {};
@@ -185,6 +196,7 @@ ApiResult<void> AddThinking(const Json& body, Json& chat) {
   Json kwargs = Given(body, "chat_template_kwargs") ? *body.Find("chat_template_kwargs") : Json();
   if (!kwargs.is_null() && !kwargs.is_object())
     return Bad("chat_template_kwargs", "'chat_template_kwargs' must be an object");
+  if (type == "enabled") PINION_TRY(AddThoughtBudget(body, *thinking, chat));
   kwargs.Set("enable_thinking", type != "disabled");
   chat.Set("chat_template_kwargs", std::move(kwargs));
   return {};

@@ -141,8 +141,11 @@ constexpr FlagGroup kGroups[] = {
     {Fate::kIgnored, "calls of tools are always parsed; see --tool-call-parser",
      "enable-auto-tool-choice"},
     {Fate::kRefused, "changes how tools and reasoning are treated; leave it out",
-     "exclude-tools-when-tool-choice-none tool-strict-level reasoning-config "
+     "exclude-tools-when-tool-choice-none tool-strict-level "
      "cohere-is-reasoning-model cohere-format anthropic-disabled-thinking-effort"},
+    {Fate::kRefused,
+     "names the marks of reasoning, which --reasoning-parser knows here; leave it out",
+     "reasoning-config"},
     {Fate::kRefused, "chooses what follows grammars, which is llguidance here; leave it out",
      "structured-outputs-config guided-decoding-backend"},
     {Fate::kRefused, "changes the chat template; use --chat-template FILE",

@@ -22,7 +22,8 @@ EXAMPLES = {
     "messages": [[{"role": "user", "content": "x"}]], "model": [MODEL], "priority": [0],
     "response_format": [{"type": "text"}], "samplers": [["top_k"]], "stop": ["x"], "stop_sequences": [["x"]],
     "structured_outputs": [{"regex": "a"}], "suffix": [""], "system": ["x"], "task": ["embed"],
-    "text": [{"format": {"type": "text"}}], "thinking": [{"type": "disabled"}], "timeout": [60], "tokens": [[5]],
+    "text": [{"format": {"type": "text"}}], "thinking": [{"type": "disabled"}],
+    "thinking_token_budget": [-1], "timeout": [60], "tokens": [[5]],
     "tool_choice": ["auto", {"type": "auto"}], "tools": [[]], "top_n_sigma": [-1],
     **{name: [0] for name in ("dry_multiplier", "dynatemp_range", "mirostat", "xtc_probability")},
 }

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -150,6 +151,70 @@ TEST_F(ConstrainedTest, GrammarsGoOnAfterAPreemption) {
   for (uint64_t id = kBound; id < kBound + 3; ++id)
     EXPECT_TRUE(std::regex_match(TextOf(id), std::regex("[0-9]{20}x[a-c]{8}y[0-9]{8}")))
         << TextOf(id);
+}
+
+// A request for a grammar behind reasoning that the prompt has begun, which may have so many
+// tokens.
+Request AskBehindReasoning(uint64_t id, const Tokenizer& tokenizer, int budget) {
+  Request request;
+  request.id = id;
+  request.prompt_ids = *tokenizer.Encode("Once upon <think>", false);
+  request.params.max_tokens = 80;
+  request.params.temperature = 2;
+  request.params.seed = id;
+  request.params.thought.budget = budget;
+  request.params.thought.begin = *tokenizer.Encode("<think>", false);
+  request.params.thought.end = *tokenizer.Encode("</think>", false);
+  request.params.thought.forced = request.params.thought.end;
+  request.params.thought.in_prompt = 0;
+  request.grammar = std::make_shared<Grammar>(Grammar{"regex", "[0-9]{20}x[a-c]{8}y[0-9]{8}"});
+  return request;
+}
+
+TEST_F(ConstrainedTest, AGrammarWaitsForTheEndOfReasoning) {
+  // Few blocks, so that sequences are preempted within their reasoning and behind it.
+  options_.block_size = 16;
+  options_.max_model_len = 112;
+  options_.kv_cache_bytes = 7 * 16 * 2048;
+  options_.prefix_caching = false;
+  StartEngine(options_);
+  const std::vector<int32_t> mark = *tokenizer_->Encode("</think>", false);
+  for (uint64_t id = kBound; id < kBound + 4; ++id)
+    ASSERT_TRUE(engine_->Add(AskBehindReasoning(id, *tokenizer_, static_cast<int>(5 * id))));
+  RunToEnd();
+  EXPECT_GT(engine_->stats().scheduler.preemptions, 0u);
+  for (uint64_t id = kBound; id < kBound + 4; ++id) {
+    ASSERT_EQ(answers_[id].finish, FinishReason::kStop) << TextOf(id);
+    std::vector<int32_t>& ids = answers_[id].ids;
+    const auto begin = ids.begin() + static_cast<ptrdiff_t>(5 * id);
+    EXPECT_TRUE(std::equal(mark.begin(), mark.end(), begin));
+    ids.erase(ids.begin(), begin + static_cast<ptrdiff_t>(mark.size()));
+    EXPECT_TRUE(std::regex_match(TextOf(id), std::regex("[0-9]{20}x[a-c]{8}y[0-9]{8}")))
+        << TextOf(id);
+  }
+}
+
+TEST_F(ConstrainedTest, AnAnswerOfAGrammarMayBeginWithTheMarkOfReasoning) {
+  const std::vector<int32_t> begin = *tokenizer_->Encode("<think>", false);
+  for (const bool reasons : {true, false}) {
+    Request request = AskBehindReasoning(kBound, *tokenizer_, 3);
+    request.params.thought.in_prompt = -1;
+    request.params.logit_bias = {{begin.front(), reasons ? 100 : -100}};
+    ASSERT_TRUE(engine_->Add(std::move(request)));
+    RunToEnd();
+    std::vector<int32_t>& ids = answers_[kBound].ids;
+    if (reasons) {
+      ASSERT_TRUE(std::equal(begin.begin(), begin.end(), ids.begin()))
+          << "all of the mark, once it has begun";
+      const std::vector<int32_t> mark = *tokenizer_->Encode("</think>", false);
+      const auto end = std::search(ids.begin(), ids.end(), mark.begin(), mark.end());
+      ASSERT_NE(end, ids.end());
+      ids.erase(ids.begin(), end + static_cast<ptrdiff_t>(mark.size()));
+    }
+    EXPECT_TRUE(std::regex_match(TextOf(kBound), std::regex("[0-9]{20}x[a-c]{8}y[0-9]{8}")))
+        << TextOf(kBound);
+    answers_.clear();
+  }
 }
 
 TEST_F(ConstrainedTest, ABadGrammarEndsItsRequestAlone) {

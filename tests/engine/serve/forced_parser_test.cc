@@ -37,5 +37,27 @@ TEST(ForcedParser, WhatWasCutOffIsText) {
   }
 }
 
+TEST(ForcedParser, ReasoningBeforeTheCallsIsReasoning) {
+  OutputRules rules;
+  rules.tools = std::make_shared<const KnownTools>(Json());
+  rules.forced = ForcedCall{"f"};
+  rules.thoughts = ChooseOutputFormat("none", "qwen3", {})->thoughts;
+  rules.starts_in_thought = true;
+  const auto parser = MakeAnswerParser(rules);
+  const std::string text = "[\"no\" call]</think>\n\n{\"a\": 1}";
+  ParsedOutput all;
+  for (size_t i = 0; i <= text.size(); ++i) {
+    ParsedOutput part = parser->Push(text.substr(i, 1), i == text.size());
+    all.reasoning += part.reasoning;
+    all.content += part.content;
+    all.calls.insert(all.calls.end(), part.calls.begin(), part.calls.end());
+  }
+  EXPECT_EQ(all.reasoning, "[\"no\" call]");
+  EXPECT_EQ(all.calls, (std::vector<ToolCall>{{"f", "{\"a\": 1}"}}));
+  EXPECT_EQ(all.content, "");
+  rules.shows_thoughts = false;
+  EXPECT_EQ(MakeAnswerParser(rules)->Push(text, true).reasoning, "");
+}
+
 }  // namespace
 }  // namespace pinion

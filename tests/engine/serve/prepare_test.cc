@@ -81,7 +81,7 @@ class PreparerTest : public testing::Test {
     const auto render = [this](const ChatRequest& asked) {
       kwargs_ = asked.kwargs;
       timeout_at_render_ = timeout_s_;
-      return Result<std::string>("rendered");
+      return Result<std::string>(rendered_);
     };
     return preparer.Generation(
         request_, api, 10'000, 5'000, render,
@@ -96,6 +96,7 @@ class PreparerTest : public testing::Test {
 
   std::vector<Grammar> checked_;
   bool grammar_is_bad_ = false;
+  std::string rendered_ = "rendered";
   ServedModel model_{"fake", "somewhere", 257, *ReadApiDefaults(std::nullopt)};
   ByteTokenizer tokenizer_;
   FrontLimits limits_;
@@ -195,16 +196,102 @@ TEST_F(PreparerTest, RefusesGrammarsByTheFieldThatHasThem) {
   EXPECT_EQ(prepared.error().message, "'guided_json': the json is bad");
 }
 
-TEST_F(PreparerTest, AConstrainedAnswerIsSearchedForNothing) {
-  const OutputFormat format = *ChooseOutputFormat("hermes", "qwen3", std::nullopt);
-  model_.output = format;
+TEST_F(PreparerTest, AConstrainedAnswerIsSearchedForReasoningAlone) {
+  model_.output = *ChooseOutputFormat("hermes", "qwen3", std::nullopt);
   const std::string body = R"({"messages":[{"role":"u","content":"x"}],"max_tokens":5,
       "tools":[{"type":"function","function":{"name":"f"}}])";
   const auto free = Prepare(body + "}", Api::kChat);
   ASSERT_TRUE(free && free->request.output.calls && free->request.output.thoughts);
+  EXPECT_FALSE(free->request.params.thought.any()) << "nothing has to be found in the engine";
   const auto constrained = Prepare(body + R"(,"guided_json":{}})", Api::kChat);
   ASSERT_TRUE(constrained);
-  EXPECT_FALSE(constrained->request.output.any());
+  EXPECT_FALSE(constrained->request.output.calls);
+  EXPECT_TRUE(constrained->request.output.thoughts);
+  EXPECT_TRUE(constrained->request.params.thought.any());
+  EXPECT_EQ(constrained->request.params.thought.budget, -1);
+  EXPECT_TRUE(constrained->request.params.thought.blank.empty())
+      << "white space is the grammar's, if it has any";
+}
+
+TEST_F(PreparerTest, AGrammarBeginsWithTheAnswerIfThePromptHasEndedTheReasoning) {
+  model_.output = *ChooseOutputFormat("none", "qwen3", std::nullopt);
+  const std::string body =
+      R"({"messages":[{"role":"u","content":"x"}],"max_tokens":5,"guided_json":{},
+          "thinking_token_budget":4})";
+  rendered_ = "Hi <think>\n";
+  const auto thinks = Prepare(body, Api::kChat);
+  ASSERT_TRUE(thinks);
+  EXPECT_TRUE(thinks->request.output.starts_in_thought);
+  EXPECT_EQ(thinks->request.thought_in_prompts, std::vector<int>{1});
+  EXPECT_EQ(thinks->request.params.thought.budget, 4);
+  rendered_ = "Hi <think>\n\n</think>\n\n";
+  const auto ended = Prepare(body, Api::kChat);
+  ASSERT_TRUE(ended);
+  EXPECT_FALSE(ended->request.output.any());
+  EXPECT_FALSE(ended->request.params.thought.any());
+  model_.output = *ChooseOutputFormat("none", "openai_gptoss", std::nullopt);
+  const auto harmony = Prepare(body, Api::kChat);
+  ASSERT_TRUE(harmony);
+  EXPECT_FALSE(harmony->request.output.any()) << "its messages have no place for a grammar";
+}
+
+TEST_F(PreparerTest, ABudgetOfReasoningComesWithItsMarks) {
+  model_.output = *ChooseOutputFormat("none", "qwen3", std::nullopt);
+  const auto prepared =
+      Prepare(R"({"prompt":["Why?","Why?<think>ab"],"max_tokens":5,"thinking_token_budget":3})");
+  ASSERT_TRUE(prepared) << prepared.error().message;
+  const ThoughtRules& rules = prepared->request.params.thought;
+  EXPECT_EQ(rules.budget, 3);
+  EXPECT_EQ(rules.end, *tokenizer_.Encode("</think>", false));
+  EXPECT_EQ(prepared->request.thought_in_prompts, (std::vector<int>{-1, 2}));
+  const auto free = Prepare(R"({"prompt":"Why?","thinking_token_budget":-1})");
+  ASSERT_TRUE(free);
+  EXPECT_FALSE(free->request.params.thought.any()) << "-1 is no budget";
+}
+
+TEST_F(PreparerTest, ABudgetOfReasoningNeedsAModelThatIsKnownToReason) {
+  const auto refused = Prepare(R"({"prompt":"Why?","thinking_token_budget":3})");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().status, 400);
+  EXPECT_EQ(refused.error().param, "thinking_token_budget");
+  EXPECT_THAT(refused.error().message, HasSubstr("--reasoning-parser"));
+  EXPECT_TRUE(Prepare(R"({"prompt":"Why?","thinking_token_budget":-1})"));
+  EXPECT_TRUE(Prepare(R"({"prompt":"Why?","thinking_token_budget":null})"));
+}
+
+TEST_F(PreparerTest, AMessagesBudgetIsAWish) {
+  const std::string messages = R"({"max_tokens":5,"messages":[{"role":"user","content":"x"}],)";
+  const std::string thinking = R"("thinking":{"type":"enabled","budget_tokens":1024})";
+  const auto ignored = Prepare(messages + thinking + "}", Api::kMessages);
+  ASSERT_TRUE(ignored) << ignored.error().message;
+  EXPECT_FALSE(ignored->request.params.thought.any()) << "nobody knows how the model reasons";
+  EXPECT_FALSE(Prepare(messages + R"("thinking_token_budget":7})", Api::kMessages));
+  model_.output = *ChooseOutputFormat("none", "qwen3", std::nullopt);
+  const auto obeyed = Prepare(messages + thinking + "}", Api::kMessages);
+  ASSERT_TRUE(obeyed);
+  EXPECT_EQ(obeyed->request.params.thought.budget, 1024);
+  const auto named =
+      Prepare(messages + thinking + R"(,"thinking_token_budget":7})", Api::kMessages);
+  ASSERT_TRUE(named);
+  EXPECT_EQ(named->request.params.thought.budget, 7) << "the field that says it by name goes first";
+}
+
+TEST_F(PreparerTest, ABudgetOfReasoningThatIsNoNumberOfTokensIsRefused) {
+  model_.output = *ChooseOutputFormat("none", "qwen3", std::nullopt);
+  for (const char* value :
+       {"-2", "-2147483649", "\"5\"", "2.5", "1e99", "99999999999", "[]", "true"}) {
+    const auto refused =
+        Prepare(StrCat(R"({"prompt":"Why?","thinking_token_budget":)", value, "}"));
+    ASSERT_FALSE(refused) << value;
+    EXPECT_EQ(refused.error().param, "thinking_token_budget") << value;
+    EXPECT_THAT(refused.error().message, HasSubstr("thinking_token_budget")) << value;
+    const auto message =
+        Prepare(StrCat(R"({"max_tokens":5,"messages":[{"role":"user","content":"x"}],)",
+                       R"("thinking":{"type":"enabled","budget_tokens":)", value, "}}"),
+                Api::kMessages);
+    ASSERT_FALSE(message) << value;
+    EXPECT_EQ(message.error().param, "thinking.budget_tokens") << value;
+  }
 }
 
 }  // namespace
