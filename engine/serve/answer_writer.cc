@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "engine/serve/cohere_writer.h"
 #include "engine/serve/event_writer.h"
 #include "engine/serve/llama_writer.h"
 #include "engine/serve/message_writer.h"
@@ -50,8 +51,10 @@ class OpenAiWriter final : public AnswerWriter {
 
 std::unique_ptr<AnswerWriter> MakeAnswerWriter(const GenerationRequest& request,
                                                ResponseHead head) {
-  if (const PoolingFacts* facts = request.pooling.facts)
-    return std::make_unique<PoolingWriter>(request, *facts, std::move(head));
+  const PoolingFacts* facts = request.pooling.facts;
+  if (request.api == Api::kCohereEmbed)
+    return std::make_unique<CohereWriter>(request, *facts, std::move(head));
+  if (facts) return std::make_unique<PoolingWriter>(request, *facts, std::move(head));
   switch (request.api) {
     case Api::kMessages:
       return std::make_unique<MessageWriter>(std::move(head));

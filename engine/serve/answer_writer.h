@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/serve/http.h"
 #include "engine/serve/response.h"
 #include "engine/serve/schema.h"
 
@@ -25,6 +26,9 @@ class AnswerWriter {
   // Ends a stream that is under way instead.
   virtual std::string_view Fail(const ApiError& error) = 0;
 
+  // Of Whole: its media type, and further fields of its header.
+  virtual const char* media() const { return "application/json"; }
+  virtual HttpFields Header(const std::vector<ChoicePart>&, const Usage&) const { return {}; }
   virtual std::string Whole(const std::vector<ChoicePart>& choices, const Usage& usage) const = 0;
   virtual std::string Error(const ApiError& error) const = 0;
 };

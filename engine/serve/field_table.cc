@@ -14,7 +14,7 @@ constexpr ApiSet kTexts = kOpenAi | kMessages | kResponses | kLlamas;
 constexpr ApiSet kVectors = kEmbeddings | kPooling;
 constexpr ApiSet kScores = kScore | kRerank;
 constexpr ApiSet kOneText = kVectors | kClassify;  // each a text, or a conversation
-constexpr ApiSet kPools = kVectors | kScores | kClassify;
+constexpr ApiSet kPools = kVectors | kScores | kClassify | kCohereEmbed;
 // What they answer depends on the prompt alone. People send them the whole body of a chat, or of a
 // Message (the last).
 constexpr ApiSet kOfChats = kTokenize | kApplyTemplate;
@@ -67,15 +67,21 @@ constexpr const char* kTyped =
 constexpr const char* kStringOrTyped =
     R"({"anyOf":[{"type":"string"},{"type":"object","required":["type"],)"
     R"("properties":{"type":{"type":"string"}}}]})";
-constexpr const char* kEncoding = R"({"type":"string","enum":["float","base64"]})";
-constexpr const char* kFloat32 = R"({"type":"string","enum":["float32"]})";
-constexpr const char* kLittle = R"({"type":"string","enum":["little","native"]})";
+constexpr const char* kEncoding =
+    R"({"type":"string","enum":["float","base64","bytes","bytes_only"]})";
+constexpr const char* kElement =
+    R"({"type":"string","enum":["float32","float16","bfloat16","fp8_e4m3","fp8_e5m2"]})";
+constexpr const char* kEndianness = R"({"type":"string","enum":["native","little","big"]})";
+constexpr const char* kVectorTypes =
+    R"({"type":"array","items":{"type":"string","enum":["float","base64","binary","ubinary"]}})";
+constexpr const char* kSomeStrings = R"({"type":"array","minItems":1,"items":{"type":"string"}})";
+constexpr const char* kTruncate = R"({"type":"string","enum":["NONE","START","END"]})";
 constexpr const char* kSide = R"({"type":"string","enum":["left","right"]})";
 constexpr const char* kTruncation = R"({"type":"string","enum":["auto","disabled"]})";
 
 constexpr auto kFields = std::to_array<Field>({
     {"access_programs", kAny, kNone, kResponses},  // of OpenAI's own models
-    {"activation", kBool, kPools},
+    {"activation", kBool, kOneText | kScores},
     {"adaptive_decay", kAny, kNone, kLlamas},  // of a sampler that is off
     {"add_generation_prompt", kBool, kChat | kOfChats | kOneText},
     {"add_special_tokens", kBool, kTexts | kPrompts | kVectors | kClassify},
@@ -103,9 +109,10 @@ constexpr auto kFields = std::to_array<Field>({
     {"early_stopping", kAny, kNone, kAll},  // of beam search
     {"echo", kBool, kCompletions},
     {"echo", kBool, kChat, kOfChats},  // only what the assistant has said last
-    {"embed_dtype", kFloat32, kVectors},
+    {"embed_dtype", kElement, kVectors},
+    {"embedding_types", kVectorTypes, kCohereEmbed},
     {"encoding_format", kEncoding, kVectors},
-    {"endianness", kLittle, kVectors},
+    {"endianness", kEndianness, kVectors},
     {"frequency_penalty", kNumber, kTexts, kPrompts},
     {"grammar", kString, kLlamas},
     {"grammar_lazy", kAny, kNone, kLlamas},
@@ -126,6 +133,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"input_extra", kFiles, kInfill},
     {"input_prefix", kString, kInfill, kNone, kInfill},
     {"input_suffix", kString, kInfill, kNone, kInfill},
+    {"input_type", kString, kCohereEmbed},
     {"instructions", kString, kResponses},
     {"items", kDocuments, kScore},
     {"json_schema", kJsonSchema, kLlamas},
@@ -136,7 +144,8 @@ constexpr auto kFields = std::to_array<Field>({
     {"max_completion_tokens", kInt, kChat, kOfChats},
     {"max_output_tokens", kInt, kResponses},
     {"max_tokens", kInt, kOpenAi | kMessages, kPrompts, kMessages},
-    {"max_tokens", kInt, kLlamas},  // also without a limit
+    {"max_tokens", kInt, kLlamas},       // also without a limit
+    {"max_tokens", kInt, kCohereEmbed},  // of each text
     {"max_tokens_per_doc", kInt, kScores},
     {"max_tool_calls", kInt, kResponses},    // of OpenAI's own tools: shown again
     {"media_io_kwargs", kAny, kNone, kAll},  // of images and sound
@@ -160,6 +169,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"n_predict", kInt, kLlamas},
     {"n_probs", kInt, kLlamas},
     {"normalize", kBool, kVectors},
+    {"output_dimension", kInt, kCohereEmbed},
     {"parallel_tool_calls", kBool, kChat | kResponses, kOfChats},
     {"penalize_nl", kAny, kNone, kLlamas},
     {"prediction", kAny, kNone, kAll},  // a guess at the answer, to save time
@@ -219,6 +229,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"text", kObject, kResponses},
     {"text_1", kDocuments, kScore},
     {"text_2", kDocuments, kScore},
+    {"texts", kSomeStrings, kCohereEmbed, kNone, kCohereEmbed},
     {"tfs_z", kNumber, kLlamas},
     {"thinking", kTyped, kMessages | kCountTokens},
     {"thinking_token_budget", kInt, kTexts, kPrompts},
@@ -237,11 +248,12 @@ constexpr auto kFields = std::to_array<Field>({
     {"top_n", kInt, kRerank},
     {"top_n_sigma", kNumber, kLlamas},
     {"top_p", kNumber, kTexts, kPrompts},
-    {"truncate_prompt_tokens", kInt, kTexts | kPools},
+    {"truncate", kTruncate, kCohereEmbed},
+    {"truncate_prompt_tokens", kInt, kTexts | kOneText | kScores},
     {"truncation", kTruncation, kResponses},
     {"truncation_side", kSide, kTexts},
     {"typical_p", kNumber, kLlamas},
-    {"use_activation", kBool, kPools},  // the older name of `activation`
+    {"use_activation", kBool, kOneText | kScores},  // the older name of `activation`
     {"user", kString, kResponses},
     {"user", kAny, kNone, kAllButResponses},
     {"xtc_probability", kNumber, kLlamas},
@@ -260,9 +272,11 @@ constexpr auto kUnsupported = std::to_array<UnsupportedField>({
     {"function_call", kTexts | kPrompts, "use tools"},
     {"functions", kTexts | kPrompts, "use tools"},
     {"image_data", kLlamas, "send text"},
+    {"images", kCohereEmbed, "send texts"},
     {"input_extra", kLlama, "it is a field of /infill"},
     {"input_prefix", kLlama, "it is a field of /infill"},
     {"input_suffix", kLlama, "it is a field of /infill"},
+    {"inputs", kCohereEmbed, "send 'texts'"},
     {"lora", kLlamas, "leave it out"},
     {"messages", kScores, "put the texts into the query and the documents"},
     {"moderation", kResponses, "this server moderates nothing: leave it out"},

@@ -33,6 +33,7 @@ const char* IdPrefix(Api api) {
     case Api::kResponses:
       return "resp_";
     case Api::kEmbeddings:
+    case Api::kCohereEmbed:
       return "embd-";
     case Api::kPooling:
       return "pool-";

@@ -290,11 +290,13 @@ bool Generation::answer_is_large() const {
 std::string Generation::Answer() {
   std::vector<ChoicePart> parts;
   for (size_t i = 0; i < choices_.size(); ++i) parts.push_back(TakePart(i));
+  header_ = writer_->Header(parts, CountUsage());
   return writer_->Whole(parts, CountUsage());
 }
 
 void Generation::Send(std::string answer) {
-  origin_.reply->Send(200, "application/json", std::move(answer));
+  for (const auto& [name, value] : header_) origin_.reply->AddHeader(name, value);
+  origin_.reply->Send(200, writer_->media(), std::move(answer));
 }
 
 Usage Generation::UsageOf(const Choice& choice) const {

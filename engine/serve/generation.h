@@ -132,6 +132,7 @@ class Generation {
   Origin origin_;
   Admission::Ticket ticket_;
   std::unique_ptr<AnswerWriter> writer_;
+  HttpFields header_;  // of the answer
   std::vector<Choice> choices_;
   size_t unfinished_ = 0, kept_tokens_ = 0, longest_output_ = 0;
   bool streaming_ = false;

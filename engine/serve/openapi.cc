@@ -29,6 +29,8 @@ const char* BodyName(Api api) {
       return "Infill";
     case Api::kEmbeddings:
       return "Embedding";
+    case Api::kCohereEmbed:
+      return "CohereEmbedding";
     case Api::kPooling:
       return "Pooling";
     case Api::kScore:

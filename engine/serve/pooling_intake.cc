@@ -1,6 +1,9 @@
 #include "engine/serve/pooling_intake.h"
 
+#include <algorithm>
+#include <array>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -15,7 +18,19 @@ namespace {
 // As in Intake.
 constexpr size_t kBytesPerTextByte = 160;
 
+// Cohere's own input types, and what sentence-transformers calls the prompts for them.
+struct InputType {
+  std::string_view name;
+  std::array<const char*, 3> prompts;
+};
+constexpr auto kInputTypes =
+    std::to_array<InputType>({{"search_document", {"document", "passage", "corpus"}},
+                              {"search_query", {"query", "query", "query"}},
+                              {"classification", {"classification", "Classification", ""}},
+                              {"clustering", {"clustering", "Clustering", ""}}});
+
 const char* FieldOf(Api api) {
+  if (api == Api::kCohereEmbed) return "texts";
   return api == Api::kScore || api == Api::kRerank ? "documents" : "input";
 }
 
@@ -40,16 +55,37 @@ ApiResult<void> CheckWishes(const PoolingWishes& wishes, const PoolingFacts& fac
       ""});
 }
 
+ApiResult<void> CheckDimensions(const GenerationRequest& request, const PoolingFacts& facts) {
+  const PoolingWishes& wishes = request.pooling;
+  const char* name = request.api == Api::kCohereEmbed ? "output_dimension" : "dimensions";
+  if (wishes.dimensions > facts.width)
+    return Unexpected(ApiError{400,
+                               StrCat("'", name, "' is ", wishes.dimensions, ", want at most ",
+                                      facts.width, ", the model's"),
+                               name, ""});
+  const size_t width = wishes.dimensions > 0 ? wishes.dimensions : facts.width;
+  const bool packs = std::any_of(wishes.types.begin(), wishes.types.end(), [](const auto& type) {
+    return type == "binary" || type == "ubinary";
+  });
+  if (!packs || width % 8 == 0) return {};
+  return Unexpected(
+      ApiError{400,
+               StrCat("'embedding_types' has a binary type, which needs a multiple of "
+                      "8 elements, and vectors have ",
+                      width, "; send another 'output_dimension'"),
+               "embedding_types", ""});
+}
+
+// `way_out`: how the client can have its texts cut.
 ApiResult<void> FitLength(const Encoding& encoding, size_t max_model_len, const char* field,
-                          bool may_cut) {
+                          const char* way_out) {
   if (encoding.ids.empty())
     return Unexpected(ApiError{400, StrCat("'", field, "' has a text without tokens"), field, ""});
   if (encoding.ids.size() <= max_model_len) return {};
   return Unexpected(
       ApiError{400,
-               StrCat("'", field, "' has a text of ", encoding.ids.size(),
-                      " tokens, want at most the model's ", max_model_len, "; shorten it",
-                      may_cut ? ", or send 'truncate_prompt_tokens'" : ""),
+               StrCat("'", field, "' has a text of ", encoding.ids.size(), " tokens, want at most ",
+                      max_model_len, "; shorten it", way_out),
                field, "context_length_exceeded"});
 }
 
@@ -61,16 +97,14 @@ ApiResult<void> PoolingIntake::CheckModel(const GenerationRequest& request,
     return Unexpected(UnknownModel(request.model, model_));
   const PoolingFacts& facts = model_.pooling;
   PINION_TRY(CheckWishes(request.pooling, facts));
-  if (request.pooling.dimensions > facts.width)
-    return Unexpected(ApiError{400,
-                               StrCat("'dimensions' is ", request.pooling.dimensions,
-                                      ", want at most ", facts.width, ", the model's"),
-                               "dimensions", ""});
+  PINION_TRY(CheckDimensions(request, facts));
   if (!request.truncate_to) return {};
   const char* name = "truncate_prompt_tokens";
   if (facts.yes_no)
     return Unexpected(ApiError{
         400, StrCat("'", name, "' would cut off the question of a generative reranker"), name, ""});
+  // Cohere's is an upper bound.
+  if (request.api == Api::kCohereEmbed) return {};
   if (*request.truncate_to > 0 && static_cast<size_t>(*request.truncate_to) > max_model_len)
     return Unexpected(ApiError{400,
                                StrCat("'", name, "' is ", *request.truncate_to,
@@ -161,6 +195,27 @@ ApiResult<Encoding> PoolingIntake::EncodeInput(const GenerationRequest& request,
   return encoding;
 }
 
+// The prompt before texts of the wishes' input type. Cohere's own types, which its clients always
+// send, mean none to a model that has no prompt for them.
+ApiResult<std::string> PoolingIntake::PromptOf(const PoolingWishes& wishes) const {
+  const std::string& type = wishes.input_type;
+  const auto& prompts = model_.pooling.embedder.prompts;
+  if (type.empty()) return std::string();
+  if (const auto found = prompts.find(type); found != prompts.end()) return found->second;
+  for (const InputType& known : kInputTypes) {
+    if (known.name != type) continue;
+    for (const char* name : known.prompts)
+      if (const auto found = prompts.find(name); found != prompts.end()) return found->second;
+    return std::string();
+  }
+  std::vector<std::string> names;
+  for (const InputType& known : kInputTypes) names.emplace_back(known.name);
+  for (const auto& [name, prompt] : prompts) names.push_back(name);
+  return Unexpected(ApiError{
+      400, StrCat("'input_type' is '", type.substr(0, 40), "', want one of ", Join(names, ", ")),
+      "input_type", ""});
+}
+
 ApiResult<std::vector<Encoding>> PoolingIntake::Prepare(const GenerationRequest& request,
                                                         size_t max_model_len,
                                                         MemoryShare& memory) const {
@@ -169,17 +224,25 @@ ApiResult<std::vector<Encoding>> PoolingIntake::Prepare(const GenerationRequest&
   const int asked = request.truncate_to.value_or(0);
   const size_t most = asked == 0  ? kWholeText
                       : asked < 0 ? max_model_len
-                                  : static_cast<size_t>(asked);
+                                  : std::min(max_model_len, static_cast<size_t>(asked));
   std::vector<Encoding> texts;
   for (const Prompt& input : request.prompts) {
     PINION_ASSIGN(texts.emplace_back(), EncodeInput(request, input, most, memory));
   }
-  if (request.prompts.empty()) {
+  if (request.api == Api::kCohereEmbed) {
+    PINION_ASSIGN(const std::string prompt, PromptOf(request.pooling));
+    for (const std::string& text : request.pooling.documents) {
+      PINION_ASSIGN(texts.emplace_back(), EncodeOne(prompt + text, most, "texts", memory));
+    }
+  } else if (request.prompts.empty()) {
     PINION_ASSIGN(texts, EncodeTexts(request.pooling, most, memory));
   }
+  const size_t fits = std::min(max_model_len, request.pooling.text_tokens.value_or(max_model_len));
+  const char* way_out = model_.pooling.yes_no              ? ""
+                        : request.api == Api::kCohereEmbed ? ", or send 'truncate': \"END\""
+                                                           : ", or send 'truncate_prompt_tokens'";
   for (const Encoding& text : texts)
-    PINION_TRY(
-        FitLength(text, max_model_len, FieldOf(request.api), /*may_cut=*/!model_.pooling.yes_no));
+    PINION_TRY(FitLength(text, fits, FieldOf(request.api), way_out));
   return texts;
 }
 

@@ -26,6 +26,7 @@ class PoolingIntake {
                                            MemoryShare& memory) const;
 
  private:
+  ApiResult<std::string> PromptOf(const PoolingWishes& wishes) const;
   ApiResult<void> CheckModel(const GenerationRequest& request, size_t max_model_len) const;
   ApiResult<Encoding> EncodeInput(const GenerationRequest& request, const Prompt& input,
                                   size_t most, MemoryShare& memory) const;

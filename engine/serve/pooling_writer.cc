@@ -1,51 +1,16 @@
 #include "engine/serve/pooling_writer.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <numeric>
-#include <span>
 #include <utility>
 
 #include "engine/base/json_text.h"
 #include "engine/base/strings.h"
 #include "engine/run/pooler.h"
+#include "engine/serve/vector_form.h"
 
 namespace pinion {
 namespace {
-
-// The shortest text that reads back as the same float; null for what JSON has no number for.
-void AppendNumber(std::string& out, float value) {
-  if (!std::isfinite(value)) {
-    out += "null";
-    return;
-  }
-  char text[32];
-  const auto end = std::to_chars(text, text + sizeof text, value);
-  out.append(text, end.ptr);
-}
-
-void AppendList(std::string& out, const std::vector<float>& values) {
-  out += '[';
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (i > 0) out += ',';
-    AppendNumber(out, values[i]);
-  }
-  out += ']';
-}
-
-// RFC 4648, section 4, of the floats' bytes, least significant first.
-void AppendBase64(std::string& out, const std::vector<float>& values) {
-  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  const auto bytes = std::as_bytes(std::span(values));
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const size_t count = std::min<size_t>(3, bytes.size() - i);
-    uint32_t group = 0;
-    for (size_t j = 0; j < 3; ++j)
-      group = group << 8 | (j < count ? static_cast<uint32_t>(bytes[i + j]) : 0);
-    for (size_t j = 0; j < 4; ++j) out += j <= count ? kDigits[group >> (18 - 6 * j) & 63] : '=';
-  }
-}
 
 std::string UsageText(const Usage& usage) {
   return StrCat("\"usage\":{\"prompt_tokens\":", usage.prompt_tokens,
@@ -80,10 +45,34 @@ void PoolingWriter::AppendVector(std::string& out, const ChoicePart& choice,
   out += StrCat(",\"object\":\"", api_ == Api::kPooling ? "pooling" : "embedding", "\",\"", field,
                 "\":");
   const std::vector<float> values = VectorOf(choice);
-  if (!wishes_.base64) return AppendList(out, values);
+  if (wishes_.form.kind == VectorForm::Kind::kNumbers) return AppendNumbers(out, values);
+  std::string bytes;
+  AppendElements(bytes, values, wishes_.form);
   out += '"';
-  AppendBase64(out, values);
+  AppendBase64(out, bytes);
   out += '"';
+}
+
+const char* PoolingWriter::media() const {
+  return wishes_.form.json() ? AnswerWriter::media() : "application/octet-stream";
+}
+
+// What JSON would say around the vectors, for an answer that has no room for it.
+HttpFields PoolingWriter::Header(const std::vector<ChoicePart>& choices, const Usage& usage) const {
+  if (wishes_.form.kind != VectorForm::Kind::kBytes) return {};
+  std::string out = StrCat("{\"id\":\"", head_.id, "\",\"created\":", head_.created, ",\"model\":");
+  AppendJsonString(out, head_.model);
+  out += ",\"data\":[";
+  size_t start = 0;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    const size_t width = VectorOf(choices[i]).size();
+    const size_t end = start + width * SizeOf(wishes_.form.type);
+    out += StrCat(i > 0 ? "," : "", "{\"index\":", i, ",\"embed_dtype\":\"",
+                  Name(wishes_.form.type), "\",\"endianness\":\"", wishes_.form.order,
+                  "\",\"start\":", std::exchange(start, end), ",\"end\":", end, ",\"shape\":[",
+                  width, "]}");
+  }
+  return {{"metadata", out + "]," + UsageText(usage) + "}"}};
 }
 
 void PoolingWriter::AppendClass(std::string& out, const ChoicePart& choice) const {
@@ -93,7 +82,7 @@ void PoolingWriter::AppendClass(std::string& out, const ChoicePart& choice) cons
   out += ",\"label\":";
   AppendJsonString(out, facts_.labels[best]);
   out += ",\"probs\":";
-  AppendList(out, values);
+  AppendNumbers(out, values);
   out += StrCat(",\"num_classes\":", values.size());
 }
 
@@ -122,8 +111,15 @@ std::string PoolingWriter::Ranking(const std::vector<ChoicePart>& choices,
   return out + "]}";
 }
 
+std::string PoolingWriter::Elements(const std::vector<ChoicePart>& choices) const {
+  std::string out;
+  for (const ChoicePart& choice : choices) AppendElements(out, VectorOf(choice), wishes_.form);
+  return out;
+}
+
 std::string PoolingWriter::Whole(const std::vector<ChoicePart>& choices, const Usage& usage) const {
   if (api_ == Api::kRerank) return Ranking(choices, usage);
+  if (!wishes_.form.json()) return Elements(choices);
   const std::vector<float> scores = api_ == Api::kScore ? ScoresOf(choices) : std::vector<float>();
   std::string out = StrCat("{\"id\":\"", head_.id,
                            "\",\"object\":\"list\",\"created\":", head_.created, ",\"model\":");

@@ -23,6 +23,8 @@ class PoolingWriter final : public AnswerWriter {
   std::string_view End(const Usage&) override { return {}; }
   std::string_view Fail(const ApiError&) override { return {}; }
   // `choices`: one for each text or pair that the engine was given.
+  const char* media() const override;
+  HttpFields Header(const std::vector<ChoicePart>& choices, const Usage& usage) const override;
   std::string Whole(const std::vector<ChoicePart>& choices, const Usage& usage) const override;
   std::string Error(const ApiError& error) const override { return ToJson(error).Dump(); }
 
@@ -31,6 +33,7 @@ class PoolingWriter final : public AnswerWriter {
   // One for each pair.
   std::vector<float> ScoresOf(const std::vector<ChoicePart>& choices) const;
   void AppendVector(std::string& out, const ChoicePart& choice, const char* field) const;
+  std::string Elements(const std::vector<ChoicePart>& choices) const;
   void AppendClass(std::string& out, const ChoicePart& choice) const;
   std::string Ranking(const std::vector<ChoicePart>& choices, const Usage& usage) const;
 

@@ -13,6 +13,7 @@
 #include "engine/sample/params.h"
 #include "engine/serve/answer_parser.h"
 #include "engine/serve/fill_in.h"
+#include "engine/serve/vector_form.h"
 #include "engine/text/grammar.h"
 
 namespace pinion {
@@ -52,7 +53,7 @@ struct Conversation {
 
 // Whose form a request and its answer have: OpenAI's completions, chat completions and Responses,
 // Anthropic's Messages, llama-server's /completion and /infill; those whose answers are vectors or
-// scores; and those that show a text's tokens or a conversation's prompt.
+// scores, of which one is Cohere's; and those that show a text's tokens or a conversation's prompt.
 // Those for text are, inside, completions (the first and llama-server's) or chats.
 enum class Api {
   kCompletions,
@@ -62,6 +63,7 @@ enum class Api {
   kLlama,
   kInfill,
   kEmbeddings,
+  kCohereEmbed,
   kPooling,
   kScore,
   kRerank,
@@ -81,7 +83,10 @@ struct PoolingWishes {
   std::vector<std::string> queries, documents;  // of scores: one query for all, or one for each
   size_t dimensions = 0;                        // of an embedding; 0: all
   std::optional<bool> normalises;               // an embedding; unset: as the model does
-  bool base64 = false;                          // vectors as text
+  VectorForm form = {};                         // of vectors
+  std::vector<std::string> types;               // Cohere's forms of vectors
+  std::string input_type;                       // the prompt before each text; "": none
+  std::optional<size_t> text_tokens;            // longer texts are refused
   bool activates = true;                        // scores are probabilities, or as `normalises`
   std::string task;                             // what the client takes the model for; "": any
   size_t top_n = 0;                             // of a ranking; 0: all

@@ -18,6 +18,15 @@ using Checked = ApiResult<void>;
 // Newer and older names of one switch.
 constexpr auto kOfActivation = std::to_array<std::string_view>({"activation", "use_activation"});
 
+constexpr auto kKinds = std::to_array<std::pair<std::string_view, VectorForm::Kind>>(
+    {{"float", VectorForm::Kind::kNumbers},
+     {"base64", VectorForm::Kind::kBase64},
+     {"bytes", VectorForm::Kind::kBytes},
+     {"bytes_only", VectorForm::Kind::kBytesOnly}});
+
+constexpr auto kCohereTypes =
+    std::to_array<std::string_view>({"float", "base64", "binary", "ubinary"});
+
 bool GivesVectors(Api api) { return api == Api::kEmbeddings || api == Api::kPooling; }
 
 ApiResult<std::string> ReadDocument(const Json& value, std::string_view field) {
@@ -94,34 +103,98 @@ Checked ReadRanking(const Json& body, PoolingWishes& wishes) {
   return {};
 }
 
-// Of the forms that vLLM gives numbers' bytes those that they have here.
-Checked CheckBytes(const Json& body) {
+ApiResult<VectorForm> ReadVectorForm(const Json& body) {
+  VectorForm form;
+  PINION_ASSIGN(const std::string kind, Get<std::string>(body, "encoding_format", "float"));
+  const auto known = std::find_if(kKinds.begin(), kKinds.end(),
+                                  [&](const auto& one) { return one.first == kind; });
+  if (known == kKinds.end())
+    return Bad("encoding_format", StrCat("'encoding_format' is '", kind.substr(0, 40),
+                                         "', want float, base64, bytes or bytes_only"));
+  form.kind = known->second;
   PINION_ASSIGN(const std::string type, Get<std::string>(body, "embed_dtype", "float32"));
-  if (type != "float32")
-    return Bad("embed_dtype", StrCat("'embed_dtype' is '", type.substr(0, 40), "', want float32"));
-  PINION_ASSIGN(const std::string order, Get<std::string>(body, "endianness", "native"));
-  if (order == "native" || order == "little") return {};
-  return Bad("endianness", StrCat("'endianness' is '", order.substr(0, 40),
-                                  "', want little, or native, which is the same here"));
+  const auto element = ElementTypeOf(type);
+  if (!element)
+    return Bad("embed_dtype", StrCat("'embed_dtype' is '", type.substr(0, 40), "', want one of ",
+                                     ElementTypeNames()));
+  form.type = *element;
+  PINION_ASSIGN(form.order, Get<std::string>(body, "endianness", "native"));
+  if (form.order == "native" || form.order == "little" || form.order == "big") return form;
+  return Bad("endianness", StrCat("'endianness' is '", form.order.substr(0, 40),
+                                  "', want native, little or big"));
+}
+
+Checked ReadDimensions(const Json& body, const char* field, PoolingWishes& wishes) {
+  if (!Given(body, field)) return {};
+  PINION_ASSIGN(const int dimensions, Get<int>(body, field, 0));
+  if (dimensions < 1)
+    return Bad(field, StrCat("'", field, "' is ", dimensions, ", want at least 1"));
+  wishes.dimensions = static_cast<size_t>(dimensions);
+  return {};
 }
 
 Checked ReadForm(const Json& body, PoolingWishes& wishes) {
-  PINION_ASSIGN(const std::string format, Get<std::string>(body, "encoding_format", "float"));
-  if (format != "float" && format != "base64")
-    return Bad("encoding_format",
-               StrCat("'encoding_format' is '", format.substr(0, 40), "', want float or base64"));
-  wishes.base64 = format == "base64";
-  PINION_TRY(CheckBytes(body));
-  if (Given(body, "dimensions")) {
-    PINION_ASSIGN(const int dimensions, Get<int>(body, "dimensions", 0));
-    if (dimensions < 1)
-      return Bad("dimensions", StrCat("'dimensions' is ", dimensions, ", want at least 1"));
-    wishes.dimensions = static_cast<size_t>(dimensions);
-  }
+  PINION_ASSIGN(wishes.form, ReadVectorForm(body));
+  PINION_TRY(ReadDimensions(body, "dimensions", wishes));
   if (Given(body, "normalize")) {
     PINION_ASSIGN(wishes.normalises, Get<bool>(body, "normalize", true));
   }
   return {};
+}
+
+Checked ReadCohereTypes(const Json& body, PoolingWishes& wishes) {
+  constexpr const char* kField = "embedding_types";
+  const Json* types = body.Find(kField);
+  if (!types || types->is_null() || (types->is_array() && types->array().empty())) {
+    wishes.types = {"float"};
+    return {};
+  }
+  if (!types->is_array())
+    return Bad(kField, StrCat("'", kField, "' is ", Excerpt(*types), ", want a list"));
+  for (const Json& type : types->array()) {
+    const bool known = type.is_string() && std::find(kCohereTypes.begin(), kCohereTypes.end(),
+                                                     type.string()) != kCohereTypes.end();
+    if (!known)
+      return Bad(kField, StrCat("'", kField, "' holds ", Excerpt(type),
+                                ", want float, base64, binary or ubinary"));
+    if (std::find(wishes.types.begin(), wishes.types.end(), type.string()) == wishes.types.end())
+      wishes.types.push_back(type.string());
+  }
+  return {};
+}
+
+// What becomes of texts that are longer than the model's length or `max_tokens`: their first
+// tokens, or an error. START would be the last ones.
+Checked ReadCohereTruncation(const Json& body, GenerationRequest& request) {
+  PINION_ASSIGN(const std::string truncate, Get<std::string>(body, "truncate", "END"));
+  if (truncate != "NONE" && truncate != "START" && truncate != "END")
+    return Bad("truncate",
+               StrCat("'truncate' is '", truncate.substr(0, 40), "', want NONE, START or END"));
+  PINION_ASSIGN(const int most, Get<int>(body, "max_tokens", 0));
+  if (most < 1 && Given(body, "max_tokens"))
+    return Bad("max_tokens", StrCat("'max_tokens' is ", most, ", want at least 1"));
+  if (truncate == "END")
+    request.truncate_to = most > 0 ? most : -1;
+  else if (most > 0)
+    request.pooling.text_tokens = static_cast<size_t>(most);
+  return {};
+}
+
+Checked ReadCohere(const Json& body, GenerationRequest& request) {
+  PoolingWishes& wishes = request.pooling;
+  const Json* texts = body.Find("texts");
+  if (!texts || !texts->is_array() || texts->array().empty())
+    return Bad("texts", StrCat("'texts' is ", texts ? Excerpt(*texts) : "missing",
+                               ", want a list of at least one text"));
+  for (const Json& text : texts->array()) {
+    if (!text.is_string())
+      return Bad("texts", StrCat("'texts' holds ", Excerpt(text), ", want strings"));
+    wishes.documents.push_back(text.string());
+  }
+  PINION_ASSIGN(wishes.input_type, Get<std::string>(body, "input_type", ""));
+  PINION_TRY(ReadCohereTypes(body, wishes));
+  PINION_TRY(ReadDimensions(body, "output_dimension", wishes));
+  return ReadCohereTruncation(body, request);
 }
 
 Checked ReadShared(const Json& body, GenerationRequest& request) {
@@ -171,7 +244,9 @@ ApiResult<GenerationRequest> ReadPoolingRequest(Api api, const Json& body) {
   PINION_TRY(ReadCacheSalt(body, request));
   PoolingWishes& wishes = request.pooling;
   PINION_TRY(ReadDocumentTokens(body, wishes));
-  if (api == Api::kScore) {
+  if (api == Api::kCohereEmbed) {
+    PINION_TRY(ReadCohere(body, request));
+  } else if (api == Api::kScore) {
     PINION_TRY(ReadPairs(body, wishes));
   } else if (api == Api::kRerank) {
     PINION_TRY(ReadRanking(body, wishes));

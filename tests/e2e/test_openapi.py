@@ -16,15 +16,17 @@ GRAMMAR = 'root ::= "a"'
 # that the schema allows. A dict of fields: they go together.
 EXAMPLES = {
     "allowed_token_ids": [[5]], "bad_words": [["x"]], "continue_final_message": [False],
-    "documents": [[{"text": "x"}]], "grammar": [GRAMMAR], "guided_choice": [["a", "b"]], "guided_grammar": [GRAMMAR],
+    "documents": [[{"text": "x"}]], "embedding_types": [["binary"]],
+    "grammar": [GRAMMAR], "guided_choice": [["a", "b"]], "guided_grammar": [GRAMMAR],
     "guided_json": [{"type": "object"}], "guided_regex": ["a"], "include": [[]], "input_extra": [["x"]],
+    "input_type": ["search_query"],
     "json_schema": [{"type": "object"}], "logit_bias": [{"5": 1}], "logprobs": [True],
     "messages": [[{"role": "user", "content": "x"}]], "model": [MODEL], "priority": [0],
     "response_format": [{"type": "text"}], "samplers": [["top_k"]], "stop": ["x"], "stop_sequences": [["x"]],
     "structured_outputs": [{"regex": "a"}], "suffix": [""], "system": ["x"], "task": ["embed"],
-    "text": [{"format": {"type": "text"}}], "thinking": [{"type": "disabled"}],
+    "text": [{"format": {"type": "text"}}], "texts": [["x"]], "thinking": [{"type": "disabled"}],
     "thinking_token_budget": [-1], "timeout": [60], "tokens": [[5]],
-    "tool_choice": ["auto", {"type": "auto"}], "tools": [[]], "top_n_sigma": [-1],
+    "tool_choice": ["auto", {"type": "auto"}], "tools": [[]], "top_n_sigma": [-1], "truncate": ["END"],
     **{name: [0] for name in ("dry_multiplier", "dynatemp_range", "mirostat", "xtc_probability")},
 }
 TOGETHER = {"top_logprobs": {"logprobs": True, "top_logprobs": 1}, "stream_options": {"stream": True, "stream_options": {}}}

@@ -55,13 +55,71 @@ TEST(SchemaPooling, ReadsPairsUnderAnyNameOfEachSide) {
 }
 
 TEST(SchemaPooling, TakesFormsOfNumbersThatItHas) {
+  const auto read =
+      ReadPooling(Api::kPooling, R"({"input":"x","embed_dtype":"fp8_e5m2","endianness":"big",
+                                     "encoding_format":"bytes_only"})");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->pooling.form.kind, VectorForm::Kind::kBytesOnly);
+  EXPECT_EQ(read->pooling.form.type, ElementType::kE5m2);
+  EXPECT_EQ(read->pooling.form.order, "big");
+  EXPECT_TRUE(ReadPooling(Api::kEmbeddings, R"({"input":"x"})")->pooling.form.json());
+  for (const char* field : {"embed_dtype", "endianness", "encoding_format"})
+    for (const char* value : {"\"float64\"", "7", "[]"})
+      EXPECT_THAT(
+          PoolingError(Api::kEmbeddings, StrCat(R"({"input":"x",")", field, "\":", value, "}")),
+          StartsWith(StrCat(field, ": ")));
+}
+
+TEST(SchemaPooling, ReadsCoheresBodies) {
+  const auto read =
+      ReadPooling(Api::kCohereEmbed, R"({"model":"m","texts":["a","b"],"input_type":"search_query",
+                             "embedding_types":["ubinary","float","float"],"output_dimension":8})");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_THAT(read->pooling.documents, testing::ElementsAre("a", "b"));
+  EXPECT_THAT(read->pooling.types, testing::ElementsAre("ubinary", "float"));
+  EXPECT_EQ(read->pooling.input_type, "search_query");
+  EXPECT_EQ(read->pooling.dimensions, 8u);
+  EXPECT_EQ(read->truncate_to, -1)
+      << "texts are cut at their ends unless the client says otherwise";
+  EXPECT_THAT(ReadPooling(Api::kCohereEmbed, R"({"texts":["a"]})")->pooling.types,
+              testing::ElementsAre("float"));
+}
+
+TEST(SchemaPooling, CoheresTruncationCutsOrRefuses) {
+  const auto read = [](const char* fields) {
+    return *ReadPooling(Api::kCohereEmbed, StrCat(R"({"texts":["a"],)", fields, "}"));
+  };
+  const auto end = read(R"("truncate":"END","max_tokens":7)");
+  EXPECT_EQ(end.truncate_to, 7);
+  EXPECT_FALSE(end.pooling.text_tokens);
   for (const char* fields :
-       {R"("embed_dtype":"float32")", R"("endianness":"little")", R"("endianness":"native")"})
-    EXPECT_EQ(PoolingError(Api::kEmbeddings, StrCat(R"({"input":"x",)", fields, "}")), "");
-  EXPECT_THAT(PoolingError(Api::kEmbeddings, R"({"input":"x","embed_dtype":"float16"})"),
-              StartsWith("embed_dtype: "));
-  EXPECT_THAT(PoolingError(Api::kPooling, R"({"input":"x","endianness":"big"})"),
-              StartsWith("endianness: "));
+       {R"("truncate":"NONE","max_tokens":7)", R"("truncate":"START","max_tokens":7)"}) {
+    EXPECT_FALSE(read(fields).truncate_to) << fields;
+    EXPECT_EQ(read(fields).pooling.text_tokens, 7u) << fields;
+  }
+  EXPECT_FALSE(read(R"("truncate":"NONE")").pooling.text_tokens);
+}
+
+TEST(SchemaPooling, RefusesWhatIsNoneOfCoheresBodies) {
+  const std::pair<const char*, const char*> bad[] = {
+      {"texts", R"({})"},
+      {"texts", R"({"texts":"a"})"},
+      {"texts", R"({"texts":[]})"},
+      {"texts", R"({"texts":["a",7]})"},
+      {"input_type", R"({"texts":["a"],"input_type":7})"},
+      {"embedding_types", R"({"texts":["a"],"embedding_types":["int8"]})"},
+      {"embedding_types", R"({"texts":["a"],"embedding_types":"float"})"},
+      {"embedding_types", R"({"texts":["a"],"embedding_types":[1]})"},
+      {"output_dimension", R"({"texts":["a"],"output_dimension":-8})"},
+      {"output_dimension", R"({"texts":["a"],"output_dimension":99999999999})"},
+      {"truncate", R"({"texts":["a"],"truncate":"MIDDLE"})"},
+      {"max_tokens", R"({"texts":["a"],"max_tokens":0})"},
+      {"max_tokens", R"({"texts":["a"],"truncate":"NONE","max_tokens":-1})"},
+      {"images", R"({"texts":["a"],"images":["data:"]})"},
+      {"inputs", R"({"texts":["a"],"inputs":[{"content":[]}]})"}};
+  for (const auto& [field, body] : bad)
+    EXPECT_THAT(PoolingError(Api::kCohereEmbed, body), StartsWith(StrCat(field, ": '", field, "'")))
+        << body;
 }
 
 TEST(SchemaPooling, ReadsSaltsAndTheLengthOfDocuments) {
