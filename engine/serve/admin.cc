@@ -91,10 +91,13 @@ AdminApi::AdminApi(HttpServer& server, const FaultOptions& options, Actions acti
                                 .failure = Failure::kState};
   EndpointFacts ping = health;
   ping.path = "/ping";
+  EndpointFacts ping_by_post = ping;  // as SageMaker's containers answer
+  ping_by_post.method = "POST";
   const QueryParameter level = {"level", R"({"type":"integer","enum":[1,2]})"};
   endpoints_ = {
       {health, &AdminApi::Health},
       {ping, &AdminApi::Health},
+      {ping_by_post, &AdminApi::Health},
       {{"/version", "GET", "The server's version"}, &AdminApi::Version},
       {{"/server_info", "GET", "What the server runs, on what, and how"}, &AdminApi::ServerInfo}};
   if (facts_.page)
@@ -129,15 +132,17 @@ bool AdminApi::Stop(double seconds) {
 }
 
 bool AdminApi::Handle(const HttpRequest& request, Reply& reply) {
+  std::string methods;  // that the path has
   for (const Endpoint& endpoint : endpoints_) {
     if (request.path != endpoint.facts.path) continue;
-    if (request.method == endpoint.facts.method)
-      (this->*endpoint.handle)(request, std::move(reply));
-    else
-      RefuseMethod(*reply, request, endpoint.facts.method);
+    methods += StrCat(methods.empty() ? "" : ", ", endpoint.facts.method);
+    if (request.method != endpoint.facts.method) continue;
+    (this->*endpoint.handle)(request, std::move(reply));
     return true;
   }
-  return false;
+  if (methods.empty()) return false;
+  RefuseMethod(*reply, request, methods);
+  return true;
 }
 
 bool AdminApi::Knows(std::string_view path) const {

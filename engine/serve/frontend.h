@@ -104,6 +104,7 @@ class Frontend {
   // Those for text, and those for vectors or scores, by the API of the endpoint.
   void Generate(HttpRequest request, Reply reply, const EndpointFacts& endpoint);
   void Pool(HttpRequest request, Reply reply, const EndpointFacts& endpoint);
+  void Invoke(HttpRequest request, Reply reply, const EndpointFacts&);
   void ApplyTemplate(HttpRequest request, Reply reply, const EndpointFacts&);
   void CountTokens(HttpRequest request, Reply reply, const EndpointFacts&);
   void Tokenize(HttpRequest request, Reply reply, const EndpointFacts&);

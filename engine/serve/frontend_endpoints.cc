@@ -6,12 +6,14 @@
 
 #include "engine/base/strings.h"
 #include "engine/serve/frontend.h"
+#include "engine/serve/invocation.h"
 
 namespace pinion {
 namespace {
 
 constexpr const char* kPrometheus = "text/plain; version=0.0.4; charset=utf-8";
 constexpr const char* kOneModel = "/v1/models/{model}";
+constexpr std::string_view kInvocations = "/invocations";
 
 // What clients can ask a model for instead. labels: they asked for those.
 const char* Instead(const PoolingFacts& facts, bool labels) {
@@ -92,6 +94,8 @@ const std::vector<Frontend::Endpoint>& Frontend::Endpoints() {
       {{"/v1/rerank", "POST", kRanking, kRerank}, &F::Pool, Needs::kScores},
       {{"/v2/rerank", "POST", kRanking, kRerank}, &F::Pool, Needs::kScores},
       {{"/classify", "POST", "The labels of texts", kClassify}, &F::Pool, Needs::kLabels},
+      {{kInvocations, "POST", "What SageMaker asks: the answer to the body of another endpoint"},
+       &F::Invoke},
       {{"/apply-template", "POST", "The prompt that a conversation becomes", kApplyTemplate},
        &F::ApplyTemplate},
       {{"/tokenize", "POST", "The tokens of a text or a conversation", kTokenize}, &F::Tokenize},
@@ -115,6 +119,8 @@ std::vector<EndpointFacts> Frontend::Offered() const {
   std::vector<EndpointFacts> offered;
   for (const Endpoint& endpoint : Endpoints())
     if (!Unfit(endpoint.facts.path, endpoint.needs)) offered.push_back(endpoint.facts);
+  for (EndpointFacts& endpoint : offered)
+    if (endpoint.path == kInvocations) endpoint.bodies = InvokedApis(model_.pooling);
   return offered;
 }
 

@@ -5,8 +5,10 @@
 #include <memory>
 #include <utility>
 
+#include "engine/base/strings.h"
 #include "engine/serve/frontend.h"
 #include "engine/serve/incoming.h"
+#include "engine/serve/invocation.h"
 
 namespace pinion {
 namespace {
@@ -49,6 +51,23 @@ void Frontend::Pool(HttpRequest request, Reply reply, const EndpointFacts& endpo
           [this, api = *endpoint.body, limits = engine_limits()](Incoming& incoming,
                                                                  WorkerPool::Worker& worker) {
             return PrepareTexts(incoming, worker, api, limits);
+          });
+}
+
+void Frontend::Invoke(HttpRequest request, Reply reply, const EndpointFacts&) {
+  Prepare(std::move(request), std::move(reply),
+          [this, limits = engine_limits()](Incoming& incoming, WorkerPool::Worker& worker) -> Then {
+            const PoolingFacts& facts = model_.pooling;
+            const auto api = InvokedApi(incoming.request.body, facts);
+            if (!api)
+              return Answer(Unexpected(
+                  ApiError{400,
+                           StrCat("/invocations cannot tell what the body asks for; want ",
+                                  InvokedFields(facts), ", which the model answers"),
+                           "", ""}));
+            if (facts.task == ModelTask::kGenerate)
+              return PrepareText(incoming, worker, *api, limits);
+            return PrepareTexts(incoming, worker, *api, limits);
           });
 }
 

@@ -24,11 +24,13 @@ HttpRefusal MakeRefusal(const ApiError& error) {
   return refusal;
 }
 
-void RefuseMethod(HttpReply& reply, const HttpHead& head, std::string_view method) {
+void RefuseMethod(HttpReply& reply, const HttpHead& head, std::string_view methods) {
   const ApiError error{
-      405, StrCat(head.method.substr(0, 20), " is not allowed for ", head.path, ", use ", method),
+      405, StrCat(head.method.substr(0, 20), " is not allowed for ", head.path, ", use ", methods),
       "", ""};
-  reply.AddHeader("Allow", std::string(method == "GET" ? "GET, HEAD" : method));
+  std::string allowed(methods);
+  if (allowed.starts_with("GET")) allowed.insert(3, ", HEAD");
+  reply.AddHeader("Allow", std::move(allowed));
   reply.Send(error.status, "application/json", ErrorBody(head.path, error));
 }
 

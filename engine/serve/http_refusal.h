@@ -16,7 +16,8 @@ HttpRefusal MakeRefusal(int status, std::string message, HttpFields headers = {}
 // With Retry-After if the error passes.
 HttpRefusal MakeRefusal(const ApiError& error);
 
-// Refuses a request whose method its path does not take. `method`: the one that it takes.
-void RefuseMethod(HttpReply& reply, const HttpHead& head, std::string_view method);
+// Refuses a request whose method its path does not take. `methods`: those that it takes, "GET,
+// POST".
+void RefuseMethod(HttpReply& reply, const HttpHead& head, std::string_view methods);
 
 }  // namespace pinion

@@ -111,11 +111,19 @@ Json ParametersOf(const EndpointFacts& endpoint) {
   return parameters;
 }
 
+std::span<const Api> BodiesOf(const EndpointFacts& endpoint) {
+  return endpoint.body ? std::span<const Api>(&*endpoint.body, 1) : endpoint.bodies;
+}
+
 Json ResponsesOf(const EndpointFacts& endpoint) {
   const Json anything(Json::Object{{"schema", Json::MakeObject()}});
   Json media(Json::Object{{endpoint.media, anything}});
-  const Field* stream = endpoint.body ? FindField(*endpoint.body, "stream") : nullptr;
-  if (stream && stream->read_by.Has(*endpoint.body)) media.Set("text/event-stream", anything);
+  for (const Api api : BodiesOf(endpoint)) {
+    const Field* stream = FindField(api, "stream");
+    if (stream && stream->read_by.Has(api)) media.Set("text/event-stream", anything);
+    const Field* format = FindField(api, "encoding_format");
+    if (format && format->read_by.Has(api)) media.Set("application/octet-stream", anything);
+  }
   Json good(Json::Object{{"description", "The answer."}, {"content", std::move(media)}});
   const char* failure = endpoint.failure == Failure::kState ? "Unready" : "Error";
   return Json(
@@ -138,8 +146,12 @@ Json OperationOf(const EndpointFacts& endpoint) {
   operation.Set("summary", endpoint.summary);
   Json parameters = ParametersOf(endpoint);
   if (!parameters.array().empty()) operation.Set("parameters", std::move(parameters));
-  if (endpoint.body) {
-    Json media(Json::Object{{"schema", ReferenceTo("schemas", BodyName(*endpoint.body))}});
+  if (const auto apis = BodiesOf(endpoint); !apis.empty()) {
+    Json::Array references;
+    for (const Api api : apis) references.push_back(ReferenceTo("schemas", BodyName(api)));
+    Json any = references.size() == 1 ? std::move(references[0])
+                                      : Json(Json::Object{{"anyOf", Json(std::move(references))}});
+    Json media(Json::Object{{"schema", std::move(any)}});
     Json content(Json::Object{{"application/json", std::move(media)}});
     operation.Set("requestBody",
                   Json(Json::Object{{"required", Json(true)}, {"content", std::move(content)}}));
@@ -168,8 +180,10 @@ Json OpenApiDocument(std::span<const EndpointFacts> endpoints, bool any_field) {
   for (const EndpointFacts& endpoint : endpoints) {
     std::string method(endpoint.method);
     for (char& c : method) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    paths.Set(endpoint.path, Json(Json::Object{{std::move(method), OperationOf(endpoint)}}));
-    if (endpoint.body) schemas.Set(BodyName(*endpoint.body), BodySchema(*endpoint.body, any_field));
+    Json operations = paths.Find(endpoint.path) ? *paths.Find(endpoint.path) : Json::MakeObject();
+    operations.Set(method, OperationOf(endpoint));
+    paths.Set(endpoint.path, std::move(operations));
+    for (const Api api : BodiesOf(endpoint)) schemas.Set(BodyName(api), BodySchema(api, any_field));
   }
   Json document = Json::MakeObject();
   document.Set("openapi", "3.1.0");

@@ -25,10 +25,11 @@ struct EndpointFacts {
   std::string_view path;  // "{name}" in it stands for any text
   std::string_view method;
   const char* summary;
-  std::optional<Api> body = {};  // whose fields its JSON bodies have; unset: it reads none
+  std::optional<Api> body = {};  // whose fields its JSON bodies have; unset: it reads none, or
   const char* media = "application/json";  // of its answers other than errors
   std::optional<QueryParameter> query = {};
   Failure failure = Failure::kError;
+  std::span<const Api> bodies = {};  // those of any of several
 };
 
 // An OpenAPI 3.1 document of these endpoints; the fields of their bodies are those of FieldTable.

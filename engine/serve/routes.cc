@@ -19,7 +19,8 @@ void Router::Route(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   if (request.path == kDescription.path) return Describe(request, *reply);
   if (admin_.Handle(request, reply) || frontend_.Handle(request, reply)) return;
   std::vector<std::string> paths;
-  for (const EndpointFacts& endpoint : Offered()) paths.emplace_back(endpoint.path);
+  for (const EndpointFacts& endpoint : Offered())
+    if (paths.empty() || paths.back() != endpoint.path) paths.emplace_back(endpoint.path);
   const ApiError error{404,
                        StrCat("there is no '", request.path.substr(0, 200),
                               "'; this server answers ", Join(paths, ", ")),

@@ -58,10 +58,15 @@ class Api:
                 for method, operation in item.items()]
 
     def bodies(self):
-        """(path, the schema of its body) of each operation that reads one."""
+        """(path, the schema of its body) of each operation that reads one of one kind."""
         schemas = self.document["components"]["schemas"]
-        return [(path, schemas[operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].rsplit("/", 1)[1]])
-                for _, path, operation in self.operations() if "requestBody" in operation]
+        return [(path, schemas[kinds[0]]) for path, kinds in self.kinds() if len(kinds) == 1]
+
+    def kinds(self):
+        """(path, the names of the schemas of its bodies) of each operation that reads one."""
+        asked = [(path, operation["requestBody"]["content"]["application/json"]["schema"])
+                 for _, path, operation in self.operations() if "requestBody" in operation]
+        return [(path, [one["$ref"].rsplit("/", 1)[1] for one in schema.get("anyOf", [schema])]) for path, schema in asked]
 
 
 def example(name, schema):
@@ -166,6 +171,16 @@ def test_every_field_in_it_is_taken(strict, binary):
                 if name not in (least := whole_body(path, schema)):
                     status, answer = api.ask("POST", path, {**least, name: None})
                     assert status == 200, (path, name, answer)
+
+
+def test_invocations_take_the_bodies_of_other_endpoints(generator, embedder, scorer):
+    for api, kinds in ((generator, ["ChatCompletion", "Completion"]), (embedder, ["Embedding", "Rerank", "Score"]),
+                       (scorer, ["Classification", "Rerank", "Score"])):
+        assert dict(api.kinds())["/invocations"] == kinds
+        for path, schema in api.bodies():
+            if api is not scorer and any(schema is api.document["components"]["schemas"][kind] for kind in kinds):
+                status, answer = api.ask("POST", "/invocations", whole_body(path, schema))
+                assert status == 200, (path, answer)
 
 
 def test_a_value_of_another_type_is_refused(strict):

@@ -258,7 +258,8 @@ TEST_F(AllEndpointsTest, AreNamedWhenAPathIsWrong) {
   EXPECT_THAT(
       Get(port_, "/nowhere"),
       HasSubstr("this server answers /apply-template, /completion, /completions, /detokenize, "
-                "/health, /infill, /is_sleeping, /load, /metrics, /openapi.json, /ping, /props, "
+                "/health, /infill, /invocations, /is_sleeping, /load, /metrics, /openapi.json, "
+                "/ping, /props, "
                 "/reset_prefix_cache, /server_info, /sleep, /slots, /start_profile, "
                 "/stop_profile, /tokenize, /tokenizer_info, /v1/chat/completions, "
                 "/v1/completions, /v1/messages, /v1/messages/count_tokens, /v1/models, "
