@@ -1,6 +1,7 @@
 #include <string>
 
 #include "engine/base/check.h"
+#include "engine/serve/invocation.h"
 #include "tests/counted_heap.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/server.h"
@@ -52,6 +53,9 @@ void Request(std::string_view body) {
     HttpRequest request = RequestOf(body, memory);
     CheckAnswer(FrontEnd().Detokenize(request));
   }
+  // A body of text that is a JSON object is told by its fields; others may be told wrongly.
+  const auto invoked = InvokedApi(body, PoolingFacts{});
+  CHECK(!invoked || *invoked == Api::kChat || *invoked == Api::kCompletions);
   CHECK(memory->used() == 0) << memory->used() << " bytes are still counted";
 }
 

@@ -42,6 +42,7 @@ ServedModel MakeModel(const HfTokenizer& tokens) {
   model.name = "m";
   model.vocabulary = tokens.vocabulary_size();
   model.defaults.params.temperature = 1;
+  model.output = *ChooseOutputFormat("hermes", "qwen3", std::nullopt);
   return model;
 }
 
