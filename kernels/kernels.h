@@ -275,7 +275,7 @@ struct StateSpaceScoresArgs {
   const float *b, *c;     // [tokens][state_dim], rows stride floats apart
   size_t stride, tokens;  // tokens: 1 to kStateChunk
   size_t state_dim;       // at least 1
-  float* scores;         // [tokens][kStateChunk]: c_t'b_s in row t for s <= t; the rest is undefined
+  float* scores;  // [tokens][kStateChunk]: c_t'b_s in row t for s <= t; the rest is undefined
   size_t scores_stride;  // floats from row to row, at least kStateChunk
   float* scratch;        // [StateChunkFloats(state_dim)], as that of StateSpaceChunkArgs
 };

@@ -40,6 +40,15 @@ Status Agree(Communicator& world, const std::vector<SharedFact>& facts) {
   return {};
 }
 
+std::string HashOf(const std::string& text) {
+  std::vector<uint64_t> words((text.size() + sizeof(uint64_t) - 1) / sizeof(uint64_t));
+  std::memcpy(words.data(), text.data(), text.size());
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx",
+                static_cast<unsigned long long>(SipHash128({}, words).low));
+  return digits;
+}
+
 std::string HashOf(const TensorSource& weights) {
   std::string text;
   std::vector<std::byte> scratch;
@@ -53,12 +62,7 @@ std::string HashOf(const TensorSource& weights) {
     text.append(reinterpret_cast<const char*>(row),
                 RowElements(info->shape) * kernels::SizeOf(info->dtype));
   }
-  std::vector<uint64_t> words((text.size() + sizeof(uint64_t) - 1) / sizeof(uint64_t));
-  std::memcpy(words.data(), text.data(), text.size());
-  char digits[17];
-  std::snprintf(digits, sizeof digits, "%016llx",
-                static_cast<unsigned long long>(SipHash128({}, words).low));
-  return digits;
+  return HashOf(text);
 }
 
 }  // namespace pinion

@@ -27,5 +27,6 @@ Status Agree(Communicator& world, const std::vector<SharedFact>& facts);
 
 // Sixteen hexadecimal digits of the names, shapes and first rows of all tensors.
 std::string HashOf(const TensorSource& weights);
+std::string HashOf(const std::string& text);
 
 }  // namespace pinion

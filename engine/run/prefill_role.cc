@@ -1,11 +1,12 @@
 #include "engine/run/prefill_role.h"
 
-#include <algorithm>
 #include <utility>
 
+#include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "engine/base/version.h"
+#include "engine/run/meet.h"
 #include "engine/run/prefill_service.h"
 #include "engine/run/remote_prefill.h"
 #include "engine/run/start.h"
@@ -22,14 +23,23 @@ Status CheckCanTransfer(const StartedModel& model) {
     return Fail(ErrorCode::kUsage, StrCat(flag, " is for models that generate, and this one is to ",
                                           Name(model.info.task), " texts"));
   if (!model.options.prefix_caching)
-    return Fail(ErrorCode::kUsage,
-                StrCat(flag,
-                       " hands keys and values over by way of the prefix cache; leave out "
-                       "--no-enable-prefix-caching"));
+    return Fail(
+        ErrorCode::kUsage,
+        StrCat(flag,
+               " hands keys and values over by way of the prefix cache, which is off; leave "
+               "out --no-enable-prefix-caching, or give the states of recurrent layers more "
+               "room with --kv-cache-space"));
   if (model.executor->image_bytes().block == 0)
     return Fail(ErrorCode::kUnsupported, StrCat(flag, " needs the whole model in one process, and ",
                                                 model.info.processes, " compute it together"));
   return {};
+}
+
+// Of what says how the weights are used; a model in one file has it there.
+std::string HashOfConfig(const ModelFiles& files) {
+  if (files.folder.empty()) return "none";
+  const auto text = ReadFile(files.folder + "/config.json", 16 << 20);
+  return text ? HashOf(*text) : "none";
 }
 
 Result<MakePrefillRole> StartService(const StartedModel& model, const std::vector<int>& cpus) {
@@ -71,7 +81,9 @@ Facts FactsOfTransfer(const StartedModel& model) {
   return {
       {"Pinion", Version()},
       {"the model", StrCat(model.files.spec.architecture, " with weights ", model.weights_hash)},
+      {"config.json", HashOfConfig(model.files)},
       {"the type of weights", info.dtype},
+      {"--activations", model.options.activations},
       {"--kv-cache-dtype", kernels::Name(info.kv_dtype)},
       {"--block-size", StrCat(info.block_tokens)},
       {"the split into ranks",

@@ -9,8 +9,8 @@
 namespace pinion {
 namespace {
 
-// A message holds about so much, and about so much waits in the sockets: enough to keep a link of
-// 100 Gbit/s busy during a step of some milliseconds.
+// A message holds about so much, and about so much waits for each connection: enough to keep a link
+// of 100 Gbit/s busy during a step of some milliseconds.
 constexpr size_t kServiceMessageBytes = size_t{8} << 20;
 constexpr size_t kMostUnsent = size_t{64} << 20;
 
@@ -22,25 +22,28 @@ PrefillService::PrefillService(Parts parts, std::shared_ptr<PrefillServer> serve
       image_bytes_(parts_.executor.image_bytes()),
       server_(std::move(server)) {}
 
-PrefillService::~PrefillService() {
-  for (const Filled& filled : filled_) parts_.pool.Release(filled.block);
-}
-
-void PrefillService::BeforeStep(int64_t) {
+void PrefillService::BeforeStep(int64_t ns) {
+  const int64_t began_ns = NowNs();
   while (auto arrived = server_->Next()) {
     if (arrived->order)
-      Begin(arrived->id, std::move(*arrived->order));
+      waiting_.push_back(std::move(*arrived));
     else
-      Cancel(arrived->id);
+      Cancel(arrived->from.id);
+    if (NowNs() - began_ns > ns) break;
   }
   Send();
+  while (!waiting_.empty() && !is_behind()) {
+    Begin(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
 }
 
-void PrefillService::Begin(uint64_t id, OrderMessage message) {
+void PrefillService::Begin(PrefillServer::Arrived arrived) {
   ++stats_.orders;
-  Order order{.their_id = message.id};
+  OrderMessage& message = *arrived.order;
+  Order order{.to = arrived.from, .their_id = message.id};
   auto sequence = std::make_unique<Sequence>();
-  sequence->id = id | kOwned;
+  sequence->id = arrived.from.id | kOwned;
   sequence->tokens = std::move(message.tokens);
   sequence->before_first = HashSalt(message.salt);
   sequence->priority = message.priority;
@@ -58,7 +61,7 @@ void PrefillService::Begin(uint64_t id, OrderMessage message) {
     order.sequence = nullptr;
     order.error = added.error().message;
   }
-  const auto at = orders_.emplace(id, std::move(order)).first;
+  const auto at = orders_.emplace(arrived.from.id, std::move(order)).first;
   if (!added) Finish(at);
 }
 
@@ -71,25 +74,31 @@ Status PrefillService::CheckTokens(const std::vector<int32_t>& tokens) const {
 }
 
 void PrefillService::Cancel(uint64_t id) {
+  const auto waits = std::find_if(waiting_.begin(), waiting_.end(),
+                                  [id](const auto& arrived) { return arrived.from.id == id; });
+  if (waits != waiting_.end()) waiting_.erase(waits);
   const auto found = orders_.find(id);
   if (found == orders_.end()) return;
   if (found->second.sequence) parts_.abort(id | kOwned);
-  for (const Filled& filled : filled_)
-    if (filled.order == id) parts_.pool.Release(filled.block);
-  std::erase_if(filled_, [id](const Filled& filled) { return filled.order == id; });
+  Drop(found->second);
   ++stats_.failed;
   orders_.erase(found);
 }
 
+void PrefillService::Drop(Order& order) {
+  filled_ -= order.filled.size();
+  order.filled.clear();
+}
+
 void PrefillService::AfterStep(const std::vector<std::unique_ptr<Sequence>>& finished) {
   for (auto& [id, order] : orders_)
-    if (order.sequence) TakeFilled(id, order);
+    if (order.sequence) TakeFilled(order);
   for (const auto& sequence : finished) {
     if (!Owns(sequence->id)) continue;
     const auto found = orders_.find(sequence->id & ~kOwned);
     if (found == orders_.end()) continue;
     Order& order = found->second;
-    order.hashes = sequence->hashes;
+    if (order.blocks > 0) order.last = sequence->hashes[order.blocks - 1];
     order.cached_tokens = sequence->cached_prompt_tokens;
     order.sequence = nullptr;
   }
@@ -98,78 +107,82 @@ void PrefillService::AfterStep(const std::vector<std::unique_ptr<Sequence>>& fin
 
 // The blocks that the order's sequence has filled since the last time, of each table those that a
 // token behind the prompt sees.
-void PrefillService::TakeFilled(uint64_t id, Order& order) {
+void PrefillService::TakeFilled(Order& order) {
   const Sequence& sequence = *order.sequence;
   const size_t full = std::min(order.blocks, sequence.computed / parts_.pool.block_tokens());
   for (; order.taken < full; ++order.taken) {
-    if (order.taken < order.first_block) continue;
+    if (order.taken < order.first_block || !order.error.empty()) continue;
     for (size_t table = 0; table < tables_.count(); ++table) {
       if (order.taken < tables_.FirstBlock(table, order.blocks)) continue;
-      const auto block = tables_.Reuse(sequence.hashes[order.taken], table);
-      if (!block) {
-        order.error = "the prefix cache was dropped";
-        continue;
-      }
-      filled_.push_back(
-          {id, static_cast<uint32_t>(table), static_cast<uint32_t>(order.taken), *block});
-      ++order.unsent;
+      order.filled.push_back({table, order.taken, sequence.hashes[order.taken]});
+      ++filled_;
     }
   }
 }
 
 void PrefillService::Send() {
-  while (!filled_.empty() && server_->unsent_bytes() < kMostUnsent) SendBlocks();
   for (auto at = orders_.begin(); at != orders_.end();) {
     const auto next = std::next(at);
-    if (!at->second.sequence && at->second.unsent == 0) Finish(at);
+    Order& order = at->second;
+    while (!order.filled.empty() && *order.to.unsent < kMostUnsent) SendBlocks(order);
+    if (!order.sequence && order.filled.empty()) Finish(at);
     at = next;
   }
 }
 
-// The first of filled_, with those behind it that follow it in the same table.
-void PrefillService::SendBlocks() {
-  const Filled first = filled_.front();
-  std::vector<int32_t> blocks;
+// The first of the order's blocks that wait, with those behind it that follow it in the same table.
+// All of them fail with one that is gone.
+void PrefillService::SendBlocks(Order& order) {
+  const Filled first = order.filled.front();
   const size_t most = std::max<size_t>(1, kServiceMessageBytes / image_bytes_.block);
-  // Tables take turns in filled_.
-  for (auto at = filled_.begin(); at != filled_.end() && blocks.size() < most;) {
-    if (at->order != first.order) break;
-    if (at->table == first.table && at->index == first.index + blocks.size()) {
-      blocks.push_back(at->block);
-      at = filled_.erase(at);
-    } else {
+  const size_t before = order.filled.size();
+  std::vector<int32_t> blocks;
+  bool complete = true;
+  for (auto at = order.filled.begin(); at != order.filled.end() && blocks.size() < most;) {
+    if (at->table != first.table) {
       ++at;
+      continue;
     }
+    const auto block = tables_.Reuse(at->hash, at->table);
+    complete = block.has_value();
+    if (!complete) break;
+    blocks.push_back(*block);
+    at = order.filled.erase(at);
   }
-  Order& order = orders_.at(first.order);
-  order.unsent -= blocks.size();
-  BlocksMessage message{order.their_id, first.table, first.index,
+  filled_ -= before - order.filled.size();
+  BlocksMessage message{order.their_id, static_cast<uint32_t>(first.table),
+                        static_cast<uint32_t>(first.index),
                         std::string(blocks.size() * image_bytes_.block, '\0')};
   parts_.executor.ReadBlocks(blocks, reinterpret_cast<std::byte*>(message.images.data()));
   for (const int32_t block : blocks) parts_.pool.Release(block);
+  if (!complete) {
+    order.error = "its blocks were evicted before they were sent";
+    return Drop(order);
+  }
   stats_.bytes += message.images.size();
   if (first.table == 0) stats_.given_tokens += blocks.size() * parts_.pool.block_tokens();
-  server_->Send(first.order, std::move(message));
+  server_->Send(order.to, std::move(message));
 }
 
-void PrefillService::SendState(uint64_t id, const Order& order) {
+void PrefillService::SendState(Order& order) {
   if (!parts_.states || order.blocks == 0) return;
-  const auto place = parts_.states->Use(order.hashes[order.blocks - 1]);
-  if (!place) return;  // the other engine computes the prompt anew
+  const auto place = parts_.states->Use(order.last);
+  if (!place) {
+    order.error = "the state behind it was not kept";
+    return;
+  }
   StateMessage message{order.their_id, std::string(image_bytes_.state, '\0')};
   parts_.executor.ReadState(*place, reinterpret_cast<std::byte*>(message.image.data()));
   parts_.states->Release(*place);
   stats_.bytes += message.image.size();
-  server_->Send(id, std::move(message));
+  server_->Send(order.to, std::move(message));
 }
 
 void PrefillService::Finish(Orders::iterator at) {
-  const Order& order = at->second;
-  if (order.error.empty())
-    SendState(at->first, order);
-  else
-    ++stats_.failed;
-  server_->Send(at->first, DoneMessage{order.their_id, order.error, order.cached_tokens});
+  Order& order = at->second;
+  if (order.error.empty()) SendState(order);
+  if (!order.error.empty()) ++stats_.failed;
+  server_->Send(order.to, DoneMessage{order.their_id, order.error, order.cached_tokens});
   orders_.erase(at);
 }
 

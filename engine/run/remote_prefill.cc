@@ -31,8 +31,12 @@ bool RemotePrefill::Keep(std::unique_ptr<Sequence>& sequence) {
     prompt.sequences.push_back(std::move(sequence));
     return true;
   }
-  Prompt& prompt = prompts_.emplace_back();
+  const auto place = std::find_if(prompts_.begin(), prompts_.end(), [&](const Prompt& other) {
+    return !other.ordered && other.sequences.front()->priority > sequence->priority;
+  });
+  Prompt& prompt = *prompts_.emplace(place);
   prompt.id = ++last_id_;
+  prompt.since_ns = NowNs();
   prompt.hashes.assign(hashes.begin(), hashes.end());
   prompt.first_block = cached;
   for (size_t table = 0; table < tables_.count(); ++table)
@@ -80,8 +84,9 @@ void RemotePrefill::OrderMore() {
   for (auto prompt = prompts_.begin(); prompt != prompts_.end();) {
     const auto at = prompt++;
     if (at->ordered) continue;
-    if (!HasRoomFor(*at)) break;
-    if (!Order(*at)) Admit(at);
+    const bool has_room = HasRoomFor(*at);
+    if (!has_room && NowNs() - at->since_ns < kPatienceNs) break;
+    if (!has_room || !Order(*at)) Admit(at);
   }
 }
 

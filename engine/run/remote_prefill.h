@@ -17,6 +17,8 @@ class RemotePrefill final : public PrefillRole {
  public:
   // A prompt that lacks fewer blocks is computed here: sending it would take as long.
   static constexpr size_t kLeastBlocks = 2;
+  // A prompt for which there has been no room for so long is computed here, when its turn comes.
+  static constexpr int64_t kPatienceNs = 1'000'000'000;
 
   RemotePrefill(Parts parts, std::shared_ptr<PrefillClient> client, size_t most_running);
 
@@ -24,7 +26,9 @@ class RemotePrefill final : public PrefillRole {
   size_t kept() const override;
   std::unique_ptr<Sequence> Abort(uint64_t id) override;
   void BeforeStep(int64_t ns) override;
-  bool idle() const override { return prompts_.empty(); }
+  // What has ended leaves room for the next order.
+  void AfterStep(const std::vector<std::unique_ptr<Sequence>>&) override { OrderMore(); }
+  bool idle() const override { return prompts_.empty() && !client_->has_next(); }
   int wake_fd() const override { return client_->wake_fd(); }
   Json ToJson() const override;
   TransferStats stats() const override { return stats_; }
@@ -36,10 +40,11 @@ class RemotePrefill final : public PrefillRole {
     std::vector<std::unique_ptr<Sequence>> sequences;  // that have it; the first one is ordered
     std::vector<BlockHash> hashes;                     // of its full blocks
     size_t first_block = 0;                            // those before it were cached here
+    int64_t since_ns = 0;
     bool ordered = false, failed = false;
     size_t needs = 0;  // blocks, over all tables
   };
-  using Prompts = std::list<Prompt>;  // in order of arrival
+  using Prompts = std::list<Prompt>;  // by priority, then in order of arrival
 
   void OrderMore();
   bool HasRoomFor(const Prompt& prompt) const;

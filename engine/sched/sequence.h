@@ -43,8 +43,8 @@ struct Sequence {
   // The lengths, in blocks, of the prefixes behind which other sequences will likely begin: the one
   // that it began with, the one that it shares with another, its prompt.
   std::vector<size_t> likely_prefixes;
-  std::string cache_salt;   // only sequences with the same share prefixes
-  BlockHash before_first;   // the hash that the first block's follows: HashSalt
+  std::string cache_salt;         // only sequences with the same share prefixes
+  BlockHash before_first;         // the hash that the first block's follows: HashSalt
   std::vector<BlockHash> hashes;  // of the first full blocks of `tokens`, as many as were needed
   // Of the prompt, taken from the prefix cache at admission, without those that another engine has
   // just computed and handed over for it.

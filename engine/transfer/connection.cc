@@ -14,8 +14,10 @@ namespace pinion {
 
 namespace asio = transfer_asio;
 
-Connection::Connection(Socket socket, std::atomic<size_t>& unsent)
-    : socket_(std::move(socket)), deadline_(socket_.get_executor()), unsent_(unsent) {}
+Connection::Connection(Socket socket)
+    : socket_(std::move(socket)),
+      deadline_(socket_.get_executor()),
+      write_deadline_(socket_.get_executor()) {}
 
 Connection::~Connection() { Close(); }
 
@@ -48,7 +50,7 @@ asio::awaitable<std::optional<TransferMessage>> Connection::Receive(size_t most_
 
 void Connection::Send(std::string frame) {
   if (!socket_.is_open()) return;
-  unsent_ += frame.size();
+  *unsent_ += frame.size();
   frames_.push_back(std::move(frame));
   if (std::exchange(writing_, true)) return;
   asio::co_spawn(
@@ -58,6 +60,7 @@ void Connection::Send(std::string frame) {
 
 asio::awaitable<void> Connection::Write() {
   while (!frames_.empty()) {
+    StartDeadline(write_deadline_, kSendSeconds);
     auto [error, count] =
         co_await asio::async_write(socket_, asio::buffer(frames_.front()), kTransferAwait);
     if (error || !socket_.is_open()) {
@@ -65,24 +68,28 @@ asio::awaitable<void> Connection::Write() {
       Close();
       co_return;
     }
-    unsent_ -= frames_.front().size();
+    *unsent_ -= frames_.front().size();
     frames_.pop_front();
   }
+  write_deadline_.cancel();
   writing_ = false;
 }
 
 void Connection::Close() {
   boost::system::error_code ignored;
   deadline_.cancel();
+  write_deadline_.cancel();
   socket_.close(ignored);
   if (writing_) return;  // the first frame is in use until Write notices
-  for (const std::string& frame : frames_) unsent_ -= frame.size();
+  for (const std::string& frame : frames_) *unsent_ -= frame.size();
   frames_.clear();
 }
 
-void Connection::CloseAfter(double seconds) {
-  deadline_.expires_after(TransferSeconds(seconds));
-  deadline_.async_wait([weak = weak_from_this()](boost::system::error_code error) {
+void Connection::CloseAfter(double seconds) { StartDeadline(deadline_, seconds); }
+
+void Connection::StartDeadline(asio::steady_timer& timer, double seconds) {
+  timer.expires_after(TransferSeconds(seconds));
+  timer.async_wait([weak = weak_from_this()](boost::system::error_code error) {
     const auto self = weak.lock();
     if (error || !self) return;
     self->error_ = "it took too long";

@@ -23,8 +23,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
  public:
   using Socket = transfer_asio::generic::stream_protocol::socket;
 
-  // unsent: counts the bytes that wait to be sent, over all connections; outlives the object.
-  Connection(Socket socket, std::atomic<size_t>& unsent);
+  // An end to which nothing can be sent for so long is lost: that of a stopped process, say.
+  static constexpr double kSendSeconds = 10;
+
+  explicit Connection(Socket socket);
   ~Connection();
 
   // The next message, of at most so many bytes; nullopt: there will be none, because the other end
@@ -37,14 +39,19 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void CloseAfter(double seconds);
   void KeepOpen() { deadline_.cancel(); }
 
+  // Bytes that wait to be sent; any thread.
+  using Unsent = std::shared_ptr<std::atomic<size_t>>;
+  const Unsent& unsent() const { return unsent_; }
+
   const std::string& error() const { return error_; }
 
  private:
   transfer_asio::awaitable<void> Write();
+  void StartDeadline(transfer_asio::steady_timer& timer, double seconds);
 
   Socket socket_;
-  transfer_asio::steady_timer deadline_;
-  std::atomic<size_t>& unsent_;
+  transfer_asio::steady_timer deadline_, write_deadline_;
+  const Unsent unsent_ = std::make_shared<std::atomic<size_t>>(0);
   std::deque<std::string> frames_;  // to be sent
   bool writing_ = false;
   std::string error_;

@@ -43,6 +43,10 @@ class Inbox {
     const std::lock_guard lock(mutex_);
     return items_.empty();
   }
+  size_t size() const {
+    const std::lock_guard lock(mutex_);
+    return items_.size();
+  }
   size_t bytes() const {  // of what is in it, as given to Push
     const std::lock_guard lock(mutex_);
     return bytes_;

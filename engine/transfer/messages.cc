@@ -21,7 +21,7 @@ void Fields(Archive& archive, CancelMessage& m) {
 }
 template <typename Archive>
 void Fields(Archive& archive, WelcomeMessage& m) {
-  archive(m.refusal);
+  archive(m.refusal, m.most_tokens);
 }
 template <typename Archive>
 void Fields(Archive& archive, BlocksMessage& m) {

@@ -33,8 +33,9 @@ struct CancelMessage {  // it is not wanted any more; nothing answers
 };
 
 // Back.
-struct WelcomeMessage {  // answers Hello
-  std::string refusal;   // why there can be no orders; empty: there can
+struct WelcomeMessage {      // answers Hello
+  std::string refusal;       // why there can be no orders; empty: there can
+  uint64_t most_tokens = 0;  // of an order
 };
 // Blocks [first, first + n) of one of an order's tables, n images of ImageBytes::block.
 struct BlocksMessage {

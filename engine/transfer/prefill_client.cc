@@ -20,7 +20,7 @@ using boost::system::error_code;
 
 constexpr double kConnectSeconds = 3;
 // Of arrived blocks that the engine has not taken yet; beyond it nothing is read.
-constexpr size_t kMostUntaken = size_t{256} << 20;
+constexpr size_t kMostUntakenBlocks = size_t{256} << 20;
 constexpr size_t kMessageBytes = size_t{16} << 20;  // PrefillService's blocks, or a single one
 
 class AsioPrefillClient final : public PrefillClient {
@@ -46,7 +46,9 @@ class AsioPrefillClient final : public PrefillClient {
     const std::lock_guard lock(mutex_);
     PeerState* best = nullptr;
     for (PeerState& peer : peers_)
-      if (peer.connection && (!best || peer.tokens < best->tokens)) best = &peer;
+      if (peer.connection && order.tokens.size() <= peer.most_tokens &&
+          (!best || peer.tokens < best->tokens))
+        best = &peer;
     if (!best) return false;
     best->tokens += order.tokens.size();
     best->orders[order.id] = order.tokens.size();
@@ -67,6 +69,7 @@ class AsioPrefillClient final : public PrefillClient {
   }
 
   std::optional<Event> Next() override { return inbox_.Pop(); }
+  bool has_next() const override { return !inbox_.empty(); }
   int wake_fd() const override { return inbox_.fd(); }
 
   std::vector<Peer> peers() const override {
@@ -84,6 +87,7 @@ class AsioPrefillClient final : public PrefillClient {
     std::shared_ptr<Connection> connection = {};  // while it is up
     std::map<uint64_t, size_t> orders = {};       // that are not done, with their tokens
     size_t tokens = 0;                            // of all of them
+    size_t most_tokens = 0;                       // that it takes in an order
   };
 
   static bool Forget(uint64_t id, PeerState& peer) {
@@ -119,14 +123,15 @@ class AsioPrefillClient final : public PrefillClient {
 
   // One connection, from its begin to its end; whether it could be used.
   asio::awaitable<bool> Talk(size_t index, std::string& reason) {
-    Connection::Socket socket(io_);
+    // Shared with the timer's handler, which may run last.
+    const auto socket = std::make_shared<Connection::Socket>(io_);
     co_await Connect(options_.from[index], socket, reason);
     if (!reason.empty()) {
       Note(index, reason);
       co_return false;
     }
-    SetUpSocket(socket);
-    auto connection = std::make_shared<Connection>(std::move(socket), unsent_);
+    SetUpSocket(*socket);
+    auto connection = std::make_shared<Connection>(std::move(*socket));
     connection->Send(EncodeTransfer(HelloMessage{options_.facts}));
     connection->CloseAfter(kConnectSeconds);
     const auto first = co_await connection->Receive(kMessageBytes);
@@ -141,7 +146,7 @@ class AsioPrefillClient final : public PrefillClient {
       co_return false;
     }
     LogInfo(StrCat("prompts are computed by the engine at ", options_.from[index].Text()));
-    SetUp(index, connection);
+    SetUp(index, connection, welcome->most_tokens);
     co_await Read(index, connection);
     reason = connection->error().empty() ? "it closed the connection" : connection->error();
     connection->Close();
@@ -150,26 +155,27 @@ class AsioPrefillClient final : public PrefillClient {
   }
 
   // `reason` stays empty if it succeeds.
-  asio::awaitable<void> Connect(const Address& address, Connection::Socket& socket,
+  asio::awaitable<void> Connect(const Address& address, std::shared_ptr<Connection::Socket> socket,
                                 std::string& reason) {
     asio::steady_timer limit(io_, TransferSeconds(kConnectSeconds));
-    limit.async_wait([&socket](error_code error) {
+    limit.async_wait([socket](error_code error) {
       error_code ignored;
-      if (!error) socket.close(ignored);
+      if (!error) socket->close(ignored);
     });
     error_code error;
     if (address.is_unix()) {
       const asio::local::stream_protocol::endpoint endpoint(address.path);
-      std::tie(error) = co_await socket.async_connect(endpoint, kTransferAwait);
+      std::tie(error) = co_await socket->async_connect(endpoint, kTransferAwait);
     } else {
       asio::ip::tcp::resolver resolver(io_);
       auto [unresolved, found] =
           co_await resolver.async_resolve(address.host, address.port, kTransferAwait);
       error = unresolved;
       for (const auto& entry : found) {
+        if (limit.expiry() <= asio::steady_timer::clock_type::now()) break;
         error_code ignored;
-        socket.close(ignored);
-        std::tie(error) = co_await socket.async_connect(entry.endpoint(), kTransferAwait);
+        socket->close(ignored);
+        std::tie(error) = co_await socket->async_connect(entry.endpoint(), kTransferAwait);
         if (!error) break;
       }
     }
@@ -182,7 +188,7 @@ class AsioPrefillClient final : public PrefillClient {
         kMessageBytes + std::max(options_.block_bytes, options_.state_bytes) + (64 << 10);
     while (auto message = co_await connection->Receive(most)) {
       if (!Take(index, std::move(*message))) co_return;
-      while (inbox_.bytes() > kMostUntaken) {
+      while (inbox_.bytes() > kMostUntakenBlocks) {
         asio::steady_timer pause(io_, TransferSeconds(0.002));
         co_await pause.async_wait(kTransferAwait);
       }
@@ -215,8 +221,9 @@ class AsioPrefillClient final : public PrefillClient {
     peers_[index].reason = reason;
   }
 
-  void SetUp(size_t index, std::shared_ptr<Connection> connection) {
+  void SetUp(size_t index, std::shared_ptr<Connection> connection, size_t most_tokens) {
     const std::lock_guard lock(mutex_);
+    peers_[index].most_tokens = most_tokens;
     peers_[index].connection = std::move(connection);
     peers_[index].reason.clear();
   }
@@ -234,7 +241,6 @@ class AsioPrefillClient final : public PrefillClient {
   }
 
   Options options_;
-  std::atomic<size_t> unsent_ = 0;
   Inbox<Event> inbox_;
   mutable std::mutex mutex_;
   std::vector<PeerState> peers_;

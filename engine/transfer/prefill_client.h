@@ -27,7 +27,8 @@ class PrefillClient {
   static std::unique_ptr<PrefillClient> Start(Options options);
   virtual ~PrefillClient() = default;
 
-  // Sends an order to the engine that has the fewest tokens left to compute. False: none is there.
+  // Sends an order to the engine that has the fewest tokens left to compute. False: none is there
+  // that takes so many.
   virtual bool Order(const OrderMessage& order) = 0;
   virtual void Cancel(uint64_t id) = 0;
   virtual bool any_up() const = 0;
@@ -35,6 +36,7 @@ class PrefillClient {
   // What has arrived, in order. An order's last is Done, also if its engine is lost.
   using Event = std::variant<BlocksMessage, StateMessage, DoneMessage>;
   virtual std::optional<Event> Next() = 0;
+  virtual bool has_next() const = 0;
   virtual int wake_fd() const = 0;  // readable while Next has something
 
   struct Peer {

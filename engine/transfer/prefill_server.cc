@@ -1,6 +1,7 @@
 #include "engine/transfer/prefill_server.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <map>
@@ -20,8 +21,11 @@ namespace asio = transfer_asio;
 using boost::system::error_code;
 
 constexpr size_t kMostConnections = 256;
+constexpr size_t kMostOrders = 4096;  // of a connection, that are not done: more than ever run
 constexpr size_t kHelloBytes = 64 << 10;
 constexpr double kHelloSeconds = 10;
+// Of what the engine has not taken yet, during a step; beyond it nothing is read.
+constexpr size_t kMostUntaken = 10'000, kMostUntakenBytes = size_t{64} << 20;
 
 // Why engines with these facts cannot hand blocks to each other; empty: they can.
 std::string Difference(const Facts& mine, const Facts& theirs) {
@@ -43,7 +47,7 @@ class AsioPrefillServer final : public PrefillServer {
     io_.stop();
     if (thread_.joinable()) thread_.join();
     orders_.clear();  // its sockets belong to io_
-    if (options_.listen.is_unix()) unlink(options_.listen.path.c_str());
+    if (is_bound_ && options_.listen.is_unix()) unlink(options_.listen.path.c_str());
   }
 
   Status Listen() {
@@ -65,18 +69,16 @@ class AsioPrefillServer final : public PrefillServer {
   std::optional<Arrived> Next() override { return inbox_.Pop(); }
   bool has_next() const override { return !inbox_.empty(); }
   int wake_fd() const override { return inbox_.fd(); }
-  size_t unsent_bytes() const override { return unsent_; }
   const Address& address() const override { return options_.listen; }
   size_t connections() const override { return welcome_; }
 
-  void Send(uint64_t id, TransferMessage message) override {
+  void Send(const Receiver& to, TransferMessage message) override {
     std::string frame = EncodeTransfer(message);
     const bool is_last = std::holds_alternative<DoneMessage>(message);
-    const size_t bytes = frame.size();
-    unsent_ += bytes;  // until the connection counts it
-    asio::post(io_, [this, id, is_last, bytes, frame = std::move(frame)]() mutable {
-      unsent_ -= bytes;
-      SendNow(id, is_last, std::move(frame));
+    *to.unsent += frame.size();  // until the connection counts it
+    asio::post(io_, [this, to, is_last, frame = std::move(frame)]() mutable {
+      *to.unsent -= frame.size();
+      SendNow(to.id, is_last, std::move(frame));
     });
   }
 
@@ -97,9 +99,19 @@ class AsioPrefillServer final : public PrefillServer {
   void ListenUnix(error_code& error) {
     auto acceptor = std::make_shared<asio::local::stream_protocol::acceptor>(io_);
     const asio::local::stream_protocol::endpoint endpoint(options_.listen.path);
-    unlink(options_.listen.path.c_str());  // of an engine that was killed
+    if (IsLeftOver(endpoint)) unlink(options_.listen.path.c_str());
     acceptor->open(endpoint.protocol(), error);
     BindAndAccept(acceptor, endpoint, error);
+  }
+
+  // Whether it is the socket of an engine that was killed: nobody answers there.
+  bool IsLeftOver(const asio::local::stream_protocol::endpoint& endpoint) {
+    struct stat status {};
+    if (stat(options_.listen.path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return false;
+    asio::local::stream_protocol::socket socket(io_);
+    error_code error;
+    socket.connect(endpoint, error);
+    return error == asio::error::connection_refused;
   }
 
   template <typename Acceptor>
@@ -107,6 +119,7 @@ class AsioPrefillServer final : public PrefillServer {
                      const typename Acceptor::endpoint_type& endpoint, error_code& error) {
     if (!error) fcntl(acceptor->native_handle(), F_SETFD, FD_CLOEXEC);
     if (!error) acceptor->bind(endpoint, error);
+    is_bound_ = !error;
     if (!error) acceptor->listen(64, error);
     if (!error)
       asio::co_spawn(
@@ -124,7 +137,7 @@ class AsioPrefillServer final : public PrefillServer {
       }
       Connection::Socket socket(std::move(accepted));
       SetUpSocket(socket);
-      auto connection = std::make_shared<Connection>(std::move(socket), unsent_);
+      auto connection = std::make_shared<Connection>(std::move(socket));
       asio::co_spawn(
           io_, [this, connection] { return Serve(connection); }, asio::detached);
     }
@@ -138,13 +151,14 @@ class AsioPrefillServer final : public PrefillServer {
     if (hello) {
       connection->KeepOpen();
       const std::string refusal = Difference(options_.facts, hello->facts);
-      connection->Send(EncodeTransfer(WelcomeMessage{refusal}));
+      connection->Send(EncodeTransfer(WelcomeMessage{refusal, options_.most_tokens}));
       if (refusal.empty()) {
         ++welcome_;
         co_await TakeOrders(connection);
         --welcome_;
       } else {
         LogWarning(StrCat("an engine that asks for prompts is refused: ", refusal));
+        connection->CloseAfter(kHelloSeconds);
         co_await connection->Receive(0);  // until it has read the reason and goes
       }
     }
@@ -162,23 +176,28 @@ class AsioPrefillServer final : public PrefillServer {
     std::map<uint64_t, uint64_t> ours;  // by their ids
     while (auto message = co_await connection->Receive(most)) {
       if (auto* order = std::get_if<OrderMessage>(&*message)) {
-        if (ours.contains(order->id)) break;
+        if (ours.contains(order->id) || ours.size() >= kMostOrders) break;
         const uint64_t id = ++last_id_;
         ours[order->id] = id;
         orders_[id] = connection;
-        inbox_.Push({id, std::move(*order)});
+        const size_t bytes = order->tokens.size() * sizeof(int32_t) + order->salt.size();
+        inbox_.Push({{id, connection->unsent()}, std::move(*order)}, bytes);
       } else if (const auto* cancel = std::get_if<CancelMessage>(&*message)) {
         const auto found = ours.find(cancel->id);
         if (found == ours.end()) continue;
-        if (orders_.erase(found->second) > 0) inbox_.Push({found->second, std::nullopt});
+        if (orders_.erase(found->second) > 0) inbox_.Push({{found->second}, std::nullopt});
         ours.erase(found);
       } else {
         break;
       }
       std::erase_if(ours, [&](const auto& pair) { return !orders_.contains(pair.second); });
+      while (inbox_.size() > kMostUntaken || inbox_.bytes() > kMostUntakenBytes) {
+        asio::steady_timer pause(io_, TransferSeconds(0.002));
+        co_await pause.async_wait(kTransferAwait);
+      }
     }
     for (const auto& [theirs, id] : ours)
-      if (orders_.erase(id) > 0) inbox_.Push({id, std::nullopt});
+      if (orders_.erase(id) > 0) inbox_.Push({{id}, std::nullopt});
   }
 
   void SendNow(uint64_t id, bool is_last, std::string frame) {
@@ -190,7 +209,8 @@ class AsioPrefillServer final : public PrefillServer {
   }
 
   Options options_;
-  std::atomic<size_t> unsent_ = 0, welcome_ = 0;
+  bool is_bound_ = false;
+  std::atomic<size_t> welcome_ = 0;
   Inbox<Arrived> inbox_;
   // Of the thread.
   size_t open_ = 0;

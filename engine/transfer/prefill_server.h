@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -29,20 +30,23 @@ class PrefillServer {
   static Result<std::unique_ptr<PrefillServer>> Start(Options options);
   virtual ~PrefillServer() = default;
 
-  // An order, or that one is not wanted any more; `id` is unique among all connections, the order
-  // has the id that its sender gave it.
-  struct Arrived {
+  // Whose order it is: a number that is unique among all connections, and the bytes that wait to be
+  // sent to its sender.
+  struct Receiver {
     uint64_t id = 0;
+    std::shared_ptr<std::atomic<size_t>> unsent = {};
+  };
+  // An order, which has the id that its sender gave it, or that one is not wanted any more.
+  struct Arrived {
+    Receiver from;
     std::optional<OrderMessage> order;  // nothing: it is cancelled
   };
   virtual std::optional<Arrived> Next() = 0;
   virtual bool has_next() const = 0;
   virtual int wake_fd() const = 0;  // readable while Next has something
 
-  // An answer to order `id`; the message has the id that the order has. Nothing happens if its
-  // sender is gone.
-  virtual void Send(uint64_t id, TransferMessage message) = 0;
-  virtual size_t unsent_bytes() const = 0;
+  // An answer to an order, whose id the message has. Nothing happens if its sender is gone.
+  virtual void Send(const Receiver& to, TransferMessage message) = 0;
 
   virtual const Address& address() const = 0;  // with the port that was chosen, if 0 was given
   virtual size_t connections() const = 0;      // of engines that may order

@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import json
 import os
+import pathlib
 import re
 import signal
 import socket
@@ -112,19 +113,22 @@ def test_the_server_tells_the_roles(group):
     assert decode["prefill"]["prompts_from"] == [{"address": prefill["prefill"]["listens"], "up": True}]
 
 
-def engine_processes(server):
+def process_for_prompts(server):
     children = subprocess.run(["pgrep", "-P", str(server.process.pid), "-f", "engine-worker"], capture_output=True,
                               text=True).stdout
-    return sorted(map(int, children.split()))
+    with_role, = (pid for pid in map(int, children.split())
+                  if b'"role":"prefill"' in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes())
+    return with_role
 
 
 def test_without_the_engine_for_prompts_the_others_compute_them(one, start_server, model):
     server = start_server(model, "--data-parallel-size", 2, "--prefill-replicas", 1, *FLAGS)
+    assert wait_until(lambda: is_up(server))
     asked = prompts("killed")
     expected = [text(one, prompt) for prompt in asked]
     with concurrent.futures.ThreadPoolExecutor(len(asked)) as pool:
         answers = [pool.submit(text, server, prompt) for prompt in asked]
-        os.kill(engine_processes(server)[0], signal.SIGKILL)
+        os.kill(process_for_prompts(server), signal.SIGKILL)
         assert [answer.result() for answer in answers] == expected
     # And goes on with it once it is there again.
     orders = metric(server, "pinion:transfer_prompts_total", 1)

@@ -231,8 +231,8 @@ TEST_P(SplitShapes, GiveTheSameAnswers) {
   EXPECT_GT(engine->stats().transfer.taken_tokens, 0u);
 }
 
-// preset:tiny has 4 KiB a block and rank with float32, so 48 KiB are 12 blocks: the longest
-// sequence takes 10.
+// preset:tiny has 8 KiB a block with float32, so 100 KiB are 12 blocks: the longest sequence
+// takes 10.
 INSTANTIATE_TEST_SUITE_P(
     Engine, SplitShapes,
     ::testing::Values(SplitShape{"TwoRanks", 2, 1, 64, 64, 1 << 20, 1 << 20, "auto"},
@@ -410,13 +410,13 @@ TEST(PrefillSplit, BlocksThatAreNoneOfThePromptsAreNotTaken) {
   const Outputs alone = AloneAnswers(options, {request});
   const auto bytes = static_cast<size_t>(kSplitBlock * 2 * 2 * 16 * 2 * 4);  // of a block
   const std::string whole(bytes, 'x');
-  const BlocksMessage cases[] = {{0, 1, 0, whole},
-                                 {0, 0, 7, whole},
-                                 {0, 0, 0xffffffff, whole},
-                                 {0, 0, 6, whole + whole},
-                                 {0, 0, 0, whole + "x"},
-                                 {0, 0, 0, "x"},
-                                 {0, 0, 0, std::string(8 * bytes, 'x')}};
+  const BlocksMessage good{0, 0, 0, whole}, cases[] = {{0, 1, 0, whole},
+                                                       {0, 0, 7, whole},
+                                                       {0, 0, 0xffffffff, whole},
+                                                       {0, 0, 6, whole + whole},
+                                                       {0, 0, 0, whole + "x"},
+                                                       {0, 0, 0, "x"},
+                                                       {0, 0, 0, std::string(8 * bytes, 'x')}};
   for (BlocksMessage blocks : cases) {
     const std::string address = SocketPath("blocks");
     PrefillServer::Options served;
@@ -429,15 +429,46 @@ TEST(PrefillSplit, BlocksThatAreNoneOfThePromptsAreNotTaken) {
     while (!(arrived = server->Next())) std::this_thread::yield();
     const uint64_t id = arrived->order->id;
     blocks.id = id;
-    server->Send(arrived->id, blocks);
-    server->Send(arrived->id, StateMessage{id, "no model has states of this size"});
-    server->Send(arrived->id, DoneMessage{id, "", 1000});
+    BlocksMessage first = good;
+    first.id = id;
+    server->Send(arrived->from, first);
+    server->Send(arrived->from, blocks);
+    server->Send(arrived->from, StateMessage{id, "no model has states of this size"});
+    server->Send(arrived->from, DoneMessage{id, "", 1000});
     Outputs outputs;
     StepAll(*engine, outputs);
-    EXPECT_EQ(outputs, alone) << blocks.table << ' ' << blocks.first << ' ' << blocks.images.size();
+    EXPECT_EQ(outputs.at(request.id).size(), alone.at(request.id).size())
+        << blocks.table << ' ' << blocks.first << ' ' << blocks.images.size();
     EXPECT_EQ(engine->stats().transfer.failed, 1u);
-    EXPECT_EQ(engine->stats().transfer.taken_tokens, 0u);
+    EXPECT_EQ(engine->stats().transfer.taken_tokens, size_t{kSplitBlock}) << "the first block";
   }
+}
+
+// Each waits for the place of the one before it; nothing else wakes the engine.
+TEST(PrefillSplit, APromptIsOrderedAsSoonAsThereIsRoom) {
+  EngineOptions options = SplitOptions("preset:tiny");
+  options.max_num_seqs = 1;
+  const std::vector<Request> requests = Prompts(24);
+  const Outputs alone = AloneAnswers(options, requests);
+  const std::string address = SocketPath("room");
+  Neighbour other(WithRole(options, Role::kPrefill, address));
+  const auto engine = StartDecoding(WithRole(options, Role::kDecode, address));
+  for (const Request& request : requests) ASSERT_TRUE(engine->Add(request));
+  Outputs outputs;
+  size_t in_vain = 0;
+  std::vector<TokenEvent> events;
+  while (!engine->idle()) {
+    if (engine->wait_ms() != 0) {
+      pollfd wait{engine->wake_fd(), POLLIN, 0};
+      in_vain += poll(&wait, 1, 10'000) == 0 ? 1 : 0;
+    }
+    events.clear();
+    engine->Step(events);
+    for (const TokenEvent& event : events)
+      if (event.has_token) outputs[event.request].push_back(event.token.id);
+  }
+  EXPECT_EQ(outputs, alone);
+  EXPECT_EQ(in_vain, 0u);
 }
 
 TEST(PrefillSplit, WantsThePrefixCache) {

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -72,15 +74,16 @@ TEST(Transfer, AnOrderIsAnsweredByItsOwnBlocks) {
   AwaitUp(*client);
   ASSERT_TRUE(client->Order(OrderOf(5)));
   const auto arrived = Await(*server);
+  const auto& from = arrived.from;
   EXPECT_EQ(arrived.order->tokens, OrderOf(5).tokens);
-  server->Send(arrived.id, BlocksMessage{5, 0, 3, "0123456789"});
-  server->Send(arrived.id, StateMessage{5, "state"});
-  server->Send(arrived.id, DoneMessage{5, "", 2});
-  server->Send(arrived.id, StateMessage{5, "behind the end: nobody's"});
+  server->Send(from, BlocksMessage{5, 0, 3, "0123456789"});
+  server->Send(from, StateMessage{5, "state"});
+  server->Send(from, DoneMessage{5, "", 2});
+  server->Send(from, StateMessage{5, "behind the end: nobody's"});
   EXPECT_EQ(std::get<BlocksMessage>(Await(*client)).images, "0123456789");
   EXPECT_EQ(std::get<StateMessage>(Await(*client)).image, "state");
   EXPECT_EQ(std::get<DoneMessage>(Await(*client)).cached_tokens, 2u);
-  while (server->unsent_bytes() > 0) std::this_thread::yield();
+  while (*from.unsent > 0) std::this_thread::yield();
   EXPECT_FALSE(client->Next());
 }
 
@@ -111,14 +114,14 @@ TEST(Transfer, CancelledOrdersAndThoseOfALostPeerArriveAsSuch) {
   AwaitUp(*client);
   ASSERT_TRUE(client->Order(OrderOf(1)));
   ASSERT_TRUE(client->Order(OrderOf(2)));
-  const uint64_t first = Await(*server).id, second = Await(*server).id;
+  const uint64_t first = Await(*server).from.id, second = Await(*server).from.id;
   client->Cancel(1);
   const auto cancelled = Await(*server);
-  EXPECT_EQ(cancelled.id, first);
+  EXPECT_EQ(cancelled.from.id, first);
   EXPECT_FALSE(cancelled.order);
   client.reset();
   const auto lost = Await(*server);
-  EXPECT_EQ(lost.id, second);
+  EXPECT_EQ(lost.from.id, second);
   EXPECT_FALSE(lost.order);
 }
 
@@ -189,7 +192,7 @@ TEST(Transfer, StrangersAreSentAwayAndHarmNobody) {
   const auto client = Ask(address);
   AwaitUp(*client);
   const std::string hello = EncodeTransfer(HelloMessage{kFacts});
-  const std::string welcome = EncodeTransfer(WelcomeMessage{});
+  const std::string welcome = EncodeTransfer(WelcomeMessage{"", 100});
   const uint32_t mark = DecodeHeader(hello.data()).type & 0xffff0000u;
   const std::string order = EncodeTransfer(OrderOf(1));
   const std::pair<std::string, std::string> cases[] = {
@@ -222,6 +225,36 @@ TEST(Transfer, StrangersAreSentAwayAndHarmNobody) {
   while (server->connections() > 1) std::this_thread::yield();  // until they are gone
 }
 
+TEST(Transfer, AnOrderOfMoreTokensThanItsReceiverTakesIsNotSent) {
+  const Address address = OwnAddress("more");
+  const auto server = Listen(address);
+  const auto client = Ask(address);
+  AwaitUp(*client);
+  OrderMessage order = OrderOf(1);
+  order.tokens.resize(101);
+  EXPECT_FALSE(client->Order(order));
+  order.tokens.resize(100);
+  EXPECT_TRUE(client->Order(order));
+  EXPECT_EQ(Await(*server).order->tokens.size(), 100u);
+}
+
+TEST(Transfer, NothingButALeftOverSocketMakesWay) {
+  const Address address = OwnAddress("left");
+  {
+    std::ofstream file(address.path);
+    file << "somebody's";
+  }
+  PrefillServer::Options options;
+  options.listen = address;
+  EXPECT_FALSE(PrefillServer::Start(options));
+  EXPECT_TRUE(std::filesystem::is_regular_file(address.path));
+  std::filesystem::remove(address.path);
+  const auto server = Listen(address);
+  EXPECT_FALSE(PrefillServer::Start(options)) << "it is in use";
+  const auto client = Ask(address);
+  AwaitUp(*client);
+}
+
 TEST(Transfer, AnOrderOfMoreTokensThanAModelTakesEndsTheConnection) {
   const Address address = OwnAddress("long");
   const auto server = Listen(address);
@@ -231,7 +264,7 @@ TEST(Transfer, AnOrderOfMoreTokensThanAModelTakesEndsTheConnection) {
   stranger.Say(EncodeTransfer(HelloMessage{kFacts}));
   const std::string frame = EncodeTransfer(order);
   stranger.Say(frame.substr(0, 1000));
-  EXPECT_EQ(stranger.Hear(), EncodeTransfer(WelcomeMessage{}));
+  EXPECT_EQ(stranger.Hear(), EncodeTransfer(WelcomeMessage{"", 100}));
   EXPECT_FALSE(server->has_next());
 }
 

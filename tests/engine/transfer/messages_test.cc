@@ -17,8 +17,9 @@ std::optional<TransferMessage> Decode(const std::string& frame) {
 TEST(TransferMessages, ComeBackAsTheyWere) {
   const auto hello = Decode(EncodeTransfer(HelloMessage{{{"model", "a"}, {"-tp", "2"}}}));
   EXPECT_EQ(std::get<HelloMessage>(*hello).facts, (Facts{{"model", "a"}, {"-tp", "2"}}));
-  const auto welcome = Decode(EncodeTransfer(WelcomeMessage{"no"}));
+  const auto welcome = Decode(EncodeTransfer(WelcomeMessage{"no", 5}));
   EXPECT_EQ(std::get<WelcomeMessage>(*welcome).refusal, "no");
+  EXPECT_EQ(std::get<WelcomeMessage>(*welcome).most_tokens, 5u);
   const auto order = Decode(EncodeTransfer(OrderMessage{7, {1, -2, 3}, "salt", 5, -6}));
   const auto& got = std::get<OrderMessage>(*order);
   EXPECT_EQ(got.id, 7u);

@@ -88,8 +88,9 @@ TEST(Summary, CountsFp8InEightBits) {
   const uint64_t weights = (512 + 768 + 256) * 256 + 256 * 384;
   const uint64_t scales = (512 + 768 + 256) * 2 + 256 * 3, outputs = 512 + 768 + 256 + 256;
   for (const auto dtype : {kernels::Dtype::kBf16, kernels::Dtype::kF32})
-    EXPECT_EQ(bytes(dtype) - bytes(PlanFormats(files.spec, *source, files.scheme, {dtype, {}}).value()),
-              2 * (weights * (kernels::SizeOf(dtype) - 1) - scales * 4 - outputs * 8));
+    EXPECT_EQ(
+        bytes(dtype) - bytes(PlanFormats(files.spec, *source, files.scheme, {dtype, {}}).value()),
+        2 * (weights * (kernels::SizeOf(dtype) - 1) - scales * 4 - outputs * 8));
 }
 
 TEST(Summary, SaysWhatIsLeftOutOfAWrapper) {
