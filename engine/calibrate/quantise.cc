@@ -72,6 +72,23 @@ bool BelongsToModel(const fs::directory_entry& entry) {
          !name.starts_with(".");
 }
 
+// What an embedder's folder has in folders of its own: the modules behind the transformer. They
+// stay as they are: dense layers are small, and nothing averages their errors.
+Status CollectModules(const std::string& folder, std::vector<NamedText>& texts) {
+  PINION_ASSIGN(const Json modules, Json::ParseFile(folder + "/modules.json"));
+  for (const Json& module : modules.array()) {  // FindModel has read them
+    const std::string& path = module.Find("path")->string();
+    std::error_code none;
+    if (path.empty() || module.Find("type")->string().ends_with("Transformer")) continue;
+    for (const auto& entry : fs::directory_iterator(StrCat(folder, "/", path), none)) {
+      if (!entry.is_regular_file()) continue;
+      PINION_ASSIGN(std::string text, ReadFile(entry.path()));
+      texts.push_back({StrCat(path, "/", entry.path().filename().string()), std::move(text)});
+    }
+  }
+  return {};
+}
+
 Result<std::vector<NamedText>> CollectTexts(const ModelFiles& files, const Json& quantisation) {
   std::vector<NamedText> texts;
   std::error_code failure;
@@ -82,6 +99,7 @@ Result<std::vector<NamedText>> CollectTexts(const ModelFiles& files, const Json&
   }
   if (failure)
     return Fail(ErrorCode::kIo, StrCat("cannot list '", files.folder, "': ", failure.message()));
+  if (files.embedder) PINION_TRY(CollectModules(files.folder, texts));
   // GPTQ loaders older than transformers 4.32 read this file instead of config.json.
   if (quantisation.Find("quant_method")->string() == "gptq")
     texts.push_back({"quantize_config.json", quantisation.Dump(2) + "\n"});
@@ -179,6 +197,11 @@ Status Quantise(const QuantiseOptions& options) {
                 StrCat("'", options.model,
                        "' has recurrent layers, which no calibration covers; leave out "
                        "--calibration to round to the nearest number"));
+  if (!options.calibration.empty() && !files.spec.has_head())
+    return Fail(ErrorCode::kUsage,
+                StrCat("'", options.model, "' (", files.spec.architecture,
+                       ") gives embeddings or scores, and calibration covers models that generate "
+                       "only; leave out --calibration to round to the nearest number"));
   PINION_ASSIGN(const auto texts,
                 CollectTexts(files, PublishedConfig(scheme, PlainLinears(files.spec))));
   PINION_ASSIGN(auto plain, OpenWeights(files));

@@ -64,6 +64,7 @@ class Draft {
     if (complete_) return;
     std::error_code ignored;
     for (const std::string& path : paths_) fs::remove(path, ignored);
+    for (const std::string& made : made_subfolders_) fs::remove(made, ignored);
     if (made_folder_) fs::remove(folder_, ignored);
   }
 
@@ -73,8 +74,14 @@ class Draft {
     if (!failure) return {};
     return Fail(ErrorCode::kIo, StrCat("cannot make '", folder_, "': ", failure.message()));
   }
-  // Returns the temporary path of the file `name`.
+  // Returns the temporary path of the file `name`, which may be in a folder of the folder. If that
+  // cannot be made, neither can the file.
   std::string Begin(const std::string& name) {
+    if (const size_t slash = name.rfind('/'); slash != std::string::npos) {
+      const std::string subfolder = StrCat(folder_, "/", name.substr(0, slash));
+      std::error_code ignored;
+      if (fs::create_directory(subfolder, ignored)) made_subfolders_.push_back(subfolder);
+    }
     names_.push_back(name);
     paths_.push_back(StrCat(folder_, "/", name, ".part"));
     return paths_.back();
@@ -93,7 +100,7 @@ class Draft {
 
  private:
   std::string folder_;
-  std::vector<std::string> names_, paths_;
+  std::vector<std::string> names_, paths_, made_subfolders_;
   bool made_folder_ = false, complete_ = false;
 };
 

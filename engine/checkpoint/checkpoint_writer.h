@@ -12,7 +12,7 @@
 
 namespace pinion {
 
-// A file of a model's folder other than its weights.
+// A file of a model's folder other than its weights; its name may begin with a folder's, and '/'.
 struct NamedText {
   std::string name, text;
 };

@@ -124,6 +124,8 @@ Result<QuantScheme> PresetScheme(const std::string& name) {
 
 std::vector<std::string> PlainLinears(const DecoderSpec& spec) {
   std::vector<std::string> modules{"lm_head"};
+  for (const std::string& module : {spec.names.classifier_dense, spec.names.classifier_out})
+    if (!module.empty()) modules.push_back(module);
   const auto add = [&](int layer, std::initializer_list<std::string> patterns) {
     for (const std::string& pattern : patterns)
       if (!pattern.empty()) modules.push_back(LayerTensor(pattern, layer));

@@ -25,8 +25,8 @@ Result<QuantScheme> MadeUpScheme(const std::string& name);
 Result<QuantScheme> PresetScheme(const std::string& name);
 // The weights of the linears that are quantised: all but those of modules that stay plain.
 std::vector<std::string> RoundedLinears(const DecoderSpec& spec);
-// The head; routers, which no scheme touches; Gated DeltaNet's linears, which are packed together
-// with ones that no scheme covers.
+// The head; a classifier, a thousandth of the weights; routers, which no scheme touches; Gated
+// DeltaNet's linears, which are packed together with ones that no scheme covers.
 std::vector<std::string> PlainLinears(const DecoderSpec& spec);
 // The weights of all experts, each a linear of its own.
 std::vector<std::string> ExpertLinears(const DecoderSpec& spec);
