@@ -48,10 +48,17 @@ class Api:
         self.document = json.loads(self.ask("GET", "/openapi.json")[1])
 
     def ask(self, method, path, body=None):
+        """On one connection, which the server closes if another's turn takes longer than it waits for the next request."""
         headers = {} if body is None else {"Content-Type": "application/json"}
-        self.connection.request(method, path, None if body is None else json.dumps(body), headers)
-        answer = self.connection.getresponse()
-        return answer.status, answer.read().decode()
+        for last in (False, True):
+            try:
+                self.connection.request(method, path, None if body is None else json.dumps(body), headers)
+                answer = self.connection.getresponse()
+                return answer.status, answer.read().decode()
+            except (ConnectionError, http.client.RemoteDisconnected):
+                self.connection.close()
+                if last:
+                    raise
 
     def operations(self):
         return [(method.upper(), path, operation) for path, item in self.document["paths"].items()
