@@ -157,7 +157,7 @@ class AsioPrefillServer final : public PrefillServer {
         co_await TakeOrders(connection);
         --welcome_;
       } else {
-        LogWarning(StrCat("an engine that asks for prompts is refused: ", refusal));
+        Say(refusal);
         connection->CloseAfter(kHelloSeconds);
         co_await connection->Receive(0);  // until it has read the reason and goes
       }
@@ -168,6 +168,12 @@ class AsioPrefillServer final : public PrefillServer {
           connection->error().empty() ? "it did not say what it wants" : connection->error()));
     connection->Close();
     --open_;
+  }
+
+  // An engine that is refused tries again every second.
+  void Say(const std::string& refusal) {
+    if (refusal != said_) LogWarning(StrCat("an engine that asks for prompts is refused: ", refusal));
+    said_ = refusal;
   }
 
   asio::awaitable<void> TakeOrders(std::shared_ptr<Connection> connection) {
@@ -215,6 +221,7 @@ class AsioPrefillServer final : public PrefillServer {
   // Of the thread.
   size_t open_ = 0;
   uint64_t last_id_ = 0;
+  std::string said_;
   std::map<uint64_t, std::shared_ptr<Connection>> orders_;  // that are not done
   asio::io_context io_{1};  // destroyed before what its coroutines use
   std::thread thread_;
