@@ -172,7 +172,8 @@ class AsioPrefillServer final : public PrefillServer {
 
   // An engine that is refused tries again every second.
   void Say(const std::string& refusal) {
-    if (refusal != said_) LogWarning(StrCat("an engine that asks for prompts is refused: ", refusal));
+    if (refusal != said_)
+      LogWarning(StrCat("an engine that asks for prompts is refused: ", refusal));
     said_ = refusal;
   }
 

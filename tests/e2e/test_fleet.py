@@ -191,7 +191,7 @@ def wait_for_trials(cluster, out, least):
 # The sweep is cancelled, then continued; then one of its nodes fails.
 def test_a_sweep_on_slurm_survives_scancel_and_a_failing_node(cluster, binary, definition, tmp_path):
     out = tmp_path / "out"
-    command = [binary, "sweep", "preset:tiny", "--def", definition, "--budget", "20s", "--out", out,
+    command = [binary, "sweep", "preset:tiny", "--def", definition, "--budget", "30s", "--out", out,
                "--launcher", "slurm", "--nodes", 2]
     first = subprocess.Popen([str(word) for word in command], env=cluster.environment, stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT, text=True)
@@ -208,12 +208,12 @@ def test_a_sweep_on_slurm_survives_scancel_and_a_failing_node(cluster, binary, d
     step = cluster.run("squeue", "--steps", "--noheader", "--format=%i %j").stdout.split("\n")
     failing = next(line.split()[0] for line in step if "pinion-sweep-n1" in line)
     cluster.run("scancel", failing)
-    output = second.communicate(timeout=180)[0]
+    output = second.communicate(timeout=240)[0]
     assert second.returncode == 1, output
     assert "n0 has ended" in output and "node n1 did not end the sweep" in output
     assert count(out, "trial") == sum(finished_trials(out)), "what it measured is kept, and reported"
 
-    third = cluster.run(*command, timeout=180)
+    third = cluster.run(*command, timeout=240)
     assert third.returncode == 0, third.stderr
     assert count(out, "trial") == sum(finished_trials(out))
     results = json.loads((out / "results.json").read_text())
@@ -223,13 +223,13 @@ def test_a_sweep_on_slurm_survives_scancel_and_a_failing_node(cluster, binary, d
 # Its trials are kept, the other node goes on, and the same command continues both.
 def test_a_sweep_on_slurm_outlives_a_node_that_is_down(cluster, binary, definition, tmp_path):
     out = tmp_path / "out"
-    command = [str(word) for word in (binary, "sweep", "preset:tiny", "--def", definition, "--budget", "20s", "--out", out,
+    command = [str(word) for word in (binary, "sweep", "preset:tiny", "--def", definition, "--budget", "30s", "--out", out,
                                       "--launcher", "slurm", "--nodes", 2)]
     first = subprocess.Popen(command, env=cluster.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     wait_for_trials(cluster, out, 4)
     down = cluster.run("scontrol", "update", "NodeName=n1", "State=DOWN", "Reason=test")
     assert down.returncode == 0, down.stderr
-    output = first.communicate(timeout=180)[0]
+    output = first.communicate(timeout=240)[0]
     assert first.returncode != 0, output
     assert "n0 has ended" in output and "node n1 did not end the sweep" in output
     cluster.run("scontrol", "update", "NodeName=n1", "State=RESUME")  # refused if it came back by itself
@@ -240,7 +240,7 @@ def test_a_sweep_on_slurm_outlives_a_node_that_is_down(cluster, binary, definiti
     # A store that was killed before it was planned costs nothing but a sentence.
     (out / "n9").mkdir()
     (out / "n9" / "results.db").write_bytes(b"")
-    again = cluster.run(*command, timeout=180)
+    again = cluster.run(*command, timeout=240)
     assert again.returncode == 0, again.stderr
     assert finished_trials(out)[0] == kept[0], "the node that had finished measures nothing twice"
     assert finished_trials(out)[1] > kept[1]
