@@ -113,7 +113,13 @@ class RenamedSource : public TensorSource {
     if (info) info->name = name;
     return info;
   }
-  std::vector<std::string> Names() const override { return source_->Names(); }
+  std::vector<std::string> Names() const override {
+    std::vector<std::string> names = source_->Names();
+    for (std::string& name : names)
+      if (name.starts_with(to_)) name = from_ + name.substr(to_.size());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
   const std::byte* Rows(const TensorInfo& info, size_t row, size_t count,
                         std::vector<std::byte>& scratch) const override {
     return source_->Rows(AsStored(info), row, count, scratch);

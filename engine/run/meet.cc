@@ -42,7 +42,7 @@ Status Agree(Communicator& world, const std::vector<SharedFact>& facts) {
 
 std::string HashOf(const std::string& text) {
   std::vector<uint64_t> words((text.size() + sizeof(uint64_t) - 1) / sizeof(uint64_t));
-  std::memcpy(words.data(), text.data(), text.size());
+  if (!text.empty()) std::memcpy(words.data(), text.data(), text.size());
   char digits[17];
   std::snprintf(digits, sizeof digits, "%016llx",
                 static_cast<unsigned long long>(SipHash128({}, words).low));

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -48,6 +49,18 @@ class Model : public ::testing::Test {
   }
   std::string folder_;
 };
+
+// Also in checkpoints that spell their prefix in another way: what compares two checkpoints by
+// their names would find nothing to compare.
+TEST_F(Model, WeightsTellTheNamesOfAllThatTheModelReads) {
+  for (const char* name : {"llama", "gemma4-e", "gemma3n", "qwen3.5", "gptoss", "llama4"}) {
+    const ModelFiles files = FindModel(Fixture(name)).value();
+    const auto names = OpenWeights(files).value()->Names();
+    EXPECT_TRUE(std::is_sorted(names.begin(), names.end())) << name;
+    for (const TensorSpec& wanted : TensorList(files.spec))
+      EXPECT_TRUE(std::binary_search(names.begin(), names.end(), wanted.name)) << wanted.name;
+  }
+}
 
 TEST_F(Model, OpensEveryFixture) {
   for (const std::string& model : tests::ModelFixtures()) {
