@@ -19,8 +19,6 @@ Connection::Connection(Socket socket)
       deadline_(socket_.get_executor()),
       write_deadline_(socket_.get_executor()) {}
 
-Connection::~Connection() { Close(); }
-
 asio::awaitable<std::optional<TransferMessage>> Connection::Receive(size_t most_bytes) {
   const auto self = shared_from_this();
   char bytes[FrameHeader::kBytes];

@@ -27,7 +27,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   static constexpr double kSendSeconds = 10;
 
   explicit Connection(Socket socket);
-  ~Connection();
 
   // The next message, of at most so many bytes; nullopt: there will be none, because the other end
   // has closed the connection, or for error().

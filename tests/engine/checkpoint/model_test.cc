@@ -38,7 +38,7 @@ class Model : public ::testing::Test {
   }
   // A copy of a fixture's config and weights.
   std::string Copy(const std::string& model) {
-    const std::string copy = folder_ + "/copy";
+    std::string copy = folder_ + "/copy";
     fs::remove_all(copy);
     fs::copy(Fixture(model), copy);
     return copy;

@@ -170,7 +170,8 @@ Outputs AloneAnswers(const EngineOptions& options, const std::vector<Request>& r
 class SplitKinds : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(SplitKinds, WhatIsSaidDoesNotDependOnWhoComputedThePrompt) {
-  const EngineOptions options = SplitOptions(GetParam());
+  EngineOptions options = SplitOptions(GetParam());
+  options.max_num_seqs = 16;  // room for all at once: none is computed here for lack of it
   const std::vector<Request> requests = Prompts(14);
   const Outputs alone = AloneAnswers(options, requests);
   const std::string address = SocketPath("kinds");
@@ -408,7 +409,7 @@ TEST(PrefillSplit, BlocksThatAreNoneOfThePromptsAreNotTaken) {
   const EngineOptions options = SplitOptions("preset:tiny");
   const Request request = Prompts(8)[6];
   const Outputs alone = AloneAnswers(options, {request});
-  const auto bytes = static_cast<size_t>(kSplitBlock * 2 * 2 * 16 * 2 * 4);  // of a block
+  const size_t bytes = size_t{kSplitBlock} * 2 * 2 * 16 * 2 * 4;  // of a block
   const std::string whole(bytes, 'x');
   const BlocksMessage good{0, 0, 0, whole}, cases[] = {{0, 1, 0, whole},
                                                        {0, 0, 7, whole},
