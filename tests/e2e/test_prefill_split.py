@@ -37,10 +37,15 @@ def metric(server, name, engine=None, more=""):
     return sum(float(value) for labels, value in found if wanted in labels and more in labels)
 
 
-def is_up(server):
-    """Whether the last engine has found the one that computes prompts; /server_info is a few seconds old."""
+def roles(server):
+    """{role: what the engine that has it tells}; /server_info is a few seconds old, its engines are in no order."""
     told = info(server)
-    return told.get("replicas", [told])[-1]["prefill"]["prompts_from"][0]["up"]
+    return {one["prefill"]["role"]: one["prefill"] for one in told.get("replicas", [told])}
+
+
+def is_up(server):
+    """Whether the engine that answers has found the one that computes prompts."""
+    return roles(server)["decode"]["prompts_from"][0]["up"]
 
 
 @pytest.fixture(scope="module")
@@ -106,11 +111,9 @@ def test_one_engine_computes_the_prompts_and_the_other_answers(group):
 
 
 def test_the_server_tells_the_roles(group):
-    assert wait_until(lambda: info(group)["replicas"][0]["prefill"]["engines"] == 1)
-    prefill, decode = info(group)["replicas"]
-    assert prefill["prefill"]["role"] == "prefill"
-    assert decode["prefill"]["role"] == "decode"
-    assert decode["prefill"]["prompts_from"] == [{"address": prefill["prefill"]["listens"], "up": True}]
+    assert wait_until(lambda: roles(group)["prefill"]["engines"] == 1)
+    told = roles(group)
+    assert told["decode"]["prompts_from"] == [{"address": told["prefill"]["listens"], "up": True}]
 
 
 def process_for_prompts(server):
