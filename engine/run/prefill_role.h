@@ -19,7 +19,7 @@ namespace pinion {
 
 struct StartedModel;
 
-// What an engine does for others, or has done by others, beside its own requests (--role). Keys and
+// The work that an engine does for others, or has others do for it (--role). Keys and
 // values change hands by way of the prefix caches: one engine computes a prompt's full blocks,
 // another takes them into its own cache, and then admits the sequence as if it had computed that
 // prefix before. Whatever fails on the way, the sequence is only computed where it is.
@@ -63,7 +63,7 @@ class PrefillRole {
   virtual TransferStats stats() const { return {}; }
 };
 
-// What engines that hand keys and values to each other have in common.
+// What engines that hand keys and values to each other must agree on.
 Facts FactsOfTransfer(const StartedModel& model);
 
 // The part that the model's options name; `cpus`: where its network may run, none: anywhere.

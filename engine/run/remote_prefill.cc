@@ -73,7 +73,7 @@ std::unique_ptr<Sequence> RemotePrefill::Abort(uint64_t id) {
 void RemotePrefill::BeforeStep(int64_t ns) {
   const int64_t began_ns = NowNs();
   while (auto event = client_->Next()) {
-    std::visit([this](auto& one) { Take(std::move(one)); }, *event);
+    std::visit([this](const auto& one) { Take(one); }, *event);
     if (NowNs() - began_ns > ns) break;
   }
   OrderMore();
@@ -117,21 +117,20 @@ bool RemotePrefill::Order(Prompt& prompt) {
   return prompt.ordered;
 }
 
-RemotePrefill::Prompt* RemotePrefill::Find(uint64_t id) {
-  const auto found = std::find_if(prompts_.begin(), prompts_.end(),
-                                  [id](const Prompt& prompt) { return prompt.id == id; });
-  return found == prompts_.end() ? nullptr : &*found;
+RemotePrefill::Prompts::iterator RemotePrefill::Find(uint64_t id) {
+  return std::find_if(prompts_.begin(), prompts_.end(),
+                      [id](const Prompt& prompt) { return prompt.id == id; });
 }
 
-void RemotePrefill::Take(BlocksMessage message) {
-  Prompt* const prompt = Find(message.id);
-  if (!prompt || prompt->failed) return;
+void RemotePrefill::Take(const BlocksMessage& message) {
+  const auto prompt = Find(message.id);
+  if (prompt == prompts_.end() || prompt->failed) return;
   for (const auto& sequence : prompt->sequences)
     if (sequence->scheduled_ns == 0) sequence->scheduled_ns = NowNs();
   if (!TakeBlocks(*prompt, message)) Fail(*prompt);
 }
 
-// False: they are none of the prompt's, or there is no room left for them.
+// False: they do not belong to the prompt, or there is no room left for them.
 bool RemotePrefill::TakeBlocks(Prompt& prompt, const BlocksMessage& message) {
   const size_t count = message.images.size() / image_bytes_.block;
   if (message.table >= tables_.count() || message.images.size() % image_bytes_.block != 0 ||
@@ -160,8 +159,8 @@ bool RemotePrefill::TakeBlocks(Prompt& prompt, const BlocksMessage& message) {
 }
 
 void RemotePrefill::Take(const StateMessage& message) {
-  Prompt* const prompt = Find(message.id);
-  if (!prompt || prompt->failed || !parts_.states) return;
+  const auto prompt = Find(message.id);
+  if (prompt == prompts_.end() || prompt->failed || !parts_.states) return;
   if (message.image.size() != image_bytes_.state) return Fail(*prompt);
   const auto place = parts_.states->Reserve();
   if (!place) return Fail(*prompt);
@@ -171,8 +170,7 @@ void RemotePrefill::Take(const StateMessage& message) {
 }
 
 void RemotePrefill::Take(const DoneMessage& message) {
-  const auto found = std::find_if(prompts_.begin(), prompts_.end(),
-                                  [&](const Prompt& one) { return one.id == message.id; });
+  const auto found = Find(message.id);
   if (found == prompts_.end()) return;
   if (!message.error.empty()) {
     if (!found->failed) LogWarning(StrCat("a prompt is computed here: ", message.error));

@@ -49,8 +49,8 @@ class RemotePrefill final : public PrefillRole {
   void OrderMore();
   bool HasRoomFor(const Prompt& prompt) const;
   bool Order(Prompt& prompt);
-  Prompt* Find(uint64_t id);
-  void Take(BlocksMessage message);
+  Prompts::iterator Find(uint64_t id);
+  void Take(const BlocksMessage& message);
   bool TakeBlocks(Prompt& prompt, const BlocksMessage& message);
   void Take(const StateMessage& message);
   void Take(const DoneMessage& message);
