@@ -104,6 +104,7 @@ Plan PlanOf(const Machine& machine, std::vector<std::vector<int>> cpus_of_rank) 
     rank.rank = static_cast<int>(plan.ranks.size());
     rank.nodes = NodesOfCpus(machine, cpus);
     rank.threads = static_cast<int>(cpus.size());
+    rank.groups = GroupsOfCpus(machine, cpus);
     rank.cpus = std::move(cpus);
     plan.ranks.push_back(std::move(rank));
   }

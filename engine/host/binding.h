@@ -23,6 +23,9 @@ struct RankPlan {
   std::vector<int> cpus;   // thread i of the rank runs on cpus[i]; empty under nobind
   std::vector<int> nodes;  // NUMA nodes of those CPUs, ascending
   int threads = 1;         // cpus.size(), or the rank's share under nobind
+  // How many threads meet before they meet the others, in their order: GroupsOfCpus(cpus). Empty:
+  // all meet at once.
+  std::vector<int> groups = {};
 };
 
 // The CPUs of every rank and of the front end. Printed at start and served at /server_info.

@@ -108,6 +108,28 @@ std::vector<std::vector<Core>> DivideCores(const std::vector<Core>& cores, size_
   return Divide(cores, parts, Level::kNode);
 }
 
+std::vector<int> GroupsOfCpus(const Machine& machine, const std::vector<int>& cpus) {
+  constexpr size_t kMost = 8;
+  std::vector<int> runs;  // how many CPUs in a row share a cache
+  std::set<int> caches;
+  int last = -1;
+  for (const int cpu : cpus) {
+    const int l3 = machine.Find(cpu)->l3;
+    if (runs.empty() || l3 != last) runs.push_back(0);
+    ++runs.back();
+    caches.insert(last = l3);
+  }
+  if (runs.size() > caches.size()) runs = {static_cast<int>(cpus.size())};
+  std::vector<int> groups;
+  for (const int run : runs) {
+    const auto threads = static_cast<size_t>(run);
+    const size_t parts = (threads + kMost - 1) / kMost;
+    for (size_t part = 0; part < parts; ++part)
+      groups.push_back(static_cast<int>(threads * (part + 1) / parts - threads * part / parts));
+  }
+  return groups;
+}
+
 std::vector<int> NodesOfCpus(const Machine& machine, const std::vector<int>& cpus) {
   std::set<int> nodes;
   for (int cpu : cpus) nodes.insert(machine.Find(cpu)->node);

@@ -22,6 +22,11 @@ std::vector<Core> AllowedCores(const Machine& machine, const Budget& budget);
 // Requires 1 <= parts <= cores.size().
 std::vector<std::vector<Core>> DivideCores(const std::vector<Core>& cores, size_t parts);
 
+// Cuts these CPUs, in their order, into groups for Phases: of neighbours that share an L3 cache, as
+// even as possible and of at most 8, where two levels of words cost the least for 64 threads. If
+// the order goes back and forth between caches, they do not count. Returns the size of each group.
+std::vector<int> GroupsOfCpus(const Machine& machine, const std::vector<int>& cpus);
+
 // The NUMA nodes of these CPUs, ascending.
 std::vector<int> NodesOfCpus(const Machine& machine, const std::vector<int>& cpus);
 

@@ -3,6 +3,9 @@
 #include <immintrin.h>
 #include <sched.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "engine/base/clock.h"
 #include "engine/base/trace.h"
 
@@ -24,36 +27,100 @@ void OfferCore() {
 
 }  // namespace
 
-void Phases::Leave(Slot& own, PhaseScope scope, size_t items, size_t done) {
-  const TraceSpan span("barrier");
-  if (done > 0 || items == 0) Count(own, scope, items, done);
-  OfferCore();
-  if (scope == PhaseScope::kTeam) return Await(ended_, own.phase, own);
-  for (const Phases* peer : peers_) Await(peer->ranks_ended_, own.rank_phase, own);
+Phases::Phases(const std::vector<int>& groups, int spins_before_yield, std::function<void()> yield)
+    : spins_before_yield_(spins_before_yield), yield_(std::move(yield)), groups_(groups.size()) {
+  size_t threads = 0;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    groups_[i].first = std::exchange(threads, threads + static_cast<size_t>(groups[i]));
+    groups_[i].last = threads;
+  }
+  slots_ = std::vector<Slot>(threads);
+  for (Group& group : groups_)
+    for (size_t thread = group.first; thread < group.last; ++thread) {
+      slots_[thread].group = &group;
+      slots_[thread].looks = groups_.size() == 1 || thread == group.first;
+    }
+}
+
+size_t Phases::SlicesOf(const Group& group, size_t items) const {
+  return SliceOf(items, group.last - 1, slots_.size()).second -
+         SliceOf(items, group.first, slots_.size()).first;
+}
+
+size_t Phases::GroupsWith(size_t items) const {
+  size_t count = 0;
+  for (const Group& group : groups_) count += SlicesOf(group, items) > 0 ? 1 : 0;
+  return count;
 }
 
 // The exchange is acq_rel: release publishes this thread's writes with its count, acquire collects
-// those of the threads that counted before. So the thread that counts the last item has seen all
-// writes of the phase, and its release store to ended_ passes them on to the threads in Await.
-void Phases::Count(const Slot& own, PhaseScope scope, size_t items, size_t done) {
+// those of the threads that counted before. So the thread that counts the last item of all has seen
+// all writes of the phase, and its release store to ended_ passes them on to the threads in Await.
+bool Phases::CountDown(std::atomic<uint64_t>& word, uint32_t phase, size_t all, size_t done) {
   size_t left = 0;
-  uint64_t seen = left_.load(std::memory_order_relaxed);
+  uint64_t seen = word.load(std::memory_order_relaxed);
   do {
-    const int32_t ahead = Ahead(seen, own.phase);
-    if (items == 0 && ahead >= 0) return;  // another thread has ended this empty phase
-    left = (ahead < 0 ? items : CountOf(seen)) - done;
-  } while (!left_.compare_exchange_weak(seen, Tagged(own.phase, left), std::memory_order_acq_rel,
-                                        std::memory_order_relaxed));
-  if (left > 0) return;
-  ended_.store(own.phase, std::memory_order_release);
-  if (scope == PhaseScope::kRanks) ranks_ended_.store(own.rank_phase, std::memory_order_release);
+    const int32_t ahead = Ahead(seen, phase);
+    if (all == 0 && ahead >= 0) return false;  // another thread has ended this empty phase
+    left = (ahead < 0 ? all : CountOf(seen)) - done;
+  } while (!word.compare_exchange_weak(seen, Tagged(phase, left), std::memory_order_acq_rel,
+                                       std::memory_order_relaxed));
+  return left == 0;
+}
+
+void Phases::Count(const Slot& own, PhaseScope scope, Group& group, size_t items, size_t done) {
+  if (groups_.size() == 1) return Count(own, scope, items, done);
+  if (done > 0 && CountDown(group.left, own.phase, SlicesOf(group, items), done))
+    Count(own, scope, GroupsWith(items), 1);
+}
+
+void Phases::Count(const Slot& own, PhaseScope scope, size_t all, size_t done) {
+  if (done > 0 && CountDown(left_, own.phase, all, done)) End(own, scope);
+}
+
+void Phases::End(const Slot& own, PhaseScope scope) {
+  ended_.team.store(own.phase, std::memory_order_release);
+  if (scope == PhaseScope::kRanks) ended_.ranks.store(own.rank_phase, std::memory_order_release);
+}
+
+void Phases::Leave(Slot& own, PhaseScope scope, size_t items) {
+  const TraceSpan span("barrier");
+  if (items == 0 && CountDown(left_, own.phase, 0, 0)) End(own, scope);
+  OfferCore();
+  Await(own, scope);
+  if (own.looks && groups_.size() > 1) PassOn(own, scope);
+}
+
+void Phases::PassOn(const Slot& own, PhaseScope scope) {
+  Ended& seen = own.group->seen;
+  if (scope == PhaseScope::kTeam)
+    seen.team.store(own.phase, std::memory_order_release);
+  else
+    seen.ranks.store(own.rank_phase, std::memory_order_release);
+}
+
+bool Phases::Reached(const Ended& ended, const Slot& own, PhaseScope scope) {
+  const bool ranks = scope == PhaseScope::kRanks;
+  return Compare((ranks ? ended.ranks : ended.team).load(std::memory_order_acquire),
+                 ranks ? own.rank_phase : own.phase) >= 0;
+}
+
+bool Phases::IsOver(const Slot& own, PhaseScope scope) const {
+  if (scope == PhaseScope::kTeam) return Reached(ended_, own, scope);
+  return std::all_of(peers_.begin(), peers_.end(),
+                     [&](const Phases* peer) { return Reached(peer->ended_, own, scope); });
+}
+
+// A thread that does not look itself sees the end in the word that its group's first thread writes.
+bool Phases::IsSeen(const Slot& own, PhaseScope scope) const {
+  return own.looks ? IsOver(own, scope) : Reached(own.group->seen, own, scope);
 }
 
 // Only a thread that has to wait reads the clock, so that measuring delays nobody.
-void Phases::Await(const std::atomic<uint32_t>& word, uint32_t number, Slot& own) const {
-  if (Compare(word.load(std::memory_order_acquire), number) >= 0) return;
+void Phases::Await(Slot& own, PhaseScope scope) const {
+  if (IsSeen(own, scope)) return;
   const int64_t start_ns = NowNs();
-  SpinThenYield(word, number);
+  SpinThenYield(own, scope);
   own.waited_ns += static_cast<uint64_t>(NowNs() - start_ns);
 }
 
@@ -63,12 +130,14 @@ uint64_t Phases::waited_ns() const {
   return sum;
 }
 
-void Phases::SpinThenYield(const std::atomic<uint32_t>& word, uint32_t number) const {
-  for (int i = 0; i < spins_before_yield_; ++i) {
-    if (Compare(word.load(std::memory_order_acquire), number) >= 0) return;
+// The first thread of the group may have lost its core: the others look themselves now and then.
+void Phases::SpinThenYield(const Slot& own, PhaseScope scope) const {
+  constexpr int kLookEvery = 16;
+  for (int i = 1; i <= spins_before_yield_; ++i) {
+    if (IsSeen(own, scope) || (i % kLookEvery == 0 && IsOver(own, scope))) return;
     _mm_pause();
   }
-  while (Compare(word.load(std::memory_order_acquire), number) < 0) yield_();
+  while (!IsOver(own, scope)) yield_();
 }
 
 void Phases::YieldCore() { sched_yield(); }

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -52,7 +53,9 @@ class OmpRanks final : public Ranks {
       : plans_(plan.ranks), spins_(SpinsFor(plan)), all_(plan.total_threads(), BarrierSpins()) {
     for (const RankPlan& rank : plans_) {
       teams_.push_back(std::make_unique<SpinBarrier>(rank.threads, BarrierSpins()));
-      phases_.push_back(std::make_unique<Phases>(rank.threads, BarrierSpins()));
+      const bool at_once = rank.groups.empty();
+      phases_.push_back(std::make_unique<Phases>(
+          at_once ? std::vector<int>{rank.threads} : rank.groups, BarrierSpins()));
     }
     std::vector<const Phases*> peers;
     for (const auto& phases : phases_) peers.push_back(phases.get());
@@ -221,6 +224,8 @@ Status CheckPlan(const Plan& plan) {
   if (plan.ranks.empty()) return Fail(ErrorCode::kUsage, "a plan without ranks cannot be started");
   for (const RankPlan& rank : plan.ranks) {
     const bool fits = rank.cpus.empty() || static_cast<int>(rank.cpus.size()) == rank.threads;
+    CHECK(rank.groups.empty() ||
+          std::accumulate(rank.groups.begin(), rank.groups.end(), 0) == rank.threads);
     if (rank.threads < 1 || !fits)
       return Fail(ErrorCode::kUsage,
                   StrCat("rank ", rank.rank, " has ", rank.threads, " threads for ",

@@ -146,7 +146,13 @@ def test_a_real_sweep_is_read_sorted_filtered_copied_and_darkened(visit, real_sw
     path = real_sweep / "report.html"
     seen = visit(path, color_scheme="light", permissions=["clipboard-read", "clipboard-write"])
     charts = list(data_of(seen))
-    assert {"frontier", "binding", "drift", "distributions", "placement"} <= set(charts)
+    assert {"frontier", "binding", "drift", "distributions"} <= set(charts)
+    # On a noisy machine "nobind" may win; then there is no placement to draw, and the page says so.
+    won = json.loads((real_sweep / "profiles/throughput.json").read_text())
+    unbound = won["configuration"]["threads_bind"] == "nobind"
+    assert ("placement" in charts) != unbound
+    assert any("no thread is bound to a CPU by" in one
+               for one in seen.page.locator(".absent li").all_text_contents()) == unbound
     seen.wait_for_charts(len(charts))
     assert seen.page.locator(".absent li").count() == 13 - len(charts)
     heads = seen.page.locator("table.candidates th")

@@ -21,7 +21,8 @@ class RanksInTurns final : public Ranks {
  public:
   explicit RanksInTurns(int first) : first_(first) {
     for (int rank = 0; rank < kCount; ++rank)
-      phases_.push_back(std::make_unique<Phases>(1, 0, [this, rank] { PassTurn(rank); }));
+      phases_.push_back(
+          std::make_unique<Phases>(std::vector<int>{1}, 0, [this, rank] { PassTurn(rank); }));
     for (const auto& phases : phases_) phases->SetPeers({phases_[0].get(), phases_[1].get()});
   }
 

@@ -148,6 +148,24 @@ TEST(BindingAuto, SplitsAnL3DomainIfRanksOutnumberThem) {
   EXPECT_EQ(plan.ranks[3].threads, 16);
 }
 
+// Of at most 8 neighbours of one L3 domain, so that the words that threads write stay in it.
+TEST(BindingAuto, ThreadsMeetInGroupsOfAnL3Domain) {
+  const auto groups = [](const std::string& machine, const BindingRequest& request) {
+    const Machine imagined = Imagine(machine);
+    return MakePlan(imagined, BudgetOf(imagined), request).value().ranks[0].groups;
+  };
+  using Groups = std::vector<int>;
+  EXPECT_EQ(groups("numa:1 l3:1 core:8 pu:1", {}), Groups{8});
+  EXPECT_EQ(groups("numa:1 l3:2 core:3 pu:1", {}), (Groups{3, 3}));
+  EXPECT_EQ(groups("numa:1 l3:1 core:28 pu:1", {}), (Groups{7, 7, 7, 7}));
+  EXPECT_EQ(groups("numa:2 l3:2 core:12 pu:1", {}), (Groups{6, 6, 6, 6, 6, 6, 6, 6}));
+  BindingRequest list;
+  list.threads_bind = "0,4,1,5,2";  // back and forth between two caches
+  EXPECT_EQ(groups("numa:1 l3:2 core:4 pu:1", list), Groups{5});
+  list.threads_bind = "0,1,5";
+  EXPECT_EQ(groups("numa:1 l3:2 core:4 pu:1", list), (Groups{2, 1}));
+}
+
 TEST(BindingAuto, StaysOnTheNodeThatTheCpusetAllows) {
   const Plan plan = PlanFor(TwoSockets(), BudgetOf(TwoSockets(), "64-127"), {.ranks = 2});
   EXPECT_THAT(plan.ranks[0].nodes, ElementsAre(1));

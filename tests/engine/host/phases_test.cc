@@ -18,6 +18,8 @@ namespace {
 
 constexpr int kSpins = 64;
 
+using Groups = std::vector<int>;
+
 // Runs body(thread) on `count` threads at once.
 template <typename Body>
 void OnThreads(int count, const Body& body) {
@@ -28,9 +30,10 @@ void OnThreads(int count, const Body& body) {
 
 TEST(Phases, HandOutEveryItemOnce) {
   constexpr size_t kChunk = 7;
-  for (const int threads : {1, 3, 7}) {
+  for (const Groups& groups : {Groups{1}, {3}, {7}, {1, 1}, {2, 3, 2}}) {
+    const int threads = std::accumulate(groups.begin(), groups.end(), 0);
     for (const size_t items : {0u, 1u, 5u, 101u}) {
-      Phases phases(threads, kSpins);
+      Phases phases(groups, kSpins);
       std::mutex mutex;
       std::vector<int> shared(items), taken(items);
       OnThreads(threads, [&](int thread) {
@@ -47,14 +50,14 @@ TEST(Phases, HandOutEveryItemOnce) {
           });
         }
       });
-      EXPECT_EQ(shared, std::vector<int>(items, 5)) << threads << " threads";
-      EXPECT_EQ(taken, std::vector<int>(items, 5)) << threads << " threads";
+      EXPECT_EQ(shared, std::vector<int>(items, 5)) << ::testing::PrintToString(groups);
+      EXPECT_EQ(taken, std::vector<int>(items, 5)) << ::testing::PrintToString(groups);
     }
   }
 }
 
 TEST(Phases, SharesOneByOneInOrder) {
-  Phases phases(1, kSpins);
+  Phases phases({1}, kSpins);
   std::vector<size_t> order;
   phases.ShareOneByOne(0, 5, PhaseScope::kTeam, [&](size_t i) { order.push_back(i); });
   EXPECT_EQ(order, (std::vector<size_t>{0, 1, 2, 3, 4}));
@@ -64,7 +67,7 @@ TEST(Phases, SharesOneByOneInOrder) {
 TEST(Phases, EveryChunkIsProgress) {
   const auto counts = progress::MakeCounts();
   ASSERT_TRUE(counts && progress::CountIn(counts->fd()));
-  Phases phases(1, kSpins);
+  Phases phases({1}, kSpins);
   std::set<uint64_t> seen;
   const auto look = [&](size_t, size_t = 0) { seen.insert(progress::ReadCounts(*counts)); };
   phases.Share(0, 5, 1, PhaseScope::kTeam, look);
@@ -75,11 +78,11 @@ TEST(Phases, EveryChunkIsProgress) {
 TEST(Phases, CountTheTimeThatThreadsWaitAndNoOther) {
   constexpr auto kBusy = std::chrono::milliseconds(20);
   const auto work = [&](size_t) { std::this_thread::sleep_for(kBusy); };
-  Phases alone(1, kSpins);
+  Phases alone({1}, kSpins);
   alone.ShareOneByOne(0, 2, PhaseScope::kTeam, work);
   EXPECT_EQ(alone.waited_ns(), 0u) << "nobody else holds an item";
 
-  Phases two(2, kSpins);
+  Phases two({2}, kSpins);
   std::atomic<bool> taken{false};
   OnThreads(2, [&](int thread) {
     // Thread 1 comes when the only item is taken, and waits for its end.
@@ -92,15 +95,15 @@ TEST(Phases, CountTheTimeThatThreadsWaitAndNoOther) {
   EXPECT_GT(two.waited_ns(), 0u);
 }
 
-TEST(Phases, DoNotWaitForAThreadThatHoldsNothing) {
+// Threads 0 and 2 of three go through phases while thread 1 has no core.
+void ExpectNoWaitForThread1(const Groups& groups) {
   constexpr int kPhases = 10;
   constexpr size_t kItems = 16;
-  Phases phases(2, kSpins);
-  std::atomic<bool> passed{false};
+  Phases phases(groups, kSpins);
+  std::atomic<int> passed{0};
   std::atomic<size_t> late_items{0};
-  OnThreads(2, [&](int thread) {
-    // Thread 1 has no core until the other one is through.
-    while (thread == 1 && !passed) std::this_thread::yield();
+  OnThreads(3, [&](int thread) {
+    while (thread == 1 && passed < 2) std::this_thread::yield();
     for (int i = 0; i < kPhases; ++i) {
       const auto count = [&](size_t begin, size_t end) {
         if (thread == 1) late_items += end - begin;
@@ -110,14 +113,18 @@ TEST(Phases, DoNotWaitForAThreadThatHoldsNothing) {
                            [&](size_t item) { count(item, item + 1); });
       phases.Share(thread, 0, 1, PhaseScope::kRanks, count);
     }
-    if (thread == 0) passed = true;
+    ++passed;
   });
   EXPECT_EQ(late_items, 0u);
 }
 
+TEST(Phases, DoNotWaitForAThreadThatHoldsNothing) {
+  for (const Groups& groups : {Groups{3}, {1, 2}, {2, 1}}) ExpectNoWaitForThread1(groups);
+}
+
 TEST(Phases, WaitForTheChunkThatAThreadIsIn) {
   constexpr size_t kItems = 64;
-  Phases phases(2, kSpins);
+  Phases phases({2}, kSpins);
   std::atomic<size_t> done{0}, passed{0};
   OnThreads(2, [&](int thread) {
     phases.Share(thread, kItems, 1, PhaseScope::kTeam, [&](size_t begin, size_t) {
@@ -178,8 +185,8 @@ void LoseTheCore(std::mt19937& random) {
   if (luck == 32) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
 }
 
-TEST(Phases, SeeEarlierWritesAndNoLaterOnes) {
-  constexpr size_t kPhases = 4000;
+void ExpectPhasesInOrder(const Groups& of_first, const Groups& of_second) {
+  constexpr size_t kPhases = 2000;
   constexpr int kThreads = 3;
   std::mt19937 random(20261121);
   const std::vector<Drawn> drawn = DrawPhases(kPhases, random);
@@ -188,7 +195,7 @@ TEST(Phases, SeeEarlierWritesAndNoLaterOnes) {
     for (size_t rank = 0; rank < Board::kRanks; ++rank)
       for (size_t item = 0; item < drawn[i].items; ++item) want.Write(drawn[i], i, rank, item);
 
-  Phases first(kThreads, kSpins), second(kThreads, kSpins);
+  Phases first(of_first, kSpins), second(of_second, kSpins);
   Phases* ranks[] = {&first, &second};
   for (Phases* rank : ranks) rank->SetPeers({&first, &second});
   OnThreads(2 * kThreads, [&](int number) {
@@ -214,6 +221,12 @@ TEST(Phases, SeeEarlierWritesAndNoLaterOnes) {
       EXPECT_TRUE(std::equal(std::begin(want.rows[rank][row]), std::end(want.rows[rank][row]),
                              std::begin(got.rows[rank][row])))
           << rank << " " << row;
+}
+
+TEST(Phases, SeeEarlierWritesAndNoLaterOnes) {
+  ExpectPhasesInOrder({3}, {3});
+  ExpectPhasesInOrder({1, 2}, {2, 1});
+  ExpectPhasesInOrder({1, 1, 1}, {3});
 }
 
 }  // namespace
