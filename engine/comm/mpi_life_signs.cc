@@ -21,12 +21,8 @@ class MpiLifeSigns final : public LifeSigns {
     int process = 0, processes = 1;
     MPI_Comm_rank(world_, &process);
     MPI_Comm_size(world_, &processes);
-    if (process != 0) {
-      peers_.push_back({0});
-    } else {
-      for (int other = 1; other < processes; ++other)
-        peers_.push_back({static_cast<size_t>(other)});
-    }
+    for (int other = 0; other < processes; ++other)
+      if (other != process) peers_.push_back({static_cast<size_t>(other)});
     for (Peer& peer : peers_) Expect(peer);
   }
 

@@ -18,11 +18,14 @@ using Mask = std::array<cpu_set_t, kSetsForMaxCpus>;
 
 }  // namespace
 
-Result<std::vector<int>> ThreadAffinity() {
+Result<std::vector<int>> ThreadAffinity() { return AffinityOf(0); }
+
+Result<std::vector<int>> AffinityOf(int process) {
   Mask mask{};
-  if (sched_getaffinity(0, sizeof mask, mask.data()) != 0)
-    return Fail(ErrorCode::kIo,
-                StrCat("cannot read this thread's affinity: ", std::strerror(errno)));
+  if (sched_getaffinity(process, sizeof mask, mask.data()) != 0)
+    return Fail(ErrorCode::kIo, StrCat("cannot read the affinity of ",
+                                       process == 0 ? "this thread" : StrCat("process ", process),
+                                       ": ", std::strerror(errno)));
   std::vector<int> cpus;
   for (int cpu = 0; cpu < kMaxCpus; ++cpu)
     if (CPU_ISSET_S(static_cast<size_t>(cpu), sizeof mask, mask.data())) cpus.push_back(cpu);

@@ -8,6 +8,7 @@
 #include "engine/base/strings.h"
 #include "engine/host/affinity.h"
 #include "engine/host/cgroup.h"
+#include "engine/host/cores.h"
 
 namespace pinion {
 namespace {
@@ -150,6 +151,26 @@ Result<Budget> ComputeBudget(const Machine& machine, const BudgetLimits& limits)
              given ? "the CPU quota" : groups.cpu_quota_file);
   ApplyMemory(budget, machine, limits, groups);
   return budget;
+}
+
+Budget PartOf(const Machine& machine, Budget whole, size_t part, size_t parts, bool divide_cpus) {
+  if (parts < 2) return whole;
+  whole.memory_available_bytes /= parts;
+  for (auto& [node, bytes] : whole.node_available_bytes) bytes /= parts;
+  if (!divide_cpus) return whole;
+  const std::vector<Core> cores = AllowedCores(machine, whole);
+  const size_t shares = std::min(parts, cores.size());
+  const std::vector<Core> own = DivideCores(cores, shares)[part % shares];
+  whole.cpus.clear();
+  for (const Core& core : own)
+    whole.cpus.insert(whole.cpus.end(), core.cpus.begin(), core.cpus.end());
+  std::sort(whole.cpus.begin(), whole.cpus.end());
+  const int share = std::max(1, whole.max_threads / static_cast<int>(parts));
+  whole.max_threads = std::min(share, static_cast<int>(whole.cpus.size()));
+  whole.reasons.push_back(StrCat("the launcher started ", parts,
+                                 " processes here, which divide the CPUs: this one has ",
+                                 FormatCpuList(whole.cpus)));
+  return whole;
 }
 
 uint64_t AvailableMemoryBytes(const std::string& root) {

@@ -82,6 +82,43 @@ std::string Suggestion(uint64_t fixed, uint64_t limit, size_t ranks, const Engin
          "memory";
 }
 
+// What the ranks on one NUMA node would take of it.
+struct NodeLoad {
+  std::vector<size_t> ranks;
+  uint64_t fixed = 0, kv = 0, span = 0;
+  double parts = 0;  // ranks, each counted by its part on the node
+  uint64_t all() const { return fixed + kv; }
+};
+
+// Ways out of a node that is too small, the one that keeps most first.
+std::string NodeSuggestion(const NodeLoad& load, uint64_t available, const EngineOptions& options,
+                           size_t nodes) {
+  std::vector<std::string> ways;
+  // Ranks on more nodes use their memory as well.
+  if (static_cast<size_t>(options.ranks()) < nodes)
+    ways.push_back(StrCat("-tp ", nodes / static_cast<size_t>(options.pipeline_parallel)));
+  const bool wide = options.kv_cache_dtype.find('8') == std::string::npos;
+  // Half of 16 bits, and a scale for each head and token.
+  if (wide && load.fixed + load.kv * 9 / 16 <= available) ways.push_back("--kv-cache-dtype int8");
+  const uint64_t least = load.fixed + load.span;
+  const uint64_t left = least < available ? available - least : 0;
+  const auto mib = static_cast<uint64_t>(static_cast<double>(left) / load.parts) >> 20;
+  if (options.kv_cache_bytes && mib > 0)
+    ways.push_back(StrCat("--kv-cache-space ", mib, "MiB (per rank)"));
+  if (ways.empty())
+    ways.push_back(
+        "a smaller model or dtype, a lower --max-num-batched-tokens, or a node with more "
+        "memory");
+  return StrCat("; use ", Join(ways, ", or "));
+}
+
+std::string Describe(const NodeLoad& load) {
+  std::vector<std::string> ranks;
+  for (const size_t rank : load.ranks) ranks.push_back(StrCat(rank));
+  return StrCat(ranks.size() == 1 ? "rank " : "ranks ", Join(ranks, ", "),
+                ranks.size() == 1 ? " needs " : " need ");
+}
+
 }  // namespace
 
 size_t LongestServed(const DecoderSpec& spec, const EngineOptions& options, size_t length) {
@@ -125,7 +162,7 @@ Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& o
                      const Plan& plan) {
   const size_t blocks = LeastBlocks(needs, options, model_length);
   uint64_t weights = 0, workspace = 0, kv = 0, spans = 0;
-  std::map<int, uint64_t> per_node;
+  std::map<int, NodeLoad> per_node;
   for (size_t rank = 0; rank < needs.size(); ++rank) {
     // --kv-cache-space is for the states too; else there must be room for one sequence's.
     const uint64_t state = options.kv_cache_bytes ? 0 : needs[rank].state;
@@ -135,8 +172,14 @@ Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& o
     workspace += needs[rank].workspace;
     kv += rank_kv;
     const auto& nodes = plan.ranks[rank].nodes;
-    for (int node : nodes)
-      per_node[node] += (needs[rank].weights + needs[rank].workspace + rank_kv) / nodes.size();
+    for (int node : nodes) {
+      NodeLoad& load = per_node[node];
+      load.ranks.push_back(rank);
+      load.fixed += (needs[rank].weights + needs[rank].workspace) / nodes.size();
+      load.kv += rank_kv / nodes.size();
+      load.span += needs[rank].kv.SpanBytes(blocks) / nodes.size();
+      load.parts += 1 / static_cast<double>(nodes.size());
+    }
   }
   const uint64_t free = LeftByFrontEnd(options, budget.memory_available_bytes);
   if (weights + workspace + kv > free)
@@ -145,15 +188,14 @@ Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& o
                        FormatBytes(budget.memory_available_bytes), " of memory is free",
                        ForFrontEnd(options),
                        Suggestion(weights + workspace + spans, free, needs.size(), options)));
-  for (const auto& [id, placed] : per_node) {
+  for (const auto& [id, load] : per_node) {
     const auto available = NodeBytes(id, machine, budget);
-    if (available && placed > *available)
-      return Fail(
-          ErrorCode::kExhausted,
-          StrCat("NUMA node ", id, " has ", FormatBytes(*available), " free, but ",
-                 FormatBytes(placed), " would be placed there (", Sum(weights, workspace, kv),
-                 " over all ranks)",
-                 Suggestion(weights + workspace + spans, *available, needs.size(), options)));
+    if (!available || load.all() <= *available) continue;
+    return Fail(
+        ErrorCode::kExhausted,
+        StrCat(Describe(load), FormatBytes(load.all()), " on NUMA node ", id, ", which has ",
+               FormatBytes(*available), " free (", Sum(weights, workspace, kv), " over all ranks)",
+               NodeSuggestion(load, *available, options, machine.nodes.size())));
   }
   return {};
 }

@@ -4,8 +4,8 @@
 
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
-#include "engine/host/budget.h"
 #include "engine/kv/table_blocks.h"
+#include "engine/run/meet.h"
 
 namespace pinion {
 namespace {
@@ -51,7 +51,7 @@ void FitSequences(StartedModel& model, const StatePlaces& places, uint64_t state
 
 Status MakeKvCache(StartedModel& model, const std::vector<RankNeeds>& needs, Stages& stages) {
   EngineInfo& info = model.info;
-  const uint64_t available = LeftByFrontEnd(model.options, AvailableMemoryBytes());
+  const uint64_t available = LeftByFrontEnd(model.options, AvailableMemoryHere());
   const auto blocks = SizeKv(needs, model.options, info.max_model_len, available);
   PINION_TRY(Together(model.world, blocks ? Status{} : Unexpected(blocks.error())));
   info.blocks = *blocks;

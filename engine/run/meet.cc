@@ -20,6 +20,18 @@ Result<Communicator*> MeetProcesses(const EngineOptions& options) {
   return world;
 }
 
+Result<Budget> BudgetHere(const EngineOptions& options, const Machine& machine) {
+  PINION_ASSIGN(Budget budget, ComputeBudget(machine));
+  const LaunchedProcess launched = LaunchedByMpi().value_or(LaunchedProcess{});
+  const bool listed = options.threads_bind.find_first_of("0123456789") != std::string::npos;
+  return PartOf(machine, std::move(budget), launched.local, launched.locals,
+                launched.shares_cpus && !listed);
+}
+
+uint64_t AvailableMemoryHere() {
+  return AvailableMemoryBytes() / LaunchedByMpi().value_or(LaunchedProcess{}).locals;
+}
+
 EngineOptions OptionsOfPart(EngineOptions options, size_t processes) {
   options.tensor_parallel = std::max(1, options.ranks() / static_cast<int>(processes));
   options.pipeline_parallel = 1;

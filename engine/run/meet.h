@@ -6,6 +6,7 @@
 #include "engine/base/result.h"
 #include "engine/checkpoint/tensors.h"
 #include "engine/comm/communicator.h"
+#include "engine/host/budget.h"
 #include "engine/run/options.h"
 
 namespace pinion {
@@ -13,6 +14,12 @@ namespace pinion {
 // The processes that were started together with this one, if any (else null), each of which takes
 // an equal part of the ranks. On the leader: has the others start the model with these options.
 Result<Communicator*> MeetProcesses(const EngineOptions& options);
+
+// What this process may use: its share, if the launcher started several on this host. CPUs that a
+// --threads-bind names are not divided.
+Result<Budget> BudgetHere(const EngineOptions& options, const Machine& machine);
+// Free memory of that.
+uint64_t AvailableMemoryHere();
 
 // What to plan the ranks of one process by, if `processes` share those of `options` evenly.
 EngineOptions OptionsOfPart(EngineOptions options, size_t processes);

@@ -119,7 +119,7 @@ struct StartState {
 Status MakePlanHere(StartedModel& model, StartState& start) {
   EngineInfo& info = model.info;
   PINION_ASSIGN(start.machine, ThisMachine());
-  PINION_ASSIGN(start.budget, ComputeBudget(start.machine));
+  PINION_ASSIGN(start.budget, BudgetHere(model.options, start.machine));
   PINION_ASSIGN(info.plan, PlanFor(OptionsOfPart(model.options, Processes(model)), start.machine,
                                    start.budget));
   PINION_ASSIGN(const IsaChoice choice, ChooseIsa(model.options.isa));

@@ -361,7 +361,7 @@ Result<int> RunServer(ServeOptions options) {
   PINION_TRY(CheckPrefillReplicas(options.engine, options.data_parallel, options.prefill_replicas));
   // The plan that the engine process will make too: same machine, same limits, same options.
   PINION_ASSIGN(const Machine machine, ThisMachine());
-  PINION_ASSIGN(const Budget budget, ComputeBudget(machine));
+  PINION_ASSIGN(const Budget budget, BudgetHere(options.engine, machine));
   PINION_ASSIGN(const Plan plan, PlanReplicas(OptionsOfPart(options.engine, processes),
                                               options.data_parallel, machine, budget));
   FitLimits(budget, options);

@@ -13,6 +13,7 @@
 #include "engine/base/trace.h"
 #include "engine/base/version.h"
 #include "engine/comm/mpi_world.h"
+#include "engine/host/affinity.h"
 #include "engine/run/follow.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/usage_error.h"
@@ -36,6 +37,13 @@ void OccupyStandardDescriptors() {
       static_cast<void>(open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY));
 }
 
+// A launcher's default that helps nobody; if it cannot be mended, the plan shows what is left.
+void TakeCpusOfLauncher() {
+  const auto launcher = LauncherWithCpus();
+  if (!launcher) return;
+  if (const auto cpus = AffinityOf(*launcher)) static_cast<void>(SetThreadAffinity(*cpus));
+}
+
 // vLLM's users write `-tp 2` and `-tp=2`, which CLI11 would read as bundled one-letter flags.
 std::vector<std::string> RewriteArguments(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
@@ -45,6 +53,7 @@ std::vector<std::string> RewriteArguments(int argc, char** argv) {
 
 int Main(int argc, char** argv) {
   OccupyStandardDescriptors();
+  TakeCpusOfLauncher();
   if (const auto launched = LaunchedByMpi(); launched && launched->process > 0)
     return FollowLeader();        // whatever the command: the leader runs it
   std::signal(SIGXFSZ, SIG_IGN);  // so that writing beyond `ulimit -f` fails with an error message

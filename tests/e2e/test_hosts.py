@@ -4,6 +4,7 @@ mpirun reaches through an agent as it would reach hosts through ssh."""
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -85,11 +86,11 @@ class Hosts:
         return ["ip", "netns", "exec", self.names[0], "unshare", "--uts", "sh", "-c",
                 'hostname host1; exec "$@"', "sh", *map(str, command)]
 
-    def mpirun(self, binary, *arguments):
+    def mpirun(self, binary, *arguments, bind=("--bind-to", "none")):
         hosts = ",".join(f"10.99.7.{i}" for i in range(1, len(self.names) + 1))
         network = "10.99.7.0/24"
         return self.on_first(
-            "mpirun", "-n", len(self.names), "--host", hosts, "--bind-to", "none",
+            "mpirun", "-n", len(self.names), "--host", hosts, *bind,
             "--mca", "plm_rsh_agent", self.agent, "--mca", "oob_tcp_if_include", network,
             "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", network,
             # Without these, mpirun itself waits for a lost host's daemon for some eight minutes.
@@ -102,6 +103,11 @@ class Hosts:
         listed = subprocess.run(["ip", "netns", "pids", self.names[host - 1]], capture_output=True,
                                 text=True)
         return [int(pid) for pid in listed.stdout.split()]
+
+    def part(self, *hosts):
+        """From now on the network connects these with the others, but not with each other."""
+        for host in hosts:
+            subprocess.run(["bridge", "link", "set", "dev", self.port(host), "isolated", "on"], check=True)
 
     def cut(self, host):
         """From now on the network does not reach the host."""
@@ -146,14 +152,32 @@ def test_hosts_score_as_ranks_of_one_process(hosts, binary, pinion, data, tmp_pa
     assert (tmp_path / "many.safetensors").read_bytes() == (tmp_path / "one.safetensors").read_bytes()
 
 
-@pytest.fixture
-def served(hosts, binary, tmp_path):
-    """A server over two hosts, in the middle of a stream: (hosts, mpirun, client, log)."""
+# Open MPI alone would give each host's only process one core.
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU is all that there is")
+def test_a_host_computes_on_all_its_cpus(hosts, binary):
+    def threads(bind):
+        done = subprocess.run(pair.mpirun(binary, "bench", "preset:tiny", "-tp", 2, "--prompt-len", 16,
+                                          "--output-len", 2, "--rounds", 1, "--json", bind=bind),
+                              capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120,
+                              env={**os.environ, **ENVIRONMENT})
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["threads"]
+
     pair = hosts(2)
+    assert threads([]) == threads(["--bind-to", "none"]) == len(os.sched_getaffinity(0))
+    assert threads(["--bind-to", "core"]) == 1, "asked for"
+
+
+@pytest.fixture
+def served(request, hosts, binary, tmp_path):
+    """A server over two hosts, or as many as the test says, in the middle of a stream: (hosts, mpirun,
+    client, log)."""
+    count = getattr(request, "param", 2)
+    pair = hosts(count)
     log = tmp_path / "log"
     with open(log, "wb") as output:
         server = subprocess.Popen(
-            pair.mpirun(binary, "serve", "preset:tiny", "--port", PORT, "-tp", 2, *EXACT),
+            pair.mpirun(binary, "serve", "preset:tiny", "--port", PORT, "-tp", count, *EXACT),
             stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment())
     client = None
     try:
@@ -199,3 +223,11 @@ def test_a_process_that_stands_still_ends_everything(served):
     said, stream = everything_ends(served)
     assert '"error"' in stream
     assert "process 1 of the model gave no sign of life for 6 s" in said, said
+
+
+# Process 0 hears both all the while.
+@pytest.mark.parametrize("served", [3], indirect=True)
+def test_a_broken_link_between_followers_ends_everything(served):
+    served[0].part(2, 3)
+    said, _ = everything_ends(served)
+    assert re.search("process [12] of the model gave no sign of life for 6 s", said), said

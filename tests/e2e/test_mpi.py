@@ -53,6 +53,18 @@ def sentence(done):
     return lines[0]
 
 
+# One of the host's cores for each, and not all of them for both.
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU is all that there is")
+@pytest.mark.parametrize("bind", [[], ["--bind-to", "none"]])
+def test_processes_of_a_host_divide_its_cpus(binary, bind):
+    done = subprocess.run(["mpirun", *bind, "-n", "2", str(binary), "bench", "preset:tiny", "-tp", "2",
+                           "--prompt-len", "16", "--output-len", "2", "--rounds", "1", "--json"],
+                          capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120,
+                          env={**os.environ, **ENVIRONMENT, "PINION_LOG": "info"})
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["threads"] == len(os.sched_getaffinity(0)) // 2
+
+
 # An architecture with each kind of mixer, of cache and of MLP.
 @pytest.mark.parametrize("model", ["llama", "gemma3", "gptoss", "deepseekv3", "olmo2", "qwen3.5-moe",
                                    "lfm2", "gemma4-moe", "gemma4-e", "gemma3n"])

@@ -223,5 +223,23 @@ TEST(Budget, WritesNullWithoutAQuota) {
   EXPECT_TRUE(json.Find("cpu_quota")->is_null());
 }
 
+TEST(PartOf, DividesCoresQuotaAndMemory) {
+  const Machine machine = Imagine("pack:2 numa:1 core:4 pu:2");
+  Budget whole = *ComputeBudget(machine);
+  whole.memory_available_bytes = 12 * kGib;
+  whole.node_available_bytes = {{0, 4 * kGib}};
+  whole.max_threads = 6;
+  const Budget second = PartOf(machine, whole, 1, 2, true);
+  EXPECT_EQ(second.cpus, machine.nodes[1].cpus) << "a whole node";
+  EXPECT_EQ(second.max_threads, 3);
+  EXPECT_EQ(second.memory_available_bytes, 6 * kGib);
+  EXPECT_EQ(second.node_available_bytes.at(0), 2 * kGib);
+  EXPECT_THAT(second.reasons.back(), HasSubstr("2 processes here"));
+  EXPECT_EQ(PartOf(machine, whole, 1, 2, false).cpus, whole.cpus);
+  EXPECT_EQ(PartOf(machine, whole, 0, 1, true).memory_available_bytes, 12 * kGib);
+  EXPECT_EQ(PartOf(machine, whole, 9, 16, true).cpus, PartOf(machine, whole, 1, 8, true).cpus)
+      << "more parts than cores";
+}
+
 }  // namespace
 }  // namespace pinion

@@ -17,6 +17,7 @@ namespace pinion {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Llama-3.2-1B's shape on an imagined machine with as much memory free as a test says.
 struct Scene {
@@ -125,10 +126,37 @@ TEST(CheckCapacity, RefusesAFullNode) {
   --scene.budget.node_available_bytes[0];
   const Status refused = scene.Check();
   ASSERT_FALSE(refused);
-  EXPECT_THAT(refused.error().message, HasSubstr("NUMA node 0 has"));
-  EXPECT_THAT(refused.error().message, HasSubstr("free"));
+  EXPECT_THAT(refused.error().message, HasSubstr("rank 0 needs "));
+  EXPECT_THAT(refused.error().message, HasSubstr(" on NUMA node 0, which has "));
+  EXPECT_THAT(refused.error().message, HasSubstr("use --kv-cache-dtype int8"));
   scene.budget.node_available_bytes.clear();
   EXPECT_TRUE(scene.Check()) << "unknown: what is installed counts";
+}
+
+// The rank of the small node decides, not all ranks together; each way out is one that fits.
+TEST(CheckCapacity, NamesTheRankOfAFullNodeAndWaysOut) {
+  Scene scene(2);
+  scene.machine = *ImagineMachine("numa:4 core:4 pu:1");
+  scene.budget = *ComputeBudget(scene.machine);
+  scene.options.threads_bind = "0-3|4-15";
+  scene.options.kv_cache_bytes = uint64_t{4} << 30;
+  scene.budget.memory_available_bytes = uint64_t{1} << 40;
+  const uint64_t fixed = scene.needs[0].weights + scene.needs[0].workspace;
+  for (int node = 0; node < 4; ++node)
+    scene.budget.node_available_bytes[node] = fixed + (uint64_t{1} << 30);
+  const Status refused = scene.Check();
+  ASSERT_FALSE(refused);
+  const std::string& message = refused.error().message;
+  EXPECT_THAT(message, HasSubstr("rank 0 needs "));
+  EXPECT_THAT(message, HasSubstr(" on NUMA node 0, which has "));
+  EXPECT_THAT(message, HasSubstr("use -tp 4, or --kv-cache-space "));
+  EXPECT_THAT(message, Not(HasSubstr("int8"))) << "half of the cache is still too much";
+  const std::string offer = message.substr(message.find("--kv-cache-space ") + 17);
+  scene.options.kv_cache_bytes = *ParseBytes(offer.substr(0, offer.find(" (")), 1, "the offer");
+  EXPECT_GT(*scene.options.kv_cache_bytes, uint64_t{900} << 20);
+  EXPECT_TRUE(scene.Check()) << offer;
+  scene.options.kv_cache_bytes = uint64_t{1500} << 20;
+  EXPECT_THAT(scene.Check().error().message, HasSubstr("--kv-cache-dtype int8"));
 }
 
 TEST(CheckCapacity, LeavesRoomForRequests) {
