@@ -17,6 +17,16 @@ void SetGoodput(LoadLevel level, double value, TrialRow& trial) {
   trial.samples.push_back({"goodput", level, value});
 }
 
+// What other limits leave of the search, in place of what the trial said of it.
+void SetSearchCut(const std::string& cut, Json& info) {
+  Json kept = Json::MakeArray();
+  if (const Json* before = info.Find("cut"); before && before->is_array())
+    for (const Json& one : before->array())
+      if (!one.is_string() || !one.string().starts_with(kSearchNote)) kept.Append(one);
+  if (!cut.empty()) kept.Append(cut);
+  info.Set("cut", std::move(kept));
+}
+
 void RescoreTrial(const std::vector<RequestRow>& requests, const SloTarget& target,
                   TrialRow& trial) {
   std::map<LoadLevel, ServerLoadResult> loops, searched;
@@ -38,7 +48,7 @@ void RescoreTrial(const std::vector<RequestRow>& requests, const SloTarget& targ
     if (std::all_of(result.requests.begin(), result.requests.end(), is_decided))
       levels[level.is_open() ? level.rate : level.clients] = RunOf(result, target.limits);
   }
-  DescribeSearch(target, levels, trial.info, trial.samples);
+  SetSearchCut(DescribeSearch(target, levels, trial.info, trial.samples), trial.info);
 }
 
 }  // namespace

@@ -205,8 +205,8 @@ Status Measurement::Search(const SloTarget& target) {
     return level;
   };
   const SloLevels levels = SearchInTrial(target, FirstLoad(target, most_requests_per_s_), run);
-  if (levels.empty()) cut_.push_back("search of the SLO's load left out");
-  DescribeSearch(target, levels, result_.info, result_.samples);
+  std::string cut = DescribeSearch(target, levels, result_.info, result_.samples);
+  if (!cut.empty()) cut_.push_back(std::move(cut));
   return failed;
 }
 

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <vector>
 
+#include "engine/base/strings.h"
+
 namespace pinion::harness {
 namespace {
 
@@ -17,6 +19,17 @@ SloSearchOptions OptionsOf(const SloTarget& target, double start) {
   options.repeats = 1;
   options.max_runs = static_cast<int>(kSloRuns);
   return options;
+}
+
+// Whether the levels tell a load and not merely that it is more, or less, than those that were
+// tried: one passes and the next fails, or no load beyond them would have been tried. A search
+// whose loads all fail halves them, and has gone as far as it may after kSloRuns.
+bool EnclosesItsLoad(const SloBoundary& found, const SloSearchOptions& options) {
+  const double lowest = found.levels.front().load, highest = found.levels.back().load;
+  if (!found.fail) return highest >= options.high;
+  if (found.pass) return true;
+  const double halved = std::pow(2, static_cast<double>(kSloRuns) - 1);
+  return lowest <= options.low || highest / lowest >= halved;
 }
 
 }  // namespace
@@ -48,12 +61,13 @@ SloLevels SearchInTrial(const SloTarget& target, double start,
     levels[load].total += level.total;
     return level;
   };
-  (void)FindSloBoundary(OptionsOf(target, start), told);  // an error ends it; the levels count
+  // An error ends it: what the levels so far tell is decided by DescribeSearch.
+  (void)FindSloBoundary(OptionsOf(target, start), told);
   return levels;
 }
 
-void DescribeSearch(const SloTarget& target, const SloLevels& levels, Json& info,
-                    std::vector<MetricValue>& samples) {
+std::string DescribeSearch(const SloTarget& target, const SloLevels& levels, Json& info,
+                           std::vector<MetricValue>& samples) {
   Json list = Json::MakeArray();
   std::vector<SloLevel> tried;
   for (const auto& [load, level] : levels) {
@@ -69,8 +83,11 @@ void DescribeSearch(const SloTarget& target, const SloLevels& levels, Json& info
   }
   info.Set("slo", Json::Object{{"unit", target.unit()}, {"levels", std::move(list)}});
   std::erase_if(samples, [](const MetricValue& one) { return one.metric == "slo_load"; });
-  if (const auto load = LoadAttaining(JudgeLevels(std::move(tried), target.attain), target.attain))
-    samples.push_back({"slo_load", 0, *load});
+  if (tried.empty()) return StrCat(kSearchNote, " left out");
+  const SloBoundary boundary = JudgeLevels(std::move(tried), target.attain);
+  if (!EnclosesItsLoad(boundary, OptionsOf(target, 1))) return StrCat(kSearchNote, " cut");
+  samples.push_back({"slo_load", 0, *LoadAttaining(boundary, target.attain)});
+  return "";
 }
 
 }  // namespace pinion::harness

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
@@ -32,9 +34,14 @@ using SloLevels = std::map<double, LevelRun>;
 SloLevels SearchInTrial(const SloTarget& target, double start,
                         const std::function<Result<LevelRun>(double load)>& run);
 
+// Begins the entry of a trial's info "cut" that tells of a search.
+inline constexpr const char* kSearchNote = "search of the SLO's load";
+
 // A search's findings, in place of earlier ones: info "slo" {"unit","levels":[{"load","good",
-// "total"}]}, and the sample "slo_load" (LoadAttaining) unless nothing was due.
-void DescribeSearch(const SloTarget& target, const SloLevels& levels, Json& info,
-                    std::vector<MetricValue>& samples);
+// "total"}]}, and the sample "slo_load" (LoadAttaining) if the levels enclose it: if all that were
+// tried pass, the load would be a lower bound, which is no result. Returns the entry of info "cut"
+// that says that they do not ("search of the SLO's load cut"); empty if they do.
+[[nodiscard]] std::string DescribeSearch(const SloTarget& target, const SloLevels& levels,
+                                         Json& info, std::vector<MetricValue>& samples);
 
 }  // namespace pinion::harness

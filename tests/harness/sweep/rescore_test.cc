@@ -102,10 +102,31 @@ TEST_F(RescoreTest, CountsTheSearchsLevelsAgain) {
   EXPECT_EQ(level(Judged(0.21)), std::pair(int64_t{1}, int64_t{2}))
       << "counted from when it was due";
   EXPECT_EQ(level(Judged(0.7)), std::pair(int64_t{2}, int64_t{2}));
-  const auto load = [](const TrialRow& judged) { return judged.samples.back(); };
-  EXPECT_EQ(load(Judged(0.7)).metric, "slo_load");
-  EXPECT_DOUBLE_EQ(load(Judged(0.7)).value, 2);
-  EXPECT_DOUBLE_EQ(load(Judged(0.21)).value, 2 * 0.1 / 0.5) << "half are good, a tenth may be bad";
+}
+
+// Of 2 and 4 requests/s, both are good within 0.7 s, one within 0.21 s and none within 0.05 s.
+TEST_F(RescoreTest, TellsALoadOnlyIfTheLevelsStillEncloseIt) {
+  TrialRow trial;
+  trial.ok = true;
+  trial.info = Json(
+      Json::Object{{"slo", Json::Object{{"unit", "requests/s"}, {"levels", Json::MakeArray()}}},
+                   {"cut", Json::Array{"loop of 1 client cut"}}});
+  trial.requests = {Request("search", LoadLevel::AtRate(2), 0, {100, 200}),
+                    Request("search", LoadLevel::AtRate(4), 0, {500, 600})};
+  trial.samples = {{"slo_load", 0, 99}};
+  ASSERT_TRUE(store_->PutTrial(trial, {"m", "m", "{}", 1}));
+  const TrialRow enclosed = Judged(0.21);
+  ASSERT_EQ(enclosed.samples.size(), 1u);
+  EXPECT_EQ(enclosed.samples.back().metric, "slo_load");
+  EXPECT_GT(enclosed.samples.back().value, 2);
+  EXPECT_LT(enclosed.samples.back().value, 4);
+  EXPECT_EQ(enclosed.info.Find("cut")->Dump(), R"(["loop of 1 client cut"])");
+  for (const double none : {0.7, 0.05}) {
+    const TrialRow open = Judged(none);
+    EXPECT_TRUE(open.samples.empty()) << none;
+    EXPECT_EQ(open.info.Find("cut")->Dump(),
+              R"(["loop of 1 client cut","search of the SLO's load cut"])");
+  }
 }
 
 TEST_F(RescoreTest, LeavesOutALevelThatWasCutOffBeforeTheLimitsDecide) {

@@ -209,6 +209,7 @@ TEST(Trial, ALoadThatNeverMeetsTheSloIsBelowAllThatWereTried) {
   TrialRequest request = SmallRequest();
   request.workload.slo = FirstWithin(1e-4);  // a first token takes longer than that
   request.workload.slo->start = 50;
+  request.limit_s = 100;  // all runs, each at half the load
   const auto none = Measured(target, request);
   ASSERT_TRUE(none) << none.error().message;
   const Json& lowest = none->info.Find("slo")->Find("levels")->array()[0];
@@ -228,6 +229,50 @@ TEST(Trial, WithoutTimeForARunThereIsNoLoadThatMeetsTheSlo) {
   EXPECT_FALSE(Find(*result, "slo_load", 0));
   EXPECT_EQ(result->info.Find("slo")->Find("levels")->array().size(), 0u);
   EXPECT_THAT(result->info.Find("cut")->Dump(), HasSubstr("search of the SLO's load left out"));
+}
+
+// All runs that the time was enough for pass: the load may be ten times as high.
+TEST(Trial, ASearchThatIsCutBeforeALoadFailsTellsNoGoodput) {
+  FakeTarget target;
+  target.serves_s = 0.1;
+  TrialRequest request = SmallRequest();
+  request.workload.slo = AnswerWithin(0.35);
+  request.workload.slo->by_rate = false;
+  request.workload.slo->start = 1;
+  request.limit_s = 8;
+  const auto cut = Measured(target, request);
+  ASSERT_TRUE(cut) << cut.error().message;
+  const auto& levels = cut->info.Find("slo")->Find("levels")->array();
+  ASSERT_FALSE(levels.empty());
+  EXPECT_EQ(levels.back().Find("good")->integer(), levels.back().Find("total")->integer());
+  EXPECT_FALSE(Find(*cut, "slo_load", 0));
+  EXPECT_THAT(cut->info.Find("cut")->Dump(), HasSubstr("search of the SLO's load cut"));
+}
+
+// Levels by load: good of ten.
+std::pair<std::optional<double>, std::string> Told(bool by_rate,
+                                                   const std::map<double, size_t>& good) {
+  SloTarget target;
+  target.by_rate = by_rate;
+  SloLevels levels;
+  for (const auto& [load, of_ten] : good) levels[load] = {of_ten, 10};
+  Json info = Json::MakeObject();
+  std::vector<MetricValue> samples;
+  const std::string cut = DescribeSearch(target, levels, info, samples);
+  return {samples.empty() ? std::nullopt : std::optional(samples.front().value), cut};
+}
+
+TEST(DescribeSearch, TellsALoadOnlyBetweenAPassingAndAFailingOneOrAtTheEndOfItsRange) {
+  constexpr const char* kCut = "search of the SLO's load cut";
+  EXPECT_TRUE(Told(true, {{2, 10}, {4, 0}}).first);
+  EXPECT_EQ(Told(true, {{2, 10}, {4, 0}}).second, "");
+  EXPECT_EQ(Told(true, {{2, 10}, {4, 10}}), std::pair(std::optional<double>(), std::string(kCut)));
+  EXPECT_EQ(Told(true, {{2, 0}, {4, 0}}), std::pair(std::optional<double>(), std::string(kCut)));
+  EXPECT_EQ(*Told(true, {{2, 10}, {10'000, 10}}).first, 10'000);
+  EXPECT_EQ(*Told(false, {{2, 10}, {4096, 10}}).first, 4096);
+  EXPECT_LT(*Told(false, {{1, 0}, {2, 0}}).first, 1) << "fewer clients than one there are not";
+  EXPECT_LT(*Told(true, {{0.5, 0}, {16, 0}}).first, 0.5) << "halved as often as a search may";
+  EXPECT_FALSE(Told(true, {{0.6, 0}, {16, 0}}).first);
 }
 
 TEST(Trial, AServerThatEndsInTheSearchEndsTheTrial) {
