@@ -106,11 +106,11 @@ void ReadThread(const std::filesystem::path& task, Conditions& conditions) {
 
 }  // namespace
 
-Conditions Conditions::Of(const std::vector<pid_t>& processes) {
+Conditions Conditions::Of(const std::vector<pid_t>& processes, const std::vector<pid_t>& own) {
   Conditions conditions;
   conditions.now_ns = NowNs();
   ReadStat(conditions);
-  conditions.own_ticks = OwnTicks();
+  conditions.own_ticks = OwnTicks(own);
   ReadPressure(conditions);
   ReadThrottling(conditions);
   for (const pid_t process : processes) {
@@ -171,11 +171,11 @@ std::vector<std::string> Disturbances(const Conditions& before, const Conditions
   const double steal = StealShare(before, after), pressure = PressureShare(before, after);
   if (steal > kStealShare) found.push_back(Printf("steal %.1f %%", steal * 100));
   const double others = OthersShare(before, after);
-  if (const uint64_t faults = Grown(before.major_faults, after.major_faults))
-    found.push_back(StrCat(faults, " major faults"));
   if (const size_t moved = MovedThreads(before.pinned, after.pinned, after.threads))
     found.push_back(StrCat(moved, " pinned threads were moved by others"));
-  if (others <= kOthersShare) return found;
+  if (!before.knows_own || !after.knows_own || others <= kOthersShare) return found;
+  if (const uint64_t faults = Grown(before.major_faults, after.major_faults))
+    found.push_back(StrCat(faults, " major faults"));
   if (pressure > kPressureShare)
     found.push_back(StrCat(Printf("CPU pressure %.0f %%, ", pressure * 100),
                            Printf("others took %.0f %% of the CPUs", others * 100)));

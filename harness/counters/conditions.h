@@ -16,6 +16,7 @@ struct Conditions {
   uint64_t cpu_ticks = 0, steal_ticks = 0;  // /proc/stat, all CPUs
   uint64_t busy_ticks = 0;                  // of those: neither idle nor stolen
   uint64_t own_ticks = 0;                   // of those: of this process and its descendants
+  bool knows_own = true;                    // false: what is measured is not all in own_ticks
   uint64_t pressure_us = 0;                 // /proc/pressure/cpu, some, total
   uint64_t throttled_periods = 0;           // cpu.stat of this process's cgroup
   // Of the measured processes' threads.
@@ -23,8 +24,9 @@ struct Conditions {
   uint64_t major_faults = 0, involuntary_switches = 0;
   std::map<int, int> pinned;  // those that may run on only one CPU, and that CPU
 
-  // Processes that have ended count as if they had no threads.
-  static Conditions Of(const std::vector<pid_t>& processes);
+  // Processes that have ended count as if they had no threads. The descendants of `own` count as
+  // this process's.
+  static Conditions Of(const std::vector<pid_t>& processes, const std::vector<pid_t>& own = {});
 };
 
 // Shares of the time between the two, 0 to 1; 0 if the counter is absent.
@@ -39,8 +41,8 @@ size_t MovedThreads(const std::map<int, int>& before, const std::map<int, int>& 
 
 // Disturbances between the two, which may have changed the measurement, one phrase each
 // ("steal 4.1 %"); empty if none was detected. What the measured processes do to each other is
-// their result and no disturbance: pressure, switches and throttling count only if other processes
-// computed meanwhile. `threads`: that compute.
+// their result and no disturbance: pressure, switches, throttling and page faults count only if
+// other processes computed meanwhile. `threads`: that compute.
 std::vector<std::string> Disturbances(const Conditions& before, const Conditions& after,
                                       int threads);
 

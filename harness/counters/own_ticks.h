@@ -1,12 +1,15 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
+#include <vector>
 
 namespace pinion::harness {
 
-// CPU time so far of this process and its descendants, an engine's server and its workers
-// included, in the ticks of /proc/stat. Children that have ended count if their parents waited for
-// them. 0 without /proc.
-uint64_t OwnTicks();
+// CPU time so far of this process, of `others` and of their descendants, an engine's server and its
+// workers included, in the ticks of /proc/stat. Children that have ended count if their parents
+// waited for them. 0 without /proc.
+uint64_t OwnTicks(const std::vector<pid_t>& others = {});
 
 }  // namespace pinion::harness

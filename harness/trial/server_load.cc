@@ -5,8 +5,8 @@
 #include <set>
 
 #include "engine/base/strings.h"
-#include "harness/counters/conditions.h"
 #include "harness/counters/energy.h"
+#include "harness/counters/listeners.h"
 #include "harness/stats/text.h"
 
 namespace pinion::harness {
@@ -113,6 +113,18 @@ Result<PreparedLoad> PrepareLoad(const ServerUrl& url, const ServerLoad& load,
   return prepared;
 }
 
+Conditions ConditionsUnderLoad(const ServerUrl& url) {
+  if (!url.is_local) return Conditions::Of({getpid()});
+  const size_t host = url.text.find("://") + 3;
+  const std::string authority = url.text.substr(host, url.text.find('/', host) - host);
+  const auto port = ParseInt(authority.substr(authority.rfind(':') + 1), "port");
+  const std::vector<pid_t> server =
+      port ? ListeningProcesses(static_cast<int>(*port)) : std::vector<pid_t>();
+  Conditions conditions = Conditions::Of({getpid()}, server);
+  conditions.knows_own = !server.empty();
+  return conditions;
+}
+
 Result<LoadReport> SendLoad(const PreparedLoad& prepared, const LoadHooks& hooks) {
   const ServerLoad& load = prepared.load;
   ServerLoadPlan plan = PlanOf(load, hooks);
@@ -137,11 +149,11 @@ Result<LoadReport> SendLoad(const PreparedLoad& prepared, const LoadHooks& hooks
   report.max_concurrency = load.max_concurrency;
   report.seed = load.seed;
   report.slo = load.slo;
-  const Conditions before = Conditions::Of({getpid()});
+  const Conditions before = ConditionsUnderLoad(prepared.url);
   const EnergyReading energy = EnergyReading::Now();
   PINION_ASSIGN(report.result, RunServerLoad(prepared.url, plan));
   report.joules = JoulesBetween(energy, EnergyReading::Now());
-  report.suspect = Disturbances(before, Conditions::Of({getpid()}), 1);
+  report.suspect = Disturbances(before, ConditionsUnderLoad(prepared.url), 1);
   return report;
 }
 

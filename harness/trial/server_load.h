@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/base/result.h"
+#include "harness/counters/conditions.h"
 #include "harness/load/arrivals.h"
 #include "harness/load/conversations.h"
 #include "harness/load/generator.h"
@@ -61,6 +62,10 @@ struct LoadHooks {
 // Reads the files; asks the server for its model and measures how it counts made-up text.
 Result<PreparedLoad> PrepareLoad(const ServerUrl& url, const ServerLoad& load,
                                  const LoadHooks& hooks);
+
+// The machine's counters now. A server on this machine is what the load measures, so the processes
+// that listen on its port count as own with their descendants; unknown if they cannot be told.
+Conditions ConditionsUnderLoad(const ServerUrl& url);
 
 // Sends the load once and returns the report.
 Result<LoadReport> SendLoad(const PreparedLoad& prepared, const LoadHooks& hooks);

@@ -32,14 +32,17 @@ TEST(Conditions, ReportsOnlyRealDisturbances) {
   after.throttled_periods = 3;
   after.major_faults = 7;
   after.involuntary_switches = 2100;
-  EXPECT_THAT(Disturbances(before, after, 2), testing::ElementsAre("steal 2.0 %", "7 major faults"))
-      << "pressure, throttling and switches of its own are its result";
+  EXPECT_THAT(Disturbances(before, after, 2), testing::ElementsAre("steal 2.0 %"))
+      << "pressure, throttling, switches and page faults of its own are its result";
   after.own_ticks = 1700;
   EXPECT_THAT(
       Disturbances(before, after, 2),
       testing::ElementsAre("steal 2.0 %", "7 major faults",
                            "CPU pressure 50 %, others took 10 % of the CPUs",
                            "throttled in 3 periods", "210 involuntary switches per second"));
+  before.knows_own = false;
+  EXPECT_THAT(Disturbances(before, after, 2), testing::ElementsAre("steal 2.0 %"))
+      << "nobody knows whose they are";
   EXPECT_GT(Conditions::Of({getpid()}).cpu_ticks, 0u);
 }
 
