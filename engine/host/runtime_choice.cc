@@ -65,6 +65,25 @@ RuntimeOffer RuntimeOffer::Here() {
   return offer;
 }
 
+std::vector<std::string> PreloadedFiles(const RuntimeChoice& choice, const RuntimeOffer& offer) {
+  std::vector<std::string> files;
+  for (const std::string& value : {choice.allocator, choice.openmp})
+    for (const Library& library : kLibraries)
+      if (value == library.value) files.push_back(PathOf(library, offer).value_or(library.file));
+  return files;
+}
+
+std::string WithoutChosenLibraries(const std::string& preload) {
+  std::vector<std::string> kept;
+  for (const std::string& path : Split(preload, ':')) {
+    const std::string file = path.substr(path.rfind('/') + 1);
+    const bool chosen = std::any_of(std::begin(kLibraries), std::end(kLibraries),
+                                    [&](const Library& library) { return file == library.file; });
+    if (!chosen && !path.empty()) kept.push_back(path);
+  }
+  return Join(kept, ":");
+}
+
 Result<std::vector<std::pair<std::string, std::string>>> EnvironmentOf(const RuntimeChoice& choice,
                                                                        const RuntimeOffer& offer) {
   PINION_TRY(CheckValues(choice));

@@ -42,6 +42,13 @@ struct RuntimeOffer {
 Result<std::vector<std::pair<std::string, std::string>>> EnvironmentOf(const RuntimeChoice& choice,
                                                                        const RuntimeOffer& offer);
 
+// The files that the choice preloads, for a command that is shown: by their paths if they are here,
+// else by their names, which the loader looks for itself. Empty for the default.
+std::vector<std::string> PreloadedFiles(const RuntimeChoice& choice, const RuntimeOffer& offer);
+
+// A value of LD_PRELOAD without the libraries that a choice may have added to it.
+std::string WithoutChosenLibraries(const std::string& preload);
+
 // Read by engine/host/memory: "0" disables huge pages.
 inline constexpr char kHugePagesVariable[] = "PINION_HUGE_PAGES";
 

@@ -7,6 +7,7 @@
 
 #include "engine/base/process.h"
 #include "engine/base/strings.h"
+#include "engine/host/runtime_choice.h"
 #include "engine/run/settings.h"
 
 namespace pinion::harness {
@@ -112,7 +113,10 @@ std::string VllmShellText(const Configuration& configuration, const Json& plan) 
   }
   Configuration written = configuration;
   written.options.model = model;
-  return before + ShellText(VllmCommand(written, plan));
+  Command command = VllmCommand(written, plan);
+  const auto preloaded = PreloadedFiles(configuration.runtime, RuntimeOffer::Here());
+  if (!preloaded.empty()) command.environment.emplace_back("LD_PRELOAD", Join(preloaded, ":"));
+  return before + ShellText(command);
 }
 
 Command VllmCommand(const Configuration& configuration, const Json& plan) {

@@ -1,8 +1,10 @@
 #include "harness/trial/generator_process.h"
 
+#include <cstdlib>
 #include <iostream>
 
 #include "engine/base/process.h"
+#include "engine/host/runtime_choice.h"
 #include "harness/trial/line_process.h"
 
 namespace pinion::harness {
@@ -38,6 +40,9 @@ Result<std::unique_ptr<GeneratorProcess>> GeneratorProcess::Start(
   Process::Options options;
   options.arguments = {SelfPath(), kGeneratorCommand};
   options.cpus = cpus;
+  // The same generator for every configuration, whatever libraries the trial's server is to have.
+  if (const char* preload = std::getenv("LD_PRELOAD"))
+    options.environment.emplace_back("LD_PRELOAD", WithoutChosenLibraries(preload));
   PINION_ASSIGN(LineProcess process, LineProcess::Start(std::move(options), "the load generator"));
   return std::make_unique<Child>(std::move(process));
 }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "engine/base/strings.h"
@@ -78,7 +79,10 @@ Result<ServerPlan> PlanServer(const TrialRequest& request) {
 }
 
 Result<std::string> ShownCommand(const ServerPlan& plan, const TrialRequest& request) {
-  PINION_ASSIGN(const EngineCommand made, plan.CommandOn(kUsualPort, request.engine));
+  PINION_ASSIGN(EngineCommand made, plan.CommandOn(kUsualPort, request.engine));
+  // The sweep gave this process what its configuration preloads, and the server inherits it.
+  if (const char* preload = std::getenv("LD_PRELOAD"); preload && *preload)
+    made.command.environment.emplace(made.command.environment.begin(), "LD_PRELOAD", preload);
   return ShellText(made.command);
 }
 

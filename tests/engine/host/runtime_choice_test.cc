@@ -45,6 +45,18 @@ TEST_F(RuntimeChoiceTest, LibrariesArePreloadedAfterExistingOnes) {
                                                  Path("libomp.so.5"))));
 }
 
+TEST_F(RuntimeChoiceTest, ShownFilesHaveTheirPathsIfTheyAreHere) {
+  EXPECT_THAT(PreloadedFiles({"tcmalloc", "libiomp5", "on"}, offer_),
+              ElementsAre(Path("libtcmalloc_minimal.so.4"), "libiomp5.so"));
+  EXPECT_THAT(PreloadedFiles({}, offer_), IsEmpty());
+}
+
+TEST_F(RuntimeChoiceTest, WhatWasChosenCanBeTakenAwayAgain) {
+  EXPECT_EQ(WithoutChosenLibraries("/a.so:/usr/lib/libtcmalloc_minimal.so.4:libomp.so.5"), "/a.so");
+  EXPECT_EQ(WithoutChosenLibraries("/usr/lib/libtcmalloc_minimal.so.4"), "");
+  EXPECT_EQ(WithoutChosenLibraries(""), "");
+}
+
 TEST_F(RuntimeChoiceTest, HugePagesCanBeTurnedOffIfTheKernelHasThem) {
   EXPECT_THAT(*EnvironmentOf({"system", "system", "off"}, offer_),
               ElementsAre(Pair("PINION_HUGE_PAGES", "0")));

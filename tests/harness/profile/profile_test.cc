@@ -142,6 +142,16 @@ TEST(VllmCommand, KeepsTheBindingsNameIfNothingIsPinned) {
   EXPECT_THAT(VllmShellText({options}, Json()), Not(HasSubstr("RESERVED")));
 }
 
+TEST(VllmCommand, PreloadsTheAllocatorAndTheOpenMpRuntime) {
+  Configuration all;
+  all.options.model = "org/name";
+  EXPECT_THAT(VllmShellText(all, Json()), Not(HasSubstr("LD_PRELOAD")));
+  all.runtime = {"tcmalloc", "libomp", "on"};
+  EXPECT_THAT(VllmShellText(all, Json()),
+              testing::ContainsRegex("LD_PRELOAD=([^ ]*/)?libtcmalloc_minimal.so.4:"
+                                     "([^ ]*/)?libomp.so.5 .*vllm serve org/name"));
+}
+
 TEST(VllmCommand, WritesAPresetsWeightsFirst) {
   EngineOptions options;
   options.model = "preset:tiny";
