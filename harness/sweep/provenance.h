@@ -14,7 +14,7 @@ namespace pinion::harness {
 //  "mitigations":{"spectre_v2":"Mitigation: ..."},"cgroup":{"path","cpu.max",...},
 //  "node":name of the machine,"environment":{"OMP_NUM_THREADS":...},"topology_xml":"<?xml ...",
 //  "hygiene":output of `pinion doctor --json`}
-// A sweep adds "engines": {NAME: {"binary","model"}}, hashes of the files that each has of its own.
+// A sweep adds "engines" (engine_files.h), hashes of the files that each has of its own.
 Json Provenance(const std::string& model, const std::string& model_path, int allowed_cpus);
 
 // This machine's name: Kubernetes's (NODE_NAME, which our Jobs set), else Slurm's, else its own.

@@ -9,6 +9,7 @@
 #include "engine/spec/attention_spec.h"
 #include "harness/engines/command.h"
 #include "harness/sweep/divergence.h"
+#include "harness/sweep/engine_files.h"
 #include "harness/sweep/folder.h"
 #include "harness/sweep/live.h"
 #include "harness/sweep/proposer.h"
@@ -136,22 +137,6 @@ Result<std::vector<CandidateRow>> NewCandidates(const SweepMeta& meta) {
   std::vector<CandidateRow> rows;
   for (const Point& point : points) rows.push_back(RowOf(point, static_cast<int>(rows.size())));
   return rows;
-}
-
-// Hashes of what each engine has of its own: another build's program, another format of the model.
-Json EngineFiles(const Definition& definition) {
-  Json engines = Json::MakeObject();
-  for (const EngineChoice& engine : definition.engines) {
-    Json files = Json::MakeObject();
-    for (const auto& [key, path] :
-         {std::pair("binary", &engine.binary), std::pair("model", &engine.model)})
-      if (!path->empty()) {
-        const Json hashed = ModelFilesJson(*path);
-        files.Set(key, hashed.is_null() ? Json() : *hashed.Find("hash"));
-      }
-    engines.Set(engine.name, std::move(files));
-  }
-  return engines;
 }
 
 Json ProvenanceOf(const SweepMeta& meta) {
