@@ -12,7 +12,7 @@ import pytest
 
 import chromium
 
-KINDS = ("usual", "many", "two dozen", "even", "best", "mixed", "midway", "failed", "single")
+KINDS = ("usual", "many", "two dozen", "even", "best", "mixed", "midway", "failed", "single", "long")
 
 pytestmark = chromium.needed
 
@@ -26,7 +26,8 @@ def browser():
 @pytest.fixture(scope="module")
 def folders(top, tmp_path_factory):
     """Outputs of made-up sweeps: with a winner, 500 and 24 configurations, without a difference, with
-    the defaults ahead, with a finding of its own in each objective, half done, failures only, the defaults alone."""
+    the defaults ahead, with a finding of its own in each objective, half done, failures only, the defaults alone,
+    and long names."""
     place = tmp_path_factory.mktemp("planted")
     for kind in KINDS:
         subprocess.run([top / "build/planted_pages", kind, place / kind], check=True, timeout=120)

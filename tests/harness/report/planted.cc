@@ -261,6 +261,19 @@ Results NoDifferenceResults() {
   return results;
 }
 
+Results LongNamesResults() {
+  const std::string name(60, 'm');
+  Results results = PlantedResults();
+  results.model = name;
+  for (Candidate& candidate : results.candidates) {
+    candidate.engine = name;
+    candidate.label = StrCat(name, ": ", candidate.label);
+    for (Setting& setting : candidate.settings) setting.key = "env." + name;
+  }
+  for (Verdict& verdict : results.verdicts) verdict.tied = {2};
+  return results;
+}
+
 Results DefaultsBestResults() {
   Results results = PlantedResults();
   double ratio = 0.74;

@@ -17,6 +17,7 @@ Results ManyResults(int count);
 Results FailedResults();
 // Nothing is better than the defaults.
 Results NoDifferenceResults();
+Results LongNamesResults();  // names of 60 letters, without a place to break them
 // The defaults are clearly better, by another amount in each objective.
 Results DefaultsBestResults();
 // The same, with a small gain in the second objective and no difference in the third.

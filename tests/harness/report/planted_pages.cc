@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
       {"many", [] { return ManyResults(500); }},
       {"two dozen", [] { return ManyResults(24); }},
       {"even", NoDifferenceResults},
+      {"long", LongNamesResults},
       {"best", DefaultsBestResults},
       {"mixed", MixedResults},
       {"midway", MidwayResults},
