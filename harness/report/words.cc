@@ -30,6 +30,24 @@ Finding TooFewRounds(const Results& results, const Verdict& verdict) {
   return {advice, StrCat("the budget had no room to confirm ", name, ", which led"), ""};
 }
 
+// "no difference was found", or, if some are worse, "7 of 9 others are worse, and the rest cannot
+// be told from the defaults (within 2.1 %)".
+std::string NoDifferenceText(const Results& results, const Verdict& verdict) {
+  size_t others = 0;
+  for (const Candidate& candidate : results.candidates) {
+    const Comparison* compared = candidate.Find(results.ObjectiveOf(verdict));
+    const bool counts =
+        candidate.status == CandidateStatus::kOk || candidate.status == CandidateStatus::kDropped;
+    if (counts && !candidate.is_baseline && compared && compared->ratio.n > 0) ++others;
+  }
+  const size_t alike = verdict.tied.size();
+  if (alike == 0 || others <= alike) return "no difference was found";
+  return StrCat(others - alike, " of ", others, others - alike == 1 ? " others is" : " others are",
+                " worse, and the rest cannot be told from the defaults",
+                verdict.floor > 0 ? StrCat(" (within ", FormatShareOrFactor(verdict.floor), ")")
+                                  : std::string());
+}
+
 std::string Headline(const Results& results, const Verdict& verdict) {
   if (verdict.outcome == Outcome::kWinner) return NameOf(results, verdict.recommended);
   const Finding finding = FindingOf(results, verdict);
@@ -138,7 +156,7 @@ Finding FindingOf(const Results& results, const Verdict& verdict) {
     case Outcome::kBaselineBest:
       return DefaultsAreBest(results, verdict);
     case Outcome::kNoDifference:
-      return {"Keep the defaults", "no difference was found", ""};
+      return {"Keep the defaults", NoDifferenceText(results, verdict), ""};
     case Outcome::kTooFewRounds:
       return TooFewRounds(results, verdict);
     case Outcome::kNoData:

@@ -24,7 +24,8 @@ bool IsDecided(const Verdict& verdict);
 // best" ": " "isa=avx2 is" " " "26 % worse (16 to 30 %)".
 struct Finding {
   std::string advice;     // "Use isa=avx2", "Keep the defaults", "Keep the defaults for now", ...
-  std::string subject;    // "no difference was found", "isa=avx2 is"; empty with a winner
+  std::string subject;    // "no difference was found", "7 of 9 others are worse, and the rest
+                          // cannot be told ...", "isa=avx2 is"; empty with a winner
   std::string predicate;  // "26 % worse (16 to 30 %)"; may be empty
 };
 Finding FindingOf(const Results& results, const Verdict& verdict);

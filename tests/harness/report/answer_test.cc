@@ -37,6 +37,7 @@ struct Ending {
   std::string answer;
   std::optional<int> unconfirmed = std::nullopt;
   bool finished = true;
+  std::vector<int> tied = {};
 };
 
 const Ending kEndings[] = {
@@ -54,6 +55,16 @@ const Ending kEndings[] = {
      "Keep the defaults: nothing else was measured."},
     {"no difference found", Outcome::kNoDifference, 0, 1, kEven,
      "Keep the defaults: no difference was found."},
+    {"some worse, some even",
+     Outcome::kNoDifference,
+     0,
+     1,
+     kEven,
+     "Keep the defaults: 1 of 2 others is worse, and the rest cannot be told from the defaults "
+     "(within 2.1 %).",
+     std::nullopt,
+     true,
+     {1}},
     {"too few rounds", Outcome::kTooFewRounds, 0, 1, kFewRounds,
      "Keep the defaults for now: there were too few rounds to tell."},
     {"no room for the leader", Outcome::kTooFewRounds, 0, 1, kEven,
@@ -79,6 +90,7 @@ Results EndedAs(const Ending& ending) {
   verdict.best_ratio = ending.best_ratio;
   verdict.unconfirmed = ending.unconfirmed;
   verdict.confirmed = true;
+  verdict.tied = ending.tied;
   return results;
 }
 
@@ -165,6 +177,7 @@ TEST(Answer, TellsWhatWasFoundInEachObjective) {
   for (Verdict& verdict : results.verdicts) {
     verdict.outcome = Outcome::kNoDifference;
     verdict.recommended = 0;
+    verdict.tied = {1, 2};  // all others
   }
   EXPECT_EQ(Answer(results), "Keep the defaults: no difference was found.");
   results.verdicts[0].outcome = Outcome::kBaselineBest;
