@@ -9,6 +9,7 @@
 #include "engine/base/strings.h"
 #include "engine/run/settings.h"
 #include "harness/cli/stop_request.h"
+#include "harness/profile/command.h"
 #include "harness/profile/profile.h"
 #include "harness/report/write.h"
 #include "harness/sweep/load.h"
@@ -100,6 +101,20 @@ Result<Definition> DefinitionOf(const Contest& contest, const CompareRaceFlags& 
   return definition;
 }
 
+// What gives the same race again: the defaults of flags may change.
+std::string CommandLineOf(const CompareRaceFlags& flags, const Objective& objective) {
+  constexpr double kPercent = 100;
+  Command command{{}, {"pinion", "compare"}};
+  std::vector<std::string>& words = command.arguments;
+  for (const std::string& build : flags.builds) words.insert(words.end(), {"--build", build});
+  words.insert(words.end(), flags.profiles.begin(), flags.profiles.end());
+  if (!flags.model.empty()) words.push_back(flags.model);
+  words.insert(words.end(), {"--objective", Name(objective), "--budget", flags.budget,
+                             "--threshold", StrCat(flags.threshold * kPercent)});
+  if (flags.rounds != kMaxRounds) words.insert(words.end(), {"--rounds", StrCat(flags.rounds)});
+  return ShellText(command);
+}
+
 Result<SweepRequest> RequestFor(const Contest& contest, const CompareRaceFlags& flags) {
   EngineOptions base;
   base.has_frontend = true;
@@ -107,9 +122,8 @@ Result<SweepRequest> RequestFor(const Contest& contest, const CompareRaceFlags& 
   PINION_ASSIGN(const Host host, Host::This());
   PINION_ASSIGN(const Definition definition, DefinitionOf(contest, flags));
   SweepRequest request;
-  PINION_ASSIGN(request.meta, DescribeSweep(definition, base, host,
-                                            StrCat("pinion compare ", Join(contest.files, " "), " ",
-                                                   flags.model)));
+  PINION_ASSIGN(request.meta,
+                DescribeSweep(definition, base, host, CommandLineOf(flags, contest.objective)));
   request.folder = flags.out.empty() ? StrCat("out/compare-", NowIso8601()) : flags.out;
   request.binary = SelfPath();
   request.interrupted = StopRequested;
@@ -141,7 +155,10 @@ Result<PairVerdict> RunRace(const SweepRequest& request, const char* kind, doubl
   PINION_ASSIGN(const auto store, Store::Open(request.folder + "/results.db", Store::Mode::kRead));
   PINION_ASSIGN(const std::vector<TrialRow> trials, store->Trials());
   const Definition& definition = request.meta.definition;
-  return JudgePair(trials, definition.objectives.front(), definition, threshold);
+  const PairVerdict verdict =
+      JudgePair(trials, definition.objectives.front(), definition, threshold);
+  results.verdicts = {AsVerdict(verdict)};
+  return verdict;
 }
 
 }  // namespace

@@ -19,7 +19,8 @@ int LocalPort(const std::string& address) {  // "0100007F:1F90"
 }
 
 // "  0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000 0 12345 1 ...":
-// the second word is the address with the port, the fourth is the state, the tenth the socket's inode.
+// the second word is the address with the port, the fourth is the state, the tenth the socket's
+// inode.
 void AddSockets(const std::string& table, int port, std::set<std::string>& links) {
   constexpr const char* kListens = "0A";
   std::istringstream lines(ReadFile(table, 1 << 24).value_or(""));

@@ -132,7 +132,9 @@ std::string Support(const Results& results) {
     winners.insert(verdict.recommended);
   }
   if (!first) return "";
-  const std::string text = StrCat("Confirmed in ", Counted(first->ratio.n, "fresh round"));
+  const std::string text = first->confirmed
+                               ? StrCat("Confirmed in ", Counted(first->ratio.n, "fresh round"))
+                               : StrCat("Measured in ", Counted(first->ratio.n, "round"));
   if (winners.size() > 1) return text + ".";
   const Candidate* winner = results.Find(first->recommended);
   const std::string wait = winner ? WaitText(results, *winner) : "";

@@ -53,7 +53,8 @@ Json EngineFiles(const Definition& definition) {
     Json files = Json::MakeObject();
     if (!engine.binary.empty()) files.Set("binary", HashOf(engine.binary));
     if (!engine.model.empty()) files.Set("model", HashOf(engine.model));
-    if (const auto words = WordsOf(engine); !words.empty()) files.Set("program", ProgramHash(words));
+    if (const auto words = WordsOf(engine); !words.empty())
+      files.Set("program", ProgramHash(words));
     engines.Set(engine.name, std::move(files));
   }
   return engines;

@@ -58,6 +58,37 @@ PairVerdict JudgePair(const std::vector<TrialRow>& trials, Objective objective,
   return verdict;
 }
 
+Verdict AsVerdict(const PairVerdict& pair) {
+  constexpr int kSecond = 1;
+  Verdict verdict;
+  verdict.objective = Name(pair.objective);
+  verdict.best = kSecond;
+  verdict.best_ratio = pair.ratio;
+  verdict.ratio = {pair.ratio.n, 1, 0, std::nullopt};
+  verdict.tested.emplace(kSecond, pair.ratio);
+  verdict.comparisons = 1;
+  verdict.floor = pair.floor;
+  verdict.rounds = pair.ratio.n;
+  switch (pair.kind) {
+    case Kind::kBetter:
+      verdict.outcome = Outcome::kWinner;
+      verdict.recommended = kSecond;
+      verdict.ratio = pair.ratio;
+      break;
+    case Kind::kWorse:
+      verdict.outcome = Outcome::kBaselineBest;
+      break;
+    case Kind::kNoDifference:
+      verdict.outcome = Outcome::kNoDifference;
+      verdict.tied = {kSecond};
+      break;
+    case Kind::kTooFewRounds:
+      verdict.outcome = Outcome::kTooFewRounds;
+      break;
+  }
+  return verdict;
+}
+
 Json ToJson(const PairVerdict& verdict) {
   const auto& interval = verdict.ratio.interval;
   return Json::Object{{"verdict", Name(verdict.kind)},

@@ -7,6 +7,7 @@
 #include "engine/base/json.h"
 #include "harness/space/definition.h"
 #include "harness/stats/estimate.h"
+#include "harness/stats/verdict.h"
 #include "harness/store/store.h"
 
 namespace pinion::harness {
@@ -28,6 +29,10 @@ const char* Name(PairVerdict::Kind kind);  // "no difference", "better", "worse"
 // the median excludes 1 and the estimate exceeds the threshold and the floor.
 PairVerdict JudgePair(const std::vector<TrialRow>& trials, Objective objective,
                       const Definition& definition, double threshold);
+
+// The same as a sweep's verdict, so that its report tells what the comparison told: the rounds of
+// the race count as well, and nothing is corrected for a choice.
+Verdict AsVerdict(const PairVerdict& pair);
 
 // {"verdict","ratio":{"estimate","low","high"},"objective","rounds","floor","threshold"}; low and
 // high are null if there are too few rounds.

@@ -114,6 +114,13 @@ def test_two_builds_race(pinion, binary, tmp_path):
     assert found["verdict"] == "worse" and found["builds"] == [str(binary), str(slow)]
     assert found["ratio"]["low"] <= found["ratio"]["estimate"] <= found["ratio"]["high"] < 1
     assert found["rounds"] >= 6 and (out / "report.html").exists()
+    results = json.loads((out / "results.json").read_text())
+    assert results["answer"].startswith("The defaults are best: B's defaults is ")
+    assert results["verdicts"][0]["outcome"] == "default_best"
+    assert results["command_line"] == (
+        f"pinion compare --build {binary} --build {slow} preset:tiny --objective throughput --budget 10m "
+        "--threshold 2 --rounds 7")
+    assert results["command_line"] in (out / "report.md").read_text()
 
 
 def profile(folder, name, model="preset:tiny", **settings):

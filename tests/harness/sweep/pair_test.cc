@@ -119,6 +119,27 @@ TEST(JudgePair, ASmallDifferenceIsNoneAndALargeOneHasADirection) {
   }
 }
 
+// What the report says of it.
+TEST(JudgePair, TheReportsVerdictIsThePairs) {
+  for (const auto& [speed, outcome, recommended] :
+       {std::tuple(90.0, Outcome::kBaselineBest, 0), std::tuple(100.0, Outcome::kNoDifference, 0),
+        std::tuple(110.0, Outcome::kWinner, 1)}) {
+    std::vector<TrialRow> trials;
+    for (int round = 1; round <= 6; ++round)
+      for (const auto& [candidate, copy] : {std::pair(0, 0), std::pair(0, 1), std::pair(1, 0)})
+        trials.push_back(TrialOf(candidate, copy, round, candidate ? speed : 100));
+    const PairVerdict pair = Judged(trials);
+    const Verdict verdict = AsVerdict(pair);
+    EXPECT_EQ(verdict.outcome, outcome) << speed;
+    EXPECT_EQ(verdict.recommended, recommended) << speed;
+    EXPECT_EQ(verdict.best_ratio.median, pair.ratio.median);
+    EXPECT_EQ(verdict.best_ratio.n, 6u);
+    EXPECT_EQ(verdict.objective, "throughput");
+    EXPECT_EQ(verdict.floor, pair.floor);
+    EXPECT_FALSE(verdict.confirmed);
+  }
+}
+
 TEST(JudgePair, FiveRoundsAreTooFew) {
   std::vector<TrialRow> trials;
   for (int round = 1; round <= 5; ++round)
