@@ -12,6 +12,13 @@ namespace {
 
 using Kind = PairVerdict::Kind;
 
+// With trials whose logs vary by s, the baseline's two differ by s * sqrt(2), and a trial differs
+// from the mean of two others by s * sqrt(1 + 1/2): what noise makes of the latter is smaller.
+double FloorOfPairs(std::vector<double> baseline_differences, size_t rounds) {
+  for (double& difference : baseline_differences) difference *= std::sqrt(1.5 / 2);
+  return NoiseFloor(baseline_differences, rounds);
+}
+
 Kind Judge(const PairVerdict& verdict) {
   const auto& interval = verdict.ratio.interval;
   if (!interval) return Kind::kTooFewRounds;
@@ -53,7 +60,7 @@ PairVerdict JudgePair(const std::vector<TrialRow>& trials, Objective objective,
   verdict.objective = objective;
   verdict.threshold = threshold;
   verdict.ratio = EstimateRatio(log_ratios);
-  verdict.floor = NoiseFloor(BaselineDifferences(trials, objective, rule), log_ratios.size());
+  verdict.floor = FloorOfPairs(BaselineDifferences(trials, objective, rule), log_ratios.size());
   verdict.kind = Judge(verdict);
   return verdict;
 }

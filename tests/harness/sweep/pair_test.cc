@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
 
 #include "harness/sweep/recording.h"
 #include "tests/test_data.h"
@@ -67,6 +68,42 @@ TEST(JudgePair, TellsBuildsApartThatDifferByFivePercentAndNoEqualOnes) {
     EXPECT_EQ(Worse("noise/quiet.csv", column, 0.95), 20) << column;
     EXPECT_EQ(Worse("noise/quiet.csv", column, 1), 0) << column;
   }
+}
+
+// Shares of replays in which the second, so fast, is called worse. The recording is short, so that
+// they overlap.
+double WorseShare(const std::string& file, const char* column, int rounds, double speed_of_b) {
+  constexpr size_t kReplays = 240;
+  const auto recording = ReadRecording(tests::TestData() + "/noise/" + file, column);
+  EXPECT_TRUE(recording) << recording.error().message;
+  int worse = 0;
+  for (size_t replay = 0; replay < kReplays; ++replay) {
+    const size_t offset = replay * recording->log_speeds.size() / kReplays;
+    worse += Judged(Replayed(*recording, offset, rounds, speed_of_b)).kind == Kind::kWorse ? 1 : 0;
+  }
+  return static_cast<double>(worse) / kReplays;
+}
+
+// Run it by itself to read the rates.
+TEST(JudgePair, InNoiseItFindsMoreWithTimeAndCallsAtMostATwentiethOfEqualBuildsWorse) {
+  const struct {
+    const char *file, *column;
+    double least;  // of five percent worse ones in 32 rounds
+  } series[] = {{"disturbed.csv", "memory_bytes_per_s", 0.85},
+                {"disturbed.csv", "fma_flops", 0.85},
+                {"held_out/opt-125m-quiet.csv", "batch_tokens_per_s", 0.85},
+                {"held_out/opt-125m-quiet.csv", "loop_tokens_per_s", 0.42},
+                {"held_out/opt-125m-quiet.csv", "inverse_latency", 0.42}};
+  for (const auto& [file, column, least] : series)
+    for (const int rounds : {16, 32}) {
+      const double found = WorseShare(file, column, rounds, 0.95);
+      const double equal = WorseShare(file, column, rounds, 1);
+      std::printf(
+          "%-28s %-20s %d rounds: 5 %% worse found in %.1f %%, equal called worse in %.1f %%\n",
+          file, column, rounds, 100 * found, 100 * equal);
+      EXPECT_LE(equal, 0.05) << file << " " << column << " " << rounds;
+      if (rounds == 32) EXPECT_GE(found, least) << file << " " << column;
+    }
 }
 
 TEST(JudgePair, ComparesWithTheMeanOfTheBaselinesTwoTrials) {
