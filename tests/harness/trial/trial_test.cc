@@ -262,6 +262,19 @@ std::pair<std::optional<double>, std::string> Told(bool by_rate,
   return {samples.empty() ? std::nullopt : std::optional(samples.front().value), cut};
 }
 
+TEST(ShownCommand, HasWhatTheTrialsProcessPreloads) {
+  TrialRequest request;
+  request.options.model = "org/name";
+  request.engine.kind = EngineChoice::Kind::kVllm;
+  const auto plan = PlanServer(request);
+  ASSERT_TRUE(plan) << plan.error().message;
+  setenv("LD_PRELOAD", "/lib/libtcmalloc_minimal.so.4", 1);
+  const auto shown = ShownCommand(*plan, request);
+  unsetenv("LD_PRELOAD");
+  ASSERT_TRUE(shown) << shown.error().message;
+  EXPECT_THAT(*shown, testing::StartsWith("LD_PRELOAD=/lib/libtcmalloc_minimal.so.4 "));
+}
+
 TEST(DescribeSearch, TellsALoadOnlyBetweenAPassingAndAFailingOneOrAtTheEndOfItsRange) {
   constexpr const char* kCut = "search of the SLO's load cut";
   EXPECT_TRUE(Told(true, {{2, 10}, {4, 0}}).first);
