@@ -29,14 +29,22 @@ struct OutputRules {
   bool any() const { return calls || thoughts || forced; }
 };
 
-// A part of an answer, taken apart.
+// A part of an answer, taken apart. Of a call, the first part has the name, and what follows has
+// none: only the first of `calls` may go on with the last call of the part before.
 struct ParsedOutput {
   std::string content, reasoning;
   std::vector<ToolCall> calls;
+
+  // Of the call in progress.
+  void AddArguments(std::string_view text);
+  // The next part of the same answer.
+  void Append(ParsedOutput next);
 };
 
 // Takes one answer apart as it comes, in pieces of any size: what it gives in all depends on the
-// text alone, not on where it was cut. A call is given when it is complete.
+// text alone, not on where it was cut. Arguments of a call are given as they come if the format has
+// them as JSON behind the tool's name, and else when the call is complete; a name that was given
+// stays a call, even if its arguments turn out to be cut off or no JSON.
 class AnswerParser {
  public:
   virtual ~AnswerParser() = default;

@@ -1,5 +1,6 @@
 #include "engine/serve/event_writer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/base/json_text.h"
@@ -43,6 +44,26 @@ std::string_view EventWriter::Role(size_t index, const Json& prompt_token_ids, c
 }
 
 std::string_view EventWriter::Part(const ChoicePart& part, const Usage* usage) {
+  const auto begins = [](const ToolCall& call) {
+    return !call.name.empty() && !call.arguments.empty();
+  };
+  if (std::none_of(part.calls.begin(), part.calls.end(), begins)) return OneEvent(part, usage);
+  ChoicePart head, rest = part;
+  head.index = part.index;
+  head.text = std::exchange(rest.text, {});
+  head.reasoning = std::exchange(rest.reasoning, {});
+  head.first_call = part.first_call;
+  for (ToolCall& call : rest.calls) {
+    if (call.name.empty())
+      ++head.first_call;
+    else
+      head.calls.push_back({std::exchange(call.name, {}), ""});
+  }
+  both_ = OneEvent(head, usage);
+  return both_ += OneEvent(rest, usage);
+}
+
+std::string_view EventWriter::OneEvent(const ChoicePart& part, const Usage* usage) {
   BeginChoice(part.index);
   if (head_.chat) {
     AppendDelta(part);

@@ -17,11 +17,14 @@ class EventWriter {
   // `usage`: what its choice has taken so far; null: not told.
   std::string_view Role(size_t index, const Json& prompt_token_ids = {},
                         const Usage* usage = nullptr);
+  // Two events if the part begins calls and has arguments of theirs: clients want the first delta
+  // of a call to have none.
   std::string_view Part(const ChoicePart& part, const Usage* usage = nullptr);
   // The usage alone, which comes last.
   std::string_view UsageOf(const Usage& usage);
 
  private:
+  std::string_view OneEvent(const ChoicePart& part, const Usage* usage);
   void AppendDelta(const ChoicePart& part);
   void BeginChoice(size_t index);
   void AppendField(const char* name, const Json& value);
@@ -29,7 +32,7 @@ class EventWriter {
   std::string_view EndEvent(std::string_view rest);
 
   ResponseHead head_;
-  std::string event_;
+  std::string event_, both_;
   size_t head_bytes_;  // of event_: what all events begin with, up to the list of choices
 };
 

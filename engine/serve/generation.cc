@@ -246,7 +246,9 @@ void Generation::Parse(Choice& choice, ChoicePart& part) {
   part.text = std::move(parsed.content);
   part.reasoning = std::move(parsed.reasoning);
   part.calls = std::move(parsed.calls);
-  part.first_call = std::exchange(choice.calls, choice.calls + part.calls.size());
+  const bool goes_on = !part.calls.empty() && part.calls.front().name.empty();
+  part.first_call = choice.calls - (goes_on ? 1 : 0);
+  choice.calls = part.first_call + part.calls.size();
   if (choice.calls > 0 && part.finish_reason == "stop") part.finish_reason = "tool_calls";
 }
 

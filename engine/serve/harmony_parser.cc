@@ -99,21 +99,48 @@ bool HarmonyParser::StepBody() {
 }
 
 void HarmonyParser::Write(std::string_view body) {
-  (kind_ == Kind::kCall      ? arguments_
-   : kind_ == Kind::kThought ? parsed_.reasoning
-                             : parsed_.content) += body;
+  if (kind_ == Kind::kThought)
+    parsed_.reasoning += body;
+  else if (kind_ == Kind::kText)
+    parsed_.content += body;
+  else
+    WriteCall(body);
+}
+
+void HarmonyParser::WriteCall(std::string_view body) {
+  if (kind_ == Kind::kArguments) {
+    const size_t bytes = json_.Take(body);
+    if (!drops_) parsed_.AddArguments(body.substr(0, bytes));
+    body.remove_prefix(bytes);
+    if (!json_.done()) return;
+    kind_ = Kind::kPast;
+  }
+  const size_t space = std::min(body.find_first_not_of(kBlank), body.size());
+  space_ += body.substr(0, space);
+  body.remove_prefix(space);
+  if (body.empty()) return;
+  if (kind_ == Kind::kCall && body.starts_with('{') && rules_.calls && !tool_.empty()) {
+    BeginCall();
+    return WriteCall(body);
+  }
+  (parsed_.content += std::exchange(space_, {})) += body;
+  kind_ = Kind::kText;
+}
+
+void HarmonyParser::BeginCall() {
+  drops_ = !rules_.parallel && calls_++ > 0;
+  if (!drops_) parsed_.calls.push_back({std::exchange(tool_, {}), ""});
+  space_.clear();
+  json_ = JsonEnd();
+  kind_ = Kind::kArguments;
 }
 
 void HarmonyParser::EndBody() {
   if (!std::exchange(in_body_, false)) return;
-  if (std::exchange(kind_, Kind::kText) != Kind::kCall) return;
-  const std::string arguments = std::exchange(arguments_, {});
-  const auto json = Json::Parse(Trim(arguments).empty() ? "{}" : arguments);
-  if (!rules_.calls || !json || !json->is_object() || tool_.empty()) {
-    parsed_.content += arguments;
-  } else if (rules_.parallel || calls_++ == 0) {
-    parsed_.calls.push_back({std::exchange(tool_, {}), json->Dump()});
-  }
+  // A tool without parameters may be called without arguments.
+  if (kind_ == Kind::kCall) Write(rules_.calls && !tool_.empty() ? "{}" : "");
+  space_.clear();
+  kind_ = Kind::kText;
 }
 
 }  // namespace pinion

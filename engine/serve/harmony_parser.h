@@ -4,21 +4,23 @@
 #include <string_view>
 
 #include "engine/serve/answer_parser.h"
+#include "engine/serve/json_call.h"
 
 namespace pinion {
 
 // gpt-oss's answers (OpenAI's Harmony format): messages, each "<|start|>assistant", a header that
 // names a channel and perhaps a recipient, "<|message|>", a body and "<|end|>" or "<|call|>"; the
 // prompt has the first message's start. Channel analysis is reasoning, a recipient "functions.NAME"
-// makes the body a call, all else is text. A body of a call that is no JSON object is text. Time
-// and memory are linear in the text.
+// makes the body a call, all else is text. A body of a call that does not begin with a brace is
+// text, and so is what follows the arguments. Time and memory are linear in the text.
 class HarmonyParser final : public AnswerParser {
  public:
   explicit HarmonyParser(OutputRules rules);
   ParsedOutput Push(std::string_view text, bool last) override;
 
  private:
-  enum class Kind { kText, kThought, kCall };
+  // kArguments: a call that has begun; kPast: what follows them.
+  enum class Kind { kText, kThought, kCall, kArguments, kPast };
 
   std::string_view held() const { return std::string_view(text_).substr(past_); }
   bool Step(bool last);
@@ -26,6 +28,8 @@ class HarmonyParser final : public AnswerParser {
   bool StepBody();
   void BeginBody(std::string_view header);
   void Write(std::string_view body);
+  void WriteCall(std::string_view body);
+  void BeginCall();
   void EndBody();
 
   OutputRules rules_;
@@ -34,7 +38,10 @@ class HarmonyParser final : public AnswerParser {
   size_t past_ = 0;
   bool in_body_ = false, at_start_ = true;
   Kind kind_ = Kind::kText;
-  std::string tool_, arguments_;  // of the call in progress
+  std::string tool_;    // of the call in progress
+  std::string space_;   // before the arguments, and behind them
+  JsonEnd json_;        // of the arguments
+  bool drops_ = false;  // the call in progress, because only the first one counts
   size_t calls_ = 0;
 };
 

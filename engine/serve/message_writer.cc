@@ -130,20 +130,27 @@ void MessageWriter::WriteText(Block block, const std::string& text) {
   WriteEvent("content_block_delta", {{"index", blocks_}, {"delta", std::move(delta)}});
 }
 
+// The beginning of a call, or more of its arguments.
 void MessageWriter::WriteCall(const ChoicePart& part, size_t i) {
-  CloseBlock();
-  WriteEvent("content_block_start",
-             {{"index", blocks_}, {"content_block", Call(part, i, Json::MakeObject())}});
+  if (!part.calls[i].name.empty()) {
+    CloseBlock();
+    open_ = Block::kCall;
+    WriteEvent("content_block_start",
+               {{"index", blocks_}, {"content_block", Call(part, i, Json::MakeObject())}});
+  }
+  if (part.calls[i].arguments.empty()) return;
   Json delta(Json::Object{{"type", "input_json_delta"}, {"partial_json", part.calls[i].arguments}});
   WriteEvent("content_block_delta", {{"index", blocks_}, {"delta", std::move(delta)}});
-  WriteEvent("content_block_stop", {{"index", blocks_++}});
 }
 
 std::string_view MessageWriter::Part(const ChoicePart& part, const Usage&) {
   events_.clear();
+  // What goes on with a call precedes what comes behind it.
+  const size_t first = !part.calls.empty() && part.calls.front().name.empty() ? 1 : 0;
+  if (first > 0) WriteCall(part, 0);
   WriteText(Block::kThinking, part.reasoning);
   WriteText(Block::kText, part.text);
-  for (size_t i = 0; i < part.calls.size(); ++i) WriteCall(part, i);
+  for (size_t i = first; i < part.calls.size(); ++i) WriteCall(part, i);
   if (part.finish_reason.empty()) return events_;
   CloseBlock();
   last_.finish_reason = part.finish_reason;

@@ -26,7 +26,7 @@ class MessageWriter final : public AnswerWriter {
   std::string Error(const ApiError& error) const override;
 
  private:
-  enum class Block { kNone, kThinking, kText };
+  enum class Block { kNone, kThinking, kText, kCall };
 
   Json Head(Json::Array content, const ChoicePart* end, const Usage& usage) const;
   Json Call(const ChoicePart& part, size_t i, Json input) const;

@@ -28,7 +28,8 @@ constexpr auto kCallFormats = std::to_array<CallFormat>({
     {"functiongemma", "<start_function_call>", "<start_function_call>", "<end_function_call>",
      false, false, ReadGemmaCalls},
     {"gemma4", "<|tool_call>", "<|tool_call>", "<tool_call|>", false, false, ReadGemmaCalls},
-    {"hermes", "<tool_call>", "<tool_call>", "</tool_call>", true, false, ReadHermesCalls},
+    {"hermes", "<tool_call>", "<tool_call>", "</tool_call>", true, false, ReadHermesCalls, false,
+     true},
 });
 
 // The first is the one that templates with its marks are read by.

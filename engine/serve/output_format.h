@@ -47,6 +47,7 @@ struct CallFormat {
   std::optional<std::vector<ToolCall>> (*read)(std::string_view body,
                                                const KnownTools& tools) = nullptr;
   bool harmony = false;  // of harmony_parser.h, which has no use for marks and `read`
+  bool streams = false;  // a body that begins as json_call.h has it is passed on as it comes
 };
 
 // How a family of models sets its reasoning apart from the answer, which it precedes.

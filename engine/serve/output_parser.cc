@@ -41,9 +41,14 @@ bool OutputParser::Step() {
     case Part::kContent:
       return StepContent();
     case Part::kCall:
+      return may_stream_ ? StepCallHead() : StepCall();
+    case Part::kArguments:
+    case Part::kCallRest:
+      return StepArguments();
+    case Part::kCallEnd:
       break;
   }
-  return StepCall();
+  return StepCallEnd();
 }
 
 bool OutputParser::StepThought() {
@@ -99,7 +104,44 @@ bool OutputParser::BeginCall(std::string_view begin, size_t at) {
   begin_ = begin;
   scanned_ = 0;
   in_string_ = false;
+  may_stream_ = rules_.calls->streams;
   part_ = Part::kCall;
+  return true;
+}
+
+bool OutputParser::StepCallHead() {
+  CallHead head = ReadCallHead(held());
+  if (head.state == CallHead::State::kMore) return false;
+  may_stream_ = false;
+  if (head.state == CallHead::State::kNone) return true;
+  drops_ = !rules_.parallel && calls_++ > 0;
+  if (!drops_) parsed_.calls.push_back({std::move(head.name), ""});
+  past_ += head.bytes;
+  LeaveCall();
+  json_ = JsonEnd();
+  part_ = Part::kArguments;
+  return true;
+}
+
+// A mark that comes too early ends the call, too.
+bool OutputParser::StepArguments() {
+  const std::string_view end = rules_.calls->end;
+  const size_t bytes = json_.Take(held(), end);
+  if (part_ == Part::kArguments && !drops_) parsed_.AddArguments(held().substr(0, bytes));
+  past_ += bytes;
+  if (!json_.done() && !held().starts_with(end)) return false;
+  part_ = json_.done() && part_ == Part::kArguments ? Part::kCallRest : Part::kCallEnd;
+  json_ = JsonEnd(1);
+  return true;
+}
+
+bool OutputParser::StepCallEnd() {
+  const std::string_view end = rules_.calls->end;
+  past_ += std::min(held().find_first_not_of(kSpace), held().size());
+  const bool ends = held().starts_with(end);
+  if (!ends && end.starts_with(held())) return false;
+  if (ends) past_ += end.size();
+  part_ = Part::kContent;
   return true;
 }
 
@@ -145,10 +187,15 @@ bool OutputParser::EndCall(std::string_view end) {
   for (ToolCall& call : *calls)
     if (rules_.parallel || calls_++ == 0) parsed_.calls.push_back(std::move(call));
   past_ += bytes;
+  LeaveCall();
+  return true;
+}
+
+// What follows is content, without the white space beside the call.
+void OutputParser::LeaveCall() {
   space_.clear();
   skips_space_ = true;
   at_start_ = may_think_ = false;
-  return true;
 }
 
 // Moves all of held() but its last `kept` bytes to `dst`.
@@ -177,6 +224,8 @@ void OutputParser::EndAll() {
     scanned_ = held().size();
     EndCall("");
   }
+  // Of a call that streamed it is the beginning of a mark.
+  if (part_ != Part::kThought && part_ != Part::kContent) past_ = text_.size();
   std::string& dst = part_ == Part::kThought ? parsed_.reasoning : parsed_.content;
   WriteAllBut(0, dst);
   dst += std::exchange(space_, {});

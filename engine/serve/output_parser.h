@@ -5,13 +5,15 @@
 #include <string_view>
 
 #include "engine/serve/answer_parser.h"
+#include "engine/serve/json_call.h"
 
 namespace pinion {
 
 // Tells the reasoning, the calls and the text of one answer apart as they come, in pieces of any
-// size: what it gives depends on the text alone, not on where it was cut. A call is given when it
-// is complete; one that does not read as such is a part of the text, byte for byte. White space
-// beside reasoning and calls is no text. Takes time and memory linear in the text.
+// size: what it gives depends on the text alone, not on where it was cut. A call whose arguments do
+// not stream is given when it is complete; one that does not read as such is a part of the text,
+// byte for byte. White space beside reasoning and calls is no text. Takes time and memory linear in
+// the text.
 class OutputParser final : public AnswerParser {
  public:
   explicit OutputParser(OutputRules rules);
@@ -19,16 +21,21 @@ class OutputParser final : public AnswerParser {
   ParsedOutput Push(std::string_view text, bool last) override;
 
  private:
-  enum class Part { kThought, kContent, kCall };
+  // kArguments: of a call that streams; kCallRest: of its object; kCallEnd: its mark, if it comes.
+  enum class Part { kThought, kContent, kCall, kArguments, kCallRest, kCallEnd };
 
   std::string_view held() const { return std::string_view(text_).substr(past_); }
   bool Step();  // false: more text is needed
   bool StepThought();
   bool StepContent();
   bool StepCall();
+  bool StepCallHead();
+  bool StepArguments();
+  bool StepCallEnd();
   bool BeginThought();
   bool BeginCall(std::string_view begin, size_t at);
   bool EndCall(std::string_view end);
+  void LeaveCall();
   bool ScanJson();
   void WriteAllBut(size_t kept, std::string& dst);
   void Write(std::string_view text, std::string& dst);
@@ -47,6 +54,9 @@ class OutputParser final : public AnswerParser {
   bool at_start_ = true;      // there was no text and no call yet
   bool may_think_ = true;     // nor reasoning
   size_t calls_ = 0;
+  bool may_stream_ = false;  // the call in progress, if its head turns out to be one
+  bool drops_ = false;       // the call that streams, because only the first one counts
+  JsonEnd json_;             // of its arguments, then of its object
 };
 
 }  // namespace pinion

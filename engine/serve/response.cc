@@ -105,10 +105,14 @@ Json::Object ParsedFields(const ResponseHead& head, const ChoicePart& part, bool
     const size_t index = part.first_call + i;
     Json call = Json::MakeObject();
     if (delta) call.Set("index", static_cast<int64_t>(index));
-    call.Set("id", CallId(head.id, part.index, index));
-    call.Set("type", "function");
-    call.Set("function", Json(Json::Object{{"name", part.calls[i].name},
-                                           {"arguments", part.calls[i].arguments}}));
+    Json function = Json::MakeObject();
+    if (!part.calls[i].name.empty()) {
+      call.Set("id", CallId(head.id, part.index, index));
+      call.Set("type", "function");
+      function.Set("name", part.calls[i].name);
+    }
+    function.Set("arguments", part.calls[i].arguments);
+    call.Set("function", std::move(function));
     list.Append(std::move(call));
   }
   if (!part.calls.empty()) fields.emplace_back("tool_calls", std::move(list));

@@ -35,7 +35,7 @@ struct ChoicePart {
   // Of the prompt, in a choice's first part, and of this part's tokens; null: not requested.
   Json prompt_token_ids = {}, token_ids = {};
   std::string reasoning = {};
-  std::vector<ToolCall> calls = {};
+  std::vector<ToolCall> calls = {};   // the first may go on with a call, and then has no name
   std::vector<float> pooled = {};     // of a text or a pair: Pooler
   size_t first_call = 0;              // of `calls`, counted from the choice's first
   Usage usage = {};                   // of the choice, so far
@@ -48,7 +48,7 @@ std::string CallId(const std::string& answer, size_t choice, size_t call);
 
 // {"reasoning_content", "reasoning", "tool_calls"}, those that the part has, as members of a
 // message or, with an index for each call, of a stream's delta. Ids of calls are made from the
-// answer's.
+// answer's. A delta that goes on with a call has its index and more of its arguments alone.
 Json::Object ParsedFields(const ResponseHead& head, const ChoicePart& part, bool delta);
 
 Json ToJson(const Usage& usage);

@@ -108,13 +108,14 @@ Json ResponseWriter::TextItem(Kind kind, size_t index, const char* status,
   return item;
 }
 
-Json ResponseWriter::CallItem(const ChoicePart& part, size_t call, size_t index, bool begun) const {
+Json ResponseWriter::CallItem(const std::string& call_id, const ToolCall& call, size_t index,
+                              const char* status) const {
   return Json(Json::Object{{"id", ItemId("fc_", index)},
                            {"type", "function_call"},
-                           {"status", begun ? "in_progress" : "completed"},
-                           {"call_id", CallId(head_.id, part.index, part.first_call + call)},
-                           {"name", part.calls[call].name},
-                           {"arguments", begun ? "" : part.calls[call].arguments}});
+                           {"status", status},
+                           {"call_id", call_id},
+                           {"name", call.name},
+                           {"arguments", call.arguments}});
 }
 
 std::string ResponseWriter::Whole(const std::vector<ChoicePart>& choices,
@@ -132,8 +133,11 @@ std::string ResponseWriter::Whole(const std::vector<ChoicePart>& choices,
     Json text = TextPart(part.text, LogprobsOfText(part, usage));
     output.push_back(TextItem(Kind::kText, output.size(), status, {std::move(text)}));
   }
-  for (size_t i = 0; i < part.calls.size(); ++i)
-    output.push_back(CallItem(part, i, output.size(), /*begun=*/false));
+  for (size_t i = 0; i < part.calls.size(); ++i) {
+    const bool last = i + 1 == part.calls.size();
+    output.push_back(CallItem(CallId(head_.id, part.index, part.first_call + i), part.calls[i],
+                              output.size(), last ? StatusOf(part) : "completed"));
+  }
   return Ended(part, output, usage);
 }
 
@@ -187,6 +191,7 @@ void ResponseWriter::OpenItem(Kind kind) {
 
 void ResponseWriter::CloseItem(const char* status) {
   if (open_ == Kind::kNone) return;
+  if (open_ == Kind::kCall) return CloseCall(status);
   const bool thinks = open_ == Kind::kReasoning;
   WriteOfItem(thinks ? "response.reasoning_text.done" : "response.output_text.done", "text", text_);
   Json part = thinks ? ThoughtPart(std::move(text_))
@@ -212,23 +217,36 @@ void ResponseWriter::WriteText(Kind kind, const std::string& text) {
       "delta", text);
 }
 
-// A call is whole when it comes: one delta.
-void ResponseWriter::WriteCall(const ChoicePart& part, size_t call) {
-  CloseItem("completed");
+// The beginning of a call, or more of its arguments.
+void ResponseWriter::WriteCall(const ChoicePart& part, size_t i) {
+  const auto& [name, arguments] = part.calls[i];
+  if (!name.empty()) {
+    CloseItem("completed");
+    open_ = Kind::kCall;
+    call_ = {name, ""};
+    call_id_ = CallId(head_.id, part.index, part.first_call + i);
+    WriteItem("response.output_item.added",
+              CallItem(call_id_, call_, output_.size(), "in_progress"));
+  }
+  if (arguments.empty()) return;
+  call_.arguments += arguments;
+  WriteOfCall("response.function_call_arguments.delta", {{"delta", arguments}});
+}
+
+void ResponseWriter::WriteOfCall(const char* type, Json::Object fields) {
   const size_t index = output_.size();
-  WriteItem("response.output_item.added", CallItem(part, call, index, /*begun=*/true));
-  const std::string& arguments = part.calls[call].arguments;
-  const auto tell = [&](const char* type, Json::Object fields) {
-    fields.emplace(fields.begin(), "output_index", static_cast<int64_t>(index));
-    fields.emplace(fields.begin(), "item_id", ItemId("fc_", index));
-    WriteEvent(type, std::move(fields));
-  };
-  tell("response.function_call_arguments.delta", {{"delta", arguments}});
-  tell("response.function_call_arguments.done",
-       {{"name", part.calls[call].name}, {"arguments", arguments}});
-  Json item = CallItem(part, call, index, /*begun=*/false);
+  fields.emplace(fields.begin(), "output_index", static_cast<int64_t>(index));
+  fields.emplace(fields.begin(), "item_id", ItemId("fc_", index));
+  WriteEvent(type, std::move(fields));
+}
+
+void ResponseWriter::CloseCall(const char* status) {
+  WriteOfCall("response.function_call_arguments.done",
+              {{"name", call_.name}, {"arguments", call_.arguments}});
+  Json item = CallItem(call_id_, call_, output_.size(), status);
   WriteItem("response.output_item.done", item);
   output_.push_back(std::move(item));
+  open_ = Kind::kNone;
 }
 
 // Those of tokens whose text is held back wait for it; those of thoughts are not shown.
@@ -240,10 +258,13 @@ void ResponseWriter::TakeLogprobs(const ChoicePart& part) {
 
 std::string_view ResponseWriter::Part(const ChoicePart& part, const Usage&) {
   events_.clear();
+  // What goes on with a call precedes what comes behind it.
+  const size_t first = !part.calls.empty() && part.calls.front().name.empty() ? 1 : 0;
+  if (first > 0) WriteCall(part, 0);
   WriteText(Kind::kReasoning, part.reasoning);
   TakeLogprobs(part);
   WriteText(Kind::kText, part.text);
-  for (size_t i = 0; i < part.calls.size(); ++i) WriteCall(part, i);
+  for (size_t i = first; i < part.calls.size(); ++i) WriteCall(part, i);
   if (part.finish_reason.empty()) return events_;
   last_.finish_reason = part.finish_reason;
   if (open_ == Kind::kNone && output_.empty()) OpenItem(Kind::kText);  // an answer without words

@@ -24,19 +24,22 @@ class ResponseWriter final : public AnswerWriter {
   std::string Error(const ApiError& error) const override;
 
  private:
-  enum class Kind { kNone, kReasoning, kText };
+  enum class Kind { kNone, kReasoning, kText, kCall };
 
   std::string Response(const char* status, const Json::Array& output, const Usage* usage,
                        const Json& error) const;
   std::string Ended(const ChoicePart& end, const Json::Array& output, const Usage& usage) const;
   std::string ItemId(const char* prefix, size_t index) const;
   Json TextItem(Kind kind, size_t index, const char* status, Json::Array content) const;
-  Json CallItem(const ChoicePart& part, size_t call, size_t index, bool begun) const;
+  Json CallItem(const std::string& call_id, const ToolCall& call, size_t index,
+                const char* status) const;
 
   void WriteEvent(const char* type, Json::Object fields);
   void WriteState(const char* type, const std::string& response);
   void WriteText(Kind kind, const std::string& text);
-  void WriteCall(const ChoicePart& part, size_t call);
+  void WriteCall(const ChoicePart& part, size_t i);
+  void WriteOfCall(const char* type, Json::Object fields);
+  void CloseCall(const char* status);
   void OpenItem(Kind kind);
   void CloseItem(const char* status);
   void WriteItem(const char* type, Json item);
@@ -50,6 +53,8 @@ class ResponseWriter final : public AnswerWriter {
   Json::Array output_;       // items that have ended
   Kind open_ = Kind::kNone;  // the item in progress
   std::string text_;         // of it
+  ToolCall call_;            // or the call that it is
+  std::string call_id_;      // of it
   Json::Array logprobs_;     // of its tokens
   size_t told_logprobs_ = 0;
   ChoicePart last_;  // why the choice ended

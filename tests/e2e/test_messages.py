@@ -8,7 +8,7 @@ import anthropic
 import pytest
 
 from conftest import wait_until
-from test_tools import CALL, STOP
+from test_tools import CALL, CUT_AT, STOP
 
 MOST = 400  # tokens: a second of the stand-in's
 
@@ -62,6 +62,17 @@ def test_streams_put_together_are_the_same_message(client):
         block.model_dump(exclude={"id", "signature", "parsed_output"}) for block in whole.content]
     assert streamed.stop_reason == whole.stop_reason == "tool_use"
     assert streamed.usage.output_tokens == whole.usage.output_tokens
+    assert types.count("input_json") > 6, "the input comes as it is written"
+
+
+def test_a_call_cut_by_max_tokens_is_a_call(client):
+    body = asked(CALL, tools=TOOLS, max_tokens=CUT_AT)
+    message = client.messages.create(**body)
+    assert [block.type for block in message.content] == ["tool_use"] and message.stop_reason == "max_tokens"
+    events = list(client.messages.create(**body, stream=True))
+    pieces = [event.delta.partial_json for event in events if event.type == "content_block_delta"]
+    assert '{"city": "Bern", "days": 2}'.startswith("".join(pieces)) and len(pieces) > 1
+    assert [event.type for event in events[-3:]] == ["content_block_stop", "message_delta", "message_stop"]
 
 
 def test_ends_are_named(client):

@@ -11,7 +11,7 @@ import pytest
 
 from conftest import wait_until
 from test_serve import metric
-from test_tools import CALL, STOP, echoing  # noqa: F401: a fixture
+from test_tools import CALL, CUT_AT, STOP, echoing  # noqa: F401: a fixture
 
 TOOLS = [{"type": "function", "name": name, "description": "d", "strict": False, "parameters": {
     "type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}}
@@ -116,6 +116,18 @@ def test_the_clients_own_streaming_helper_follows(client):
         final = stream.get_final_response()
     assert "".join(deltas) == final.output_text == "I ask."
     assert final.output[1].name == "weather"
+
+
+def test_arguments_come_as_they_are_written(client):
+    events = list(client.responses.create(**asked(CALL, tools=TOOLS), stream=True))
+    deltas = [event.delta for event in events if event.type == "response.function_call_arguments.delta"]
+    assert len(deltas) > 3 and "".join(deltas) == events[-1].response.output[0].arguments
+    body = asked(CALL, tools=TOOLS, max_output_tokens=CUT_AT)
+    (cut,) = client.responses.create(**body).output
+    assert cut.type == "function_call" and cut.status == "incomplete"
+    assert '{"city": "Bern", "days": 2}'.startswith(cut.arguments)
+    last = list(client.responses.create(**body, stream=True))[-1]
+    assert last.type == "response.incomplete" and last.response.output[0].arguments == cut.arguments
 
 
 def test_a_conversation_goes_on_with_the_items_of_the_answer(client):

@@ -15,6 +15,8 @@ import openai
 import pydantic
 import pytest
 
+from test_tools import call_deltas, check_deltas
+
 SCHEMA = {"type": "object", "additionalProperties": False, "required": ["name", "age", "tags"],
           "properties": {"name": {"type": "string", "maxLength": 8}, "age": {"type": "integer", "maximum": 120},
                          "tags": {"type": "array", "items": {"enum": ["red", "blue"]}, "maxItems": 2}}}
@@ -119,9 +121,29 @@ def test_a_required_call_is_made(client):
 def test_a_named_call_is_made_in_streams_too(client):
     named = {"type": "function", "function": {"name": "time"}}
     chunks = list(chat(client, tools=TOOLS, tool_choice=named, stream=True))
-    (call,) = [call for c in chunks for call in c.choices[0].delta.tool_calls or []]
-    assert call.function.name == "time" and json.loads(call.function.arguments)["days"] in (1, 2, 3)
-    assert chunks[-1].choices[0].finish_reason == "tool_calls"
+    first, *rest = call_deltas(chunks)
+    (pieces,) = check_deltas([first, *rest])
+    assert first.function.name == "time" and json.loads("".join(pieces))["days"] in (1, 2, 3)
+    assert len(pieces) > 2 and chunks[-1].choices[0].finish_reason == "tool_calls"
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "time"}}])
+def test_a_forced_call_cut_by_max_tokens_is_a_call(client, choice):
+    more = {"tools": TOOLS, "tool_choice": choice, "temperature": 0}
+    whole = chat(client, **more).choices[0].message.tool_calls[0].function
+    for limit in range(4, 40):
+        cut = chat(client, **more, max_tokens=limit).choices[0]
+        calls = cut.message.tool_calls
+        if cut.finish_reason != "length" or not calls or not calls[0].function.arguments:
+            continue
+        chunks = list(chat(client, **more, max_tokens=limit, stream=True))
+        (pieces,) = check_deltas(call_deltas(chunks))
+        (call,) = calls
+        assert call.function.name == whole.name and whole.arguments.startswith(call.function.arguments)
+        assert "".join(pieces) == call.function.arguments and not cut.message.content
+        assert chunks[-1].choices[0].finish_reason == "length"
+        return
+    pytest.fail("no limit cut the call's arguments")
 
 
 def test_messages_force_calls_as_well(server):

@@ -11,6 +11,7 @@ TOOLS = [{"type": "function", "function": {"name": name, "parameters": {
     "type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}}}
     for name in ("weather", "time")]
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Bern", "days": 2}}\n</tool_call>'
+CUT_AT = 30  # tokens: within the arguments of CALL
 STOP = "#END#"
 
 
@@ -48,15 +49,49 @@ def test_calls_are_told_apart_from_the_text(client):
     assert json.loads(first.function.arguments) == {"city": "Bern", "days": 2}
 
 
+def call_deltas(chunks):
+    return [call for chunk in chunks if chunk.choices for call in chunk.choices[0].delta.tool_calls or []]
+
+
+def check_deltas(deltas):
+    """The first delta of each call has its name and no arguments, the others have arguments alone."""
+    arguments = []
+    for call in deltas:
+        if call.index == len(arguments):
+            assert call.id and call.type == "function" and call.function.name and call.function.arguments == ""
+            arguments.append([])
+        else:
+            assert call.index == len(arguments) - 1 and call.id is call.type is call.function.name is None
+            arguments[-1].append(call.function.arguments)
+    return arguments
+
+
 def test_streams_carry_the_same_calls(client):
-    chunks = list(say(client, f"I ask.\n{CALL}\n{CALL}", tools=TOOLS, stream=True))
-    deltas = [chunk.choices[0].delta for chunk in chunks]
-    assert "".join(delta.content or "" for delta in deltas) == "I ask."
-    calls = [call for delta in deltas for call in delta.tool_calls or []]
-    assert [call.index for call in calls] == [0, 1] and calls[0].id != calls[1].id
-    assert {call.function.name for call in calls} == {"weather"}
-    assert json.loads(calls[1].function.arguments) == {"city": "Bern", "days": 2}
+    text = f"I ask.\n{CALL}\n{CALL}"
+    chunks = list(say(client, text, tools=TOOLS, stream=True))
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "I ask."
+    deltas = call_deltas(chunks)
+    whole = say(client, text, tools=TOOLS).choices[0].message.tool_calls
+    pieces = check_deltas(deltas)
+    assert ["".join(call) for call in pieces] == [call.function.arguments for call in whole]
+    assert all(len(call) > 3 for call in pieces), "arguments come as they are written"
+    assert [call.function.name for call in deltas if call.id] == ["weather", "weather"]
+    assert len({call.id for call in deltas if call.id}) == 2
     assert chunks[-1].choices[0].finish_reason == "tool_calls"
+
+
+def test_a_call_cut_by_max_tokens_has_cut_arguments(client):
+    for stream in (False, True):
+        done = client.chat.completions.create(model="echo", messages=[{"role": "user", "content": CALL}],
+                                              tools=TOOLS, max_tokens=CUT_AT, stream=stream)
+        if stream:
+            chunks = list(done)
+            reason = chunks[-1].choices[0].finish_reason
+            (arguments,) = ["".join(call) for call in check_deltas(call_deltas(chunks))]
+        else:
+            reason = done.choices[0].finish_reason
+            arguments = done.choices[0].message.tool_calls[0].function.arguments
+        assert reason == "length" and arguments and '{"city": "Bern", "days": 2}'.startswith(arguments)
 
 
 def test_the_clients_own_streaming_helper_puts_the_calls_together(client):

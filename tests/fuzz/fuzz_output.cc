@@ -26,18 +26,28 @@ ParsedOutput Parse(const OutputRules& rules, std::string_view text, size_t step)
   ParsedOutput whole;
   for (bool last = false; !last;) {
     last = text.size() <= step;
-    ParsedOutput part = parser->Push(text.substr(0, step), last);
+    whole.Append(parser->Push(text.substr(0, step), last));
     text.remove_prefix(std::min(step, text.size()));
-    whole.content += part.content;
-    whole.reasoning += part.reasoning;
-    for (ToolCall& call : part.calls) whole.calls.push_back(std::move(call));
   }
   return whole;
+}
+
+void CheckForced(std::string_view text) {
+  for (const char* name : {"", "f"}) {
+    const OutputRules rules{.tools = Tools(), .forced = ForcedCall{name}};
+    const ParsedOutput whole = Parse(rules, text, text.size() + 1);
+    for (const size_t step : {size_t{1}, size_t{7}}) {
+      const ParsedOutput pieces = Parse(rules, text, step);
+      CHECK(pieces.content == whole.content && pieces.calls == whole.calls) << name;
+    }
+    CHECK(whole.content == text || !whole.calls.empty()) << name;
+  }
 }
 
 }  // namespace
 
 void Output(std::string_view text) {
+  CheckForced(text);
   for (const char* calls : kCalls) {
     for (const char* thoughts : kThoughts) {
       const OutputFormat format = *ChooseOutputFormat(calls, thoughts, {});
@@ -50,11 +60,16 @@ void Output(std::string_view text) {
         CHECK(pieces.calls == whole.calls) << calls;
       }
       CHECK(whole.content.size() + whole.reasoning.size() <= text.size()) << calls;
-      const bool harmony = rules.calls && rules.calls->harmony;
-      if (!rules.thoughts && !harmony && whole.calls.empty()) CHECK(whole.content == text) << calls;
+      const bool has_channels =
+          (rules.calls && rules.calls->harmony) || (rules.thoughts && rules.thoughts->harmony);
+      if (!rules.thoughts && !has_channels && whole.calls.empty())
+        CHECK(whole.content == text) << calls;
       for (const ToolCall& call : whole.calls) {
-        const auto arguments = Json::Parse(call.arguments);
-        CHECK(arguments && arguments->is_object()) << call.arguments;
+        CHECK(!call.name.empty());
+        CHECK(call.arguments.starts_with('{')) << call.arguments;
+        const auto arguments = Json::Parse(call.arguments);  // cut ones only if they stream
+        const bool streams = rules.calls && (rules.calls->streams || has_channels);
+        CHECK(streams || (arguments && arguments->is_object())) << call.arguments;
       }
     }
   }

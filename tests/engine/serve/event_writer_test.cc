@@ -4,6 +4,7 @@
 
 #include <random>
 #include <string>
+#include <vector>
 
 namespace pinion {
 namespace {
@@ -42,6 +43,36 @@ TEST(EventWriter, WritesTheChunksOfBothEndpoints) {
             head +
                 "],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":2,\"total_tokens\":9,"
                 "\"prompt_tokens_details\":{\"cached_tokens\":4}}}\n\n");
+}
+
+TEST(EventWriter, BeginsACallWithoutArguments) {
+  EventWriter chat({"chatcmpl-1", 1, "m", true});
+  const auto deltas = [&](ChoicePart part) {
+    std::vector<std::string> told;
+    for (std::string_view events = chat.Part(part); !events.empty();) {
+      const size_t end = events.find("\n\n") + 2;
+      const Json choice = OnlyChoice(PayloadOf(events.substr(0, end)));
+      told.push_back(choice.Find("delta")->Dump() + choice.Find("finish_reason")->Dump());
+      events.remove_prefix(end);
+    }
+    return told;
+  };
+  using Deltas = std::vector<std::string>;
+  ChoicePart part;
+  part.text = "Hi";
+  part.finish_reason = "tool_calls";
+  part.first_call = 2;
+  part.calls = {{"", "1}"}, {"f", "{"}};
+  const std::string head =
+      R"({"index":3,"id":")" + CallId("chatcmpl-1", 0, 3) + R"(","type":"function",)";
+  EXPECT_EQ(deltas(part), (Deltas{R"({"content":"Hi","tool_calls":[)" + head +
+                                      R"("function":{"name":"f","arguments":""}}]}null)",
+                                  R"({"tool_calls":[{"index":2,"function":{"arguments":"1}"}},)"
+                                  R"({"index":3,"function":{"arguments":"{"}}]}"tool_calls")"}));
+  part.text.clear();
+  part.calls = {{"", "1"}};
+  EXPECT_EQ(deltas(part),
+            Deltas{R"({"tool_calls":[{"index":2,"function":{"arguments":"1"}}]}"tool_calls")"});
 }
 
 TEST(EventWriter, EqualsTheTreeForAnyText) {

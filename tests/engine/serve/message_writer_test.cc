@@ -68,6 +68,20 @@ TEST(MessageWriter, GivesEveryBlockItsStartAndStop) {
       (Events{R"(message_delta {"stop_reason":"tool_use","stop_sequence":null})", "message_stop"}));
 }
 
+TEST(MessageWriter, StreamsTheInputOfACallBeforeWhatFollowsIt) {
+  MessageWriter writer({"msg_1", 1, "m", true});
+  EXPECT_EQ(Told(writer.Part(Part("", "", {{"f", ""}}), {})),
+            Events{StrCat(R"(content_block_start 0 {"type":"tool_use","id":")",
+                          CallId("msg_1", 0, 0), R"(","name":"f","input":{}})")});
+  EXPECT_EQ(Told(writer.Part(Part("", "", {{"", "{"}}), {})),
+            Events{R"(content_block_delta 0 {"type":"input_json_delta","partial_json":"{"})"});
+  EXPECT_EQ(writer.Part(Part(""), {}), "");
+  EXPECT_EQ(Told(writer.Part(Part("So", "", {{"", "}"}}), {})),
+            (Events{R"(content_block_delta 0 {"type":"input_json_delta","partial_json":"}"})",
+                    "content_block_stop 0", R"(content_block_start 1 {"type":"text","text":""})",
+                    R"(content_block_delta 1 {"type":"text_delta","text":"So"})"}));
+}
+
 TEST(MessageWriter, ClosesTheBlockThatTheEndFindsOpen) {
   MessageWriter writer({"msg_1", 1, "m", true});
   EXPECT_EQ(Told(writer.Part(Ended(Part("x"), "length"), {})).back(), "content_block_stop 0");

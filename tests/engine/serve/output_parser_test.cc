@@ -28,12 +28,8 @@ OutputRules Rules(const std::string& calls, const std::string& thoughts = "none"
 ParsedOutput Parse(const OutputRules& rules, const std::vector<std::string>& pieces) {
   const auto parser = MakeAnswerParser(rules);
   ParsedOutput whole;
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    ParsedOutput part = parser->Push(pieces[i], i + 1 == pieces.size());
-    whole.content += part.content;
-    whole.reasoning += part.reasoning;
-    for (ToolCall& call : part.calls) whole.calls.push_back(std::move(call));
-  }
+  for (size_t i = 0; i < pieces.size(); ++i)
+    whole.Append(parser->Push(pieces[i], i + 1 == pieces.size()));
   return whole;
 }
 
@@ -61,7 +57,7 @@ TEST(OutputParser, ReadsHermesCallsBetweenText) {
                    "Let me see.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": "
                    "\"Bern\", \"days\": 2}}\n</tool_call>\n<tool_call>\n{\"name\": \"time\", "
                    "\"arguments\": {}}\n</tool_call>\n"),
-            "content [Let me see.] reasoning [] weather{\"city\":\"Bern\",\"days\":2} time{}");
+            "content [Let me see.] reasoning [] weather{\"city\": \"Bern\", \"days\": 2} time{}");
 }
 
 TEST(OutputParser, TakesAMarkInsideAStringForText) {
@@ -74,6 +70,52 @@ TEST(OutputParser, TakesAMarkInsideAStringForText) {
 TEST(OutputParser, ReadsACallWhoseEndMarkDidNotCome) {
   EXPECT_EQ(Parsed(Rules("hermes"), "<tool_call>{\"name\":\"time\",\"arguments\":{}}"),
             "content [] reasoning [] time{}");
+}
+
+// What each piece gives of calls.
+std::vector<std::string> CallsOf(const OutputRules& rules, const std::vector<std::string>& pieces) {
+  const auto parser = MakeAnswerParser(rules);
+  std::vector<std::string> given;
+  for (const std::string& piece : pieces) {
+    given.emplace_back();
+    for (const ToolCall& call : parser->Push(piece, false).calls)
+      given.back() += call.name + ":" + call.arguments;
+  }
+  return given;
+}
+
+TEST(OutputParser, GivesArgumentsAsTheyCome) {
+  EXPECT_EQ(CallsOf(Rules("hermes"), {"<tool_call>{\"name\": \"time\", \"arguments\": ", "{\"a\"",
+                                      ": {}", "}}", "</tool_call>"}),
+            (std::vector<std::string>{"", "time:{\"a\"", ":: {}", ":}", ""}));
+}
+
+TEST(OutputParser, KeepsACallWhoseArgumentsWereCutOff) {
+  EXPECT_EQ(
+      Parsed(Rules("hermes"), "<tool_call>{\"name\": \"time\", \"arguments\": {\"a\": \"</too"),
+      "content [] reasoning [] time{\"a\": \"</too");
+  EXPECT_EQ(
+      Parsed(Rules("hermes"), "<tool_call>{\"name\": \"time\", \"arguments\": {\"a\": 1</too"),
+      "content [] reasoning [] time{\"a\": 1");
+}
+
+TEST(OutputParser, EndsArgumentsThatStreamAtTheMarkOrTheirBracket) {
+  EXPECT_EQ(Parsed(Rules("hermes"),
+                   "<tool_call>{\"name\":\"time\",\"arguments\":{\"a\":1</tool_call> Done."),
+            "content [Done.] reasoning [] time{\"a\":1");
+  EXPECT_EQ(Parsed(Rules("hermes"),
+                   "<tool_call>{\"name\":\"time\",\"arguments\":{},\"id\":{\"b\":\"}\"}}\nDone."),
+            "content [Done.] reasoning [] time{}");
+  EXPECT_EQ(Parsed(Rules("hermes"),
+                   "<tool_call>{\"name\":\"time\",\"arguments\":{},\"id\":2</tool_call><tool_call>"
+                   "{\"name\":\"weather\",\"parameters\":{}} \n</tool_call>\n"),
+            "content [] reasoning [] time{} weather{}");
+}
+
+TEST(OutputParser, ReadsArgumentsThatPrecedeTheName) {
+  EXPECT_EQ(Parsed(Rules("hermes"),
+                   "<tool_call>{\"arguments\": {\"a\": 1}, \"name\": \"time\"}</tool_call>"),
+            "content [] reasoning [] time{\"a\":1}");
 }
 
 TEST(OutputParser, GivesBackByteForByteWhatIsNoCall) {
@@ -173,15 +215,34 @@ TEST(HarmonyParser, TellsChannelsAndRecipientsApart) {
                    "<|channel|>analysis<|message|>Ask <b>.<|end|><|start|>assistant<|channel|>"
                    "commentary to=functions.weather <|constrain|>json<|message|>{\"city\": \"a\"}"
                    "<|call|>"),
-            "content [] reasoning [Ask <b>.] weather{\"city\":\"a\"}");
+            "content [] reasoning [Ask <b>.] weather{\"city\": \"a\"}");
   EXPECT_EQ(Parsed(rules,
                    " to=functions.time<|channel|>commentary<|message|><|call|><|start|>assistant"
                    "<|channel|>final<|message|>a < b <| c"),
             "content [a < b <| c] reasoning [] time{}");
+  EXPECT_EQ(Parsed(rules,
+                   "<|channel|>commentary to=functions.time<|message|> {\"a\": \"}\"} \n<|call|>"
+                   "<|start|>assistant to=functions.time<|channel|>commentary<|message|>{} so"),
+            "content [ so] reasoning [] time{\"a\": \"}\"} time{}");
   EXPECT_EQ(Parsed(rules, "No header, to= 5 <"), "content [No header, to= 5 <] reasoning []");
   EXPECT_EQ(Parsed(rules, "to= 5"), "content [to= 5] reasoning []");
   EXPECT_EQ(Parsed(rules, "<|channel|>commentary to=functions.time<|message|>[1]"),
             "content [[1]] reasoning []");
+}
+
+TEST(HarmonyParser, GivesArgumentsAsTheyCome) {
+  EXPECT_EQ(CallsOf(Rules("openai"), {"<|channel|>commentary to=functions.time<|message|>", "\n{",
+                                      "\"a\": 1 <", "|call", "|>"}),
+            (std::vector<std::string>{"", "time:{", ":\"a\": 1 ", "", ""}));
+  EXPECT_EQ(
+      Parsed(Rules("openai"), "<|channel|>commentary to=functions.time<|message|>{\"a\": \"<"),
+      "content [] reasoning [] time{\"a\": \"<");
+  OutputRules one = Rules("openai");
+  one.parallel = false;
+  EXPECT_EQ(Parsed(one,
+                   "<|channel|>commentary to=functions.time<|message|>{}<|call|><|start|>assistant "
+                   "to=functions.weather<|message|>{\"a\": 1}<|call|>"),
+            "content [] reasoning [] time{}");
 }
 
 TEST(HarmonyParser, SplitsChannelsWithoutTools) {
@@ -203,6 +264,10 @@ TEST(OutputParser, KeepsOnlyTheFirstCallIfTheClientWantsOne) {
                    "<tool_call>{\"name\":\"time\"}</tool_call>"
                    "<tool_call>{\"name\":\"weather\"}</tool_call>"),
             "content [] reasoning [] time{}");
+  EXPECT_EQ(Parsed(rules,
+                   "<tool_call>{\"name\":\"time\",\"arguments\":{}}</tool_call>"
+                   "<tool_call>{\"name\":\"weather\",\"arguments\":{\"a\":1}}</tool_call>ok"),
+            "content [ok] reasoning [] time{}");
 }
 
 TEST(OutputParser, SplitsReasoningFromTheAnswer) {

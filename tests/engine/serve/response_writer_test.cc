@@ -78,6 +78,27 @@ TEST(ResponseWriter, GivesEveryItemItsStartAndEnd) {
   EXPECT_EQ(ToldByResponse(writer.End({7, 3, 4})), Lines{"completed"});
 }
 
+TEST(ResponseWriter, StreamsArgumentsBeforeWhatFollowsThem) {
+  ResponseWriter writer = Writer();
+  EXPECT_EQ(ToldByResponse(writer.Part(Part("", "", {{"f", ""}}), {})),
+            Lines{"output_item.added 0 in_progress"});
+  EXPECT_EQ(ToldByResponse(writer.Part(Part("", "", {{"", "{"}}), {})),
+            Lines{R"(function_call_arguments.delta 0 "fc_7_0" "{")"});
+  EXPECT_EQ(writer.Part(Part(""), {}), "");
+  EXPECT_EQ(ToldByResponse(writer.Part(Part("", "", {{"", "}"}, {"g", "{"}}), {})),
+            (Lines{R"(function_call_arguments.delta 0 "fc_7_0" "}")",
+                   R"(function_call_arguments.done 0 "fc_7_0" "{}")",
+                   "output_item.done 0 completed", "output_item.added 1 in_progress",
+                   R"(function_call_arguments.delta 1 "fc_7_1" "{")"}));
+  EXPECT_EQ(
+      ToldByResponse(writer.Part(Ended(Part(""), "length"), {})),
+      (Lines{R"(function_call_arguments.done 1 "fc_7_1" "{")", "output_item.done 1 incomplete"}));
+  const Json last = *ReadResponse(writer.End({})).back().Find("response");
+  const ChoicePart whole = Ended(Part("", "", {{"f", "{}"}, {"g", "{"}}), "length");
+  EXPECT_EQ(last.Find("output")->Dump(),
+            Json::Parse(Writer().Whole({whole}, {}))->Find("output")->Dump());
+}
+
 TEST(ResponseWriter, NumbersAllEventsOfAStream) {
   ResponseWriter writer = Writer();
   int64_t next = 0;

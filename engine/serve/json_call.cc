@@ -1,0 +1,103 @@
+#include "engine/serve/json_call.h"
+
+#include <algorithm>
+
+#include "engine/base/json.h"
+
+namespace pinion {
+namespace {
+
+constexpr std::string_view kJsonSpace = " \t\r\n";
+
+// Reads tokens off a text that may end within one. After the first failure there are no more.
+class HeadCursor {
+ public:
+  explicit HeadCursor(std::string_view text) : text_(text) {}
+  CallHead::State state() const { return state_; }
+  size_t at() const { return at_; }
+
+  bool Skip(char c) {
+    if (!Begins(c)) return false;
+    ++at_;
+    return true;
+  }
+
+  bool Begins(char c) {
+    if (state_ != CallHead::State::kFound) return false;
+    at_ = std::min(text_.find_first_not_of(kJsonSpace, at_), text_.size());
+    if (at_ == text_.size()) return Fail(CallHead::State::kMore);
+    return text_[at_] == c || Fail(CallHead::State::kNone);
+  }
+
+  // Empty if there is none; no string of a head is.
+  std::string String() {
+    if (!Begins('"')) return "";
+    size_t end = at_ + 1;
+    while (end < text_.size() && text_[end] != '"') end += text_[end] == '\\' ? 2 : 1;
+    if (end >= text_.size()) {
+      Fail(CallHead::State::kMore);
+      return "";
+    }
+    const auto json = Json::Parse(text_.substr(at_, end + 1 - at_));
+    std::string value = json ? json->string() : "";
+    if (value.empty()) Fail(CallHead::State::kNone);
+    at_ = end + 1;
+    return value;
+  }
+
+  bool Fail(CallHead::State state) {
+    state_ = state;
+    return false;
+  }
+
+ private:
+  std::string_view text_;
+  size_t at_ = 0;
+  CallHead::State state_ = CallHead::State::kFound;
+};
+
+}  // namespace
+
+CallHead ReadCallHead(std::string_view text) {
+  const bool is_long = text.size() >= kMaxCallHead;
+  HeadCursor cursor(text.substr(0, kMaxCallHead));
+  CallHead head;
+  std::string key, last;
+  if (cursor.Skip('{')) key = cursor.String();
+  if (!key.empty() && key != "name") cursor.Fail(CallHead::State::kNone);
+  if (cursor.Skip(':')) head.name = cursor.String();
+  if (cursor.Skip(',')) last = cursor.String();
+  if (!last.empty() && last != "arguments" && last != "parameters")
+    cursor.Fail(CallHead::State::kNone);
+  if (cursor.Skip(':')) cursor.Begins('{');
+  head.bytes = cursor.at();
+  head.state = cursor.state();
+  if (is_long && head.state == CallHead::State::kMore) head.state = CallHead::State::kNone;
+  return head;
+}
+
+void JsonEnd::Push(char c) {
+  if (done_) return;
+  if (in_string_) {
+    in_string_ = escaped_ || c != '"';
+    escaped_ = !escaped_ && c == '\\';
+    return;
+  }
+  in_string_ = c == '"';
+  if (c == '{' || c == '[') ++depth_;
+  if (c != '}' && c != ']') return;
+  done_ = depth_ <= 1;
+  --depth_;
+}
+
+size_t JsonEnd::Take(std::string_view text, std::string_view mark) {
+  size_t taken = 0;
+  for (; taken < text.size() && !done_; ++taken) {
+    const std::string_view rest = text.substr(taken, mark.size());
+    if (!in_string_ && !mark.empty() && mark.starts_with(rest)) break;
+    Push(text[taken]);
+  }
+  return taken;
+}
+
+}  // namespace pinion

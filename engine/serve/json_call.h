@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace pinion {
+
+// How a call that is a JSON object begins: {"name": NAME, "arguments": and the brace of an object.
+struct CallHead {
+  enum class State { kNone, kMore, kFound };  // it is none; the text ends too early; it is one
+  State state = State::kNone;
+  std::string name;  // as soon as it has come whole
+  size_t bytes = 0;  // of a head that is found, without that brace
+};
+
+// A head that is longer than this is taken for none, so that looking for one costs little.
+inline constexpr size_t kMaxCallHead = 1024;
+
+// The head that `text` begins with, behind white space. "parameters" is as good as "arguments". A
+// text of kMaxCallHead bytes or more is never kMore.
+CallHead ReadCallHead(std::string_view text);
+
+// Finds the end of a JSON object or list that comes in pieces: the bracket that closes the first
+// one. What is between is not checked.
+class JsonEnd {
+ public:
+  explicit JsonEnd(size_t depth = 0) : depth_(depth) {}  // depth: of brackets that are open already
+  void Push(char c);
+  bool in_string() const { return in_string_; }
+  bool done() const { return done_; }
+  // How many bytes of `text` belong to the value. It ends before a `mark` that is in no string, and
+  // before what may yet become one.
+  size_t Take(std::string_view text, std::string_view mark = {});
+
+ private:
+  size_t depth_;
+  bool in_string_ = false, escaped_ = false, done_ = false;
+};
+
+}  // namespace pinion
