@@ -9,26 +9,34 @@ namespace pinion {
 namespace {
 
 constexpr const char* kHarmony = "<|channel|>";
+// From the instructions that their templates give.
+constexpr const char* kLlamaJson = "\"parameters\": dictionary of argument name";
+constexpr const char* kPythonic = "[func_name1(param";
 
-// In the order in which templates are searched: the more special mark comes first.
+// In the order in which templates are searched: the more special mark comes first. Of formats that
+// are the same under several names the first is chosen.
 constexpr auto kCallFormats = std::to_array<CallFormat>({
-    {"openai", kHarmony, "", "", false, false, nullptr, true},
-    {"llama3_json", "\"parameters\": dictionary of argument name", "<|python_tag|>", "", true, true,
-     ReadLlamaCalls},
-    {"qwen3_coder", "<function=", "<tool_call>", "</tool_call>", false, false, ReadCoderCalls},
-    {"qwen3_xml", "<function=", "<tool_call>", "</tool_call>", false, false, ReadCoderCalls},
-    {"glm45", "<arg_key>", "<tool_call>", "</tool_call>", false, false, ReadGlmCalls},
-    {"glm47", "<arg_key>", "<tool_call>", "</tool_call>", false, false, ReadGlmCalls},
-    {"mistral", "[TOOL_CALLS]", "[TOOL_CALLS]", "", true, false, ReadMistralCalls},
+    {"openai", kHarmony, "", "", false, 0, nullptr, true},
+    {"llama3_json", kLlamaJson, "<|python_tag|>", "", true, '{', ReadLlamaCalls},
+    {"llama4_json", kLlamaJson, "<|python_tag|>", "", true, '{', ReadLlamaCalls},
+    {"llama4_pythonic", kPythonic, "<|python_start|>", "<|python_end|>", false, '[',
+     ReadPythonCalls},
+    {"pythonic", kPythonic, "<|python_start|>", "<|python_end|>", false, '[', ReadPythonCalls},
+    {"qwen3_coder", "<function=", "<tool_call>", "</tool_call>", false, 0, ReadCoderCalls},
+    {"qwen3_xml", "<function=", "<tool_call>", "</tool_call>", false, 0, ReadCoderCalls},
+    {"glm45", "<arg_key>", "<tool_call>", "</tool_call>", false, 0, ReadGlmCalls},
+    {"glm47", "<arg_key>", "<tool_call>", "</tool_call>", false, 0, ReadGlmCalls},
+    {"mistral", "[TOOL_CALLS]", "[TOOL_CALLS]", "", true, 0, ReadMistralCalls},
     {"deepseek_v3", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>",
-     true, false, ReadDeepSeekCalls},
+     true, 0, ReadDeepSeekCalls},
     {"deepseek_v31", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>",
-     true, false, ReadDeepSeekCalls},
-    {"granite", "<|tool_call|>", "<|tool_call|>", "", true, false, ReadCallList},
+     true, 0, ReadDeepSeekCalls},
+    {"granite", "<|tool_call|>", "<|tool_call|>", "", true, 0, ReadCallList},
     {"functiongemma", "<start_function_call>", "<start_function_call>", "<end_function_call>",
-     false, false, ReadGemmaCalls},
-    {"gemma4", "<|tool_call>", "<|tool_call>", "<tool_call|>", false, false, ReadGemmaCalls},
-    {"hermes", "<tool_call>", "<tool_call>", "</tool_call>", true, false, ReadHermesCalls, false,
+     false, 0, ReadGemmaCalls},
+    {"gemma4", "<|tool_call>", "<|tool_call>", "<tool_call|>", false, 0, ReadGemmaCalls},
+    {"hermes", "<tool_call>", "<tool_call>", "</tool_call>", true, 0, ReadHermesCalls, false, true},
+    {"granite4", "<tool_call>", "<tool_call>", "</tool_call>", true, 0, ReadHermesCalls, false,
      true},
 });
 

@@ -42,7 +42,7 @@ struct CallFormat {
   std::string_view in_template;  // what a chat template has that asks for this format
   std::string_view begin, end;   // end empty: the body goes on to the end of the text
   bool json = false;             // `end` inside a string of the body ends nothing
-  bool bare = false;             // an answer that begins with '{' is a body, too
+  char bare = 0;                 // an answer that begins with it is a body, too; 0: none is
   // The calls in a body; unset if it is none, so that it is a part of the text.
   std::optional<std::vector<ToolCall>> (*read)(std::string_view body,
                                                const KnownTools& tools) = nullptr;
@@ -69,7 +69,7 @@ struct OutputFormat {
 Result<OutputFormat> ChooseOutputFormat(const std::string& calls, const std::string& thoughts,
                                         const std::optional<std::string>& chat_template);
 
-// Bodies of each format, in tool_json.cc, tool_tags.cc and tool_gemma.cc.
+// Bodies of each format, in tool_json.cc, tool_tags.cc, tool_gemma.cc and tool_python.cc.
 using ReadCalls = std::optional<std::vector<ToolCall>>(std::string_view body, const KnownTools&);
 // {"name": ..., "arguments": {...}}
 ReadCalls ReadHermesCalls;
@@ -88,5 +88,7 @@ ReadCalls ReadCoderCalls;
 ReadCalls ReadGlmCalls;
 // call:NAME{KEY:VALUE}, strings between <escape> or <|"|>.
 ReadCalls ReadGemmaCalls;
+// [NAME(KEY=VALUE, ...), ...], values as Python writes constants; only tools of the request.
+ReadCalls ReadPythonCalls;
 
 }  // namespace pinion

@@ -76,7 +76,8 @@ bool OutputParser::StepContent() {
       if (held().starts_with(begin)) return BeginThought();
       if (begin.starts_with(held())) return false;
     }
-    if (rules_.calls && rules_.calls->bare && held().starts_with('{')) return BeginCall("", 0);
+    if (rules_.calls && rules_.calls->bare && held().starts_with(rules_.calls->bare))
+      return BeginCall("", 0);
   }
   if (!rules_.calls) {
     WriteAllBut(0, parsed_.content);

@@ -9,8 +9,9 @@
 namespace pinion::fuzz {
 namespace {
 
-const char* const kCalls[] = {"none",    "hermes",  "llama3_json", "qwen3_coder",   "glm45",
-                              "mistral", "granite", "deepseek_v3", "functiongemma", "gemma4"};
+const char* const kCalls[] = {"none",          "hermes",  "llama3_json", "qwen3_coder",
+                              "glm45",         "mistral", "granite",     "deepseek_v3",
+                              "functiongemma", "gemma4",  "pythonic"};
 const char* const kThoughts[] = {"none", "deepseek_r1", "openai_gptoss"};
 
 std::shared_ptr<const KnownTools> Tools() {

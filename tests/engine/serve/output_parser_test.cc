@@ -120,15 +120,32 @@ TEST(OutputParser, ReadsArgumentsThatPrecedeTheName) {
 
 TEST(OutputParser, GivesBackByteForByteWhatIsNoCall) {
   for (const char* calls : {"hermes", "llama3_json", "qwen3_coder", "glm45", "mistral", "granite",
-                            "deepseek_v3", "functiongemma", "gemma4"}) {
-    for (const std::string text :
-         {" a <tool_call> {\"name\": 3} </tool_call> \n", "<tool_call>{\"name\":\"time\",",
-          "<tool_call>{\"name\":\"time\",\"arguments\":[1]}</tool_call>", "a <tool_cal", " \n\n",
-          "{\"name\": \"unknown\"}", "{\"answer\": 42} ", "<|python_tag|>print(1)", "",
-          "<tool_call><function=f><parameter=a></function></tool_call>",
-          "<tool_call>f<arg_key>a</tool_call>", "[TOOL_CALLS]f[1]", "<|tool_call|>[]",
-          "<start_function_call>call:f{a:[}<end_function_call>", "<|tool_call>f<tool_call|>",
-          "<｜tool▁calls▁begin｜>f<｜tool▁calls▁end｜>"})
+                            "deepseek_v3", "functiongemma", "gemma4", "pythonic"}) {
+    for (const std::string text : {" a <tool_call> {\"name\": 3} </tool_call> \n",
+                                   "<tool_call>{\"name\":\"time\",",
+                                   "<tool_call>{\"name\":\"time\",\"arguments\":[1]}</tool_call>",
+                                   "a <tool_cal",
+                                   " \n\n",
+                                   "{\"name\": \"unknown\"}",
+                                   "{\"answer\": 42} ",
+                                   "<|python_tag|>print(1)",
+                                   "",
+                                   "<tool_call><function=f><parameter=a></function></tool_call>",
+                                   "<tool_call>f<arg_key>a</tool_call>",
+                                   "[TOOL_CALLS]f[1]",
+                                   "<|tool_call|>[]",
+                                   "<start_function_call>call:f{a:[}<end_function_call>",
+                                   "<|tool_call>f<tool_call|>",
+                                   "[time(), unknown()] ",
+                                   "[time(city)]",
+                                   "[time(a=1] ",
+                                   "[1, 2]",
+                                   "[time()] it is",
+                                   "[]",
+                                   "<|python_start|>[time(a=\"x)]<|python_end|>",
+                                   "[time(a=\"x",
+                                   "[time(a=1 b=2)]",
+                                   "<｜tool▁calls▁begin｜>f<｜tool▁calls▁end｜>"})
       EXPECT_EQ(Parsed(Rules(calls), text), "content [" + text + "] reasoning []") << calls;
   }
 }
@@ -207,6 +224,28 @@ TEST(OutputParser, ReadsGemmasUnquotedObjects) {
              "<|tool_call>call:weather{city:<|\"|>Bern<|\"|>}<tool_call|><|tool_call>call:time{}"
              "<tool_call|>"),
       "content [] reasoning [] weather{\"city\":\"Bern\"} time{}");
+}
+
+TEST(OutputParser, ReadsPythonsCalls) {
+  EXPECT_EQ(
+      Parsed(Rules("pythonic"), "\n[weather(city=\"St. 'X'), \", days=-2, exact=True), time()]\n"),
+      "content [] reasoning [] weather{\"city\":\"St. 'X'), \",\"days\":-2,\"exact\":true} "
+      "time{}");
+  EXPECT_EQ(Parsed(Rules("llama4_pythonic"),
+                   "I ask. <|python_start|>[time( a = [1.5, 'b',], b={'c': None, \"d\": false},)]"
+                   "<|python_end|> Done."),
+            "content [I ask.Done.] reasoning [] time{\"a\":[1.5,\"b\"],\"b\":{\"c\":null,"
+            "\"d\":false}}");
+  EXPECT_EQ(Parsed(Rules("pythonic"), R"([time(a='\'\n\x41\u00e9\U0001F600\d\u12', b="\\")])"),
+            R"(content [] reasoning [] time{"a":"'\nAé😀\\d\\u12","b":"\\"})");
+}
+
+TEST(OutputParser, ReadsLlama4AndGranite4UnderTheirOwnNames) {
+  EXPECT_EQ(Parsed(Rules("llama4_json"), R"({"name": "time", "parameters": {"a": 1}})"),
+            R"(content [] reasoning [] time{"a":1})");
+  EXPECT_EQ(Parsed(Rules("granite4"),
+                   "<tool_call>{\"name\": \"time\", \"arguments\": \"{}\"}</tool_call>"),
+            "content [] reasoning [] time{}");
 }
 
 TEST(HarmonyParser, TellsChannelsAndRecipientsApart) {
@@ -309,6 +348,10 @@ TEST(OutputFormat, IsChosenByTheTemplate) {
   EXPECT_EQ(names("<|tool_call|>"), "granite none");
   EXPECT_EQ(names("{\"name\": function name, \"parameters\": dictionary of argument name and its"),
             "llama3_json none");
+  EXPECT_EQ(names("in the format of [func_name1(params_name1=params_value1, params_name2=...)]"),
+            "llama4_pythonic none");
+  EXPECT_EQ(names("Use exact format: [func_name1(param1=value1, param2=value2), func_name2(...)]"),
+            "llama4_pythonic none");
 }
 
 TEST(OutputFormat, OfAnUnknownNameIsRefusedWithTheKnownOnes) {
