@@ -31,6 +31,8 @@ constexpr auto kCallFormats = std::to_array<CallFormat>({
      true, 0, ReadDeepSeekCalls},
     {"deepseek_v31", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>",
      true, 0, ReadDeepSeekCalls},
+    {"deepseek_v32", "<｜DSML｜function_calls>", "<｜DSML｜function_calls>",
+     "</｜DSML｜function_calls>", false, 0, ReadDsmlCalls},
     {"granite", "<|tool_call|>", "<|tool_call|>", "", true, 0, ReadCallList},
     {"functiongemma", "<start_function_call>", "<start_function_call>", "<end_function_call>",
      false, 0, ReadGemmaCalls},

@@ -86,6 +86,9 @@ ReadCalls ReadDeepSeekCalls;
 ReadCalls ReadCoderCalls;
 // NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>
 ReadCalls ReadGlmCalls;
+// <｜DSML｜invoke name="NAME"><｜DSML｜parameter name="KEY" string="true">VALUE</｜DSML｜parameter>
+// </｜DSML｜invoke>, as often as it likes; a value that is no string is JSON.
+ReadCalls ReadDsmlCalls;
 // call:NAME{KEY:VALUE}, strings between <escape> or <|"|>.
 ReadCalls ReadGemmaCalls;
 // [NAME(KEY=VALUE, ...), ...], values as Python writes constants; only tools of the request.

@@ -1,4 +1,4 @@
-// Calls whose arguments are marked one by one and have no quotes: Qwen3-Coder, GLM.
+// Calls whose arguments are marked one by one and have no quotes: Qwen3-Coder, GLM, DeepSeek-V3.2.
 
 #include <utility>
 
@@ -26,10 +26,8 @@ bool TakeMark(std::string_view& text, std::string_view mark) {
   return true;
 }
 
-// A value as its parameter's type says: what is no JSON is a string.
-Json ValueOf(const KnownTools& tools, const std::string& tool, const std::string& parameter,
-             std::string_view text) {
-  if (tools.IsText(tool, parameter)) return Json(text);
+// What is no JSON is a string.
+Json JsonOrText(std::string_view text) {
   // In a list, as it will be in an object: it must not be nested too deeply to be read there.
   auto list = Json::Parse(StrCat('[', Trim(text), ']'));
   if (list && list->array().size() == 1) return std::move(list->array().front());
@@ -38,6 +36,25 @@ Json ValueOf(const KnownTools& tools, const std::string& tool, const std::string
   if (Trim(text) == "False") return false;
   if (Trim(text) == "None") return nullptr;
   return Json(text);
+}
+
+// A value as its parameter's type says.
+Json ValueOf(const KnownTools& tools, const std::string& tool, const std::string& parameter,
+             std::string_view text) {
+  if (tools.IsText(tool, parameter)) return Json(text);
+  return JsonOrText(text);
+}
+
+// The parameter that `text` begins with, whose mark says whether it is a string; false if it is
+// none.
+bool TakeDsmlParameter(std::string_view& text, Json& arguments) {
+  const auto key = TakeUntil(text, "\" string=\"");
+  const auto is_string = TakeUntil(text, "\">");
+  const auto value = TakeUntil(text, "</｜DSML｜parameter>");
+  if (!key || !is_string || !value) return false;
+  if (*is_string != "true" && *is_string != "false") return false;
+  arguments.object().emplace_back(*key, *is_string == "true" ? Json(*value) : JsonOrText(*value));
+  return true;
 }
 
 // Qwen3-Coder sets values on lines of their own.
@@ -89,6 +106,21 @@ std::optional<std::vector<ToolCall>> ReadGlmCalls(std::string_view body, const K
   }
   if (!Trim(body).empty()) return {};
   return std::vector<ToolCall>{{tool, arguments.Dump()}};
+}
+
+std::optional<std::vector<ToolCall>> ReadDsmlCalls(std::string_view body, const KnownTools&) {
+  std::vector<ToolCall> calls;
+  while (TakeMark(body, "<｜DSML｜invoke name=\"")) {
+    const auto name = TakeUntil(body, "\">");
+    if (!name || name->empty()) return {};
+    Json arguments = Json::MakeObject();
+    while (TakeMark(body, "<｜DSML｜parameter name=\""))
+      if (!TakeDsmlParameter(body, arguments)) return {};
+    if (!TakeMark(body, "</｜DSML｜invoke>")) return {};
+    calls.push_back({std::string(*name), arguments.Dump()});
+  }
+  if (calls.empty() || !Trim(body).empty()) return {};
+  return calls;
 }
 
 }  // namespace pinion

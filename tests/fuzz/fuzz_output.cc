@@ -11,7 +11,7 @@ namespace {
 
 const char* const kCalls[] = {"none",          "hermes",  "llama3_json", "qwen3_coder",
                               "glm45",         "mistral", "granite",     "deepseek_v3",
-                              "functiongemma", "gemma4",  "pythonic"};
+                              "functiongemma", "gemma4",  "pythonic",    "deepseek_v32"};
 const char* const kThoughts[] = {"none", "deepseek_r1", "openai_gptoss"};
 
 std::shared_ptr<const KnownTools> Tools() {

@@ -120,32 +120,37 @@ TEST(OutputParser, ReadsArgumentsThatPrecedeTheName) {
 
 TEST(OutputParser, GivesBackByteForByteWhatIsNoCall) {
   for (const char* calls : {"hermes", "llama3_json", "qwen3_coder", "glm45", "mistral", "granite",
-                            "deepseek_v3", "functiongemma", "gemma4", "pythonic"}) {
-    for (const std::string text : {" a <tool_call> {\"name\": 3} </tool_call> \n",
-                                   "<tool_call>{\"name\":\"time\",",
-                                   "<tool_call>{\"name\":\"time\",\"arguments\":[1]}</tool_call>",
-                                   "a <tool_cal",
-                                   " \n\n",
-                                   "{\"name\": \"unknown\"}",
-                                   "{\"answer\": 42} ",
-                                   "<|python_tag|>print(1)",
-                                   "",
-                                   "<tool_call><function=f><parameter=a></function></tool_call>",
-                                   "<tool_call>f<arg_key>a</tool_call>",
-                                   "[TOOL_CALLS]f[1]",
-                                   "<|tool_call|>[]",
-                                   "<start_function_call>call:f{a:[}<end_function_call>",
-                                   "<|tool_call>f<tool_call|>",
-                                   "[time(), unknown()] ",
-                                   "[time(city)]",
-                                   "[time(a=1] ",
-                                   "[1, 2]",
-                                   "[time()] it is",
-                                   "[]",
-                                   "<|python_start|>[time(a=\"x)]<|python_end|>",
-                                   "[time(a=\"x",
-                                   "[time(a=1 b=2)]",
-                                   "<｜tool▁calls▁begin｜>f<｜tool▁calls▁end｜>"})
+                            "deepseek_v3", "functiongemma", "gemma4", "pythonic", "deepseek_v32"}) {
+    for (const std::string text :
+         {" a <tool_call> {\"name\": 3} </tool_call> \n",
+          "<tool_call>{\"name\":\"time\",",
+          "<tool_call>{\"name\":\"time\",\"arguments\":[1]}</tool_call>",
+          "a <tool_cal",
+          " \n\n",
+          "{\"name\": \"unknown\"}",
+          "{\"answer\": 42} ",
+          "<|python_tag|>print(1)",
+          "",
+          "<tool_call><function=f><parameter=a></function></tool_call>",
+          "<tool_call>f<arg_key>a</tool_call>",
+          "[TOOL_CALLS]f[1]",
+          "<|tool_call|>[]",
+          "<start_function_call>call:f{a:[}<end_function_call>",
+          "<|tool_call>f<tool_call|>",
+          "<｜DSML｜function_calls><｜DSML｜invoke name=\"time\"></｜DSML｜function_calls>",
+          "<｜DSML｜function_calls>so</｜DSML｜function_calls>",
+          "<｜DSML｜function_calls><｜DSML｜invoke name=\"time\"><｜DSML｜parameter name=\"a\" "
+          "string=\"no\">1</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜function_calls>",
+          "[time(), unknown()] ",
+          "[time(city)]",
+          "[time(a=1] ",
+          "[1, 2]",
+          "[time()] it is",
+          "[]",
+          "<|python_start|>[time(a=\"x)]<|python_end|>",
+          "[time(a=\"x",
+          "[time(a=1 b=2)]",
+          "<｜tool▁calls▁begin｜>f<｜tool▁calls▁end｜>"})
       EXPECT_EQ(Parsed(Rules(calls), text), "content [" + text + "] reasoning []") << calls;
   }
 }
@@ -211,6 +216,18 @@ TEST(OutputParser, ReadsDeepSeeksOldAndNewCalls) {
              "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>time\n```json\n"
              "{\"zone\": 1}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"),
       "content [] reasoning [] time{\"zone\":1}");
+}
+
+TEST(OutputParser, ReadsDeepSeeksMarkedParameters) {
+  EXPECT_EQ(
+      Parsed(
+          Rules("deepseek_v32"),
+          "Ok.\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"weather\">\n<｜DSML｜parameter "
+          "name=\"city\" string=\"true\"> 12</｜DSML｜parameter>\n<｜DSML｜parameter name=\"days\" "
+          "string=\"false\">3</｜DSML｜parameter>\n<｜DSML｜parameter name=\"parts\" "
+          "string=\"false\">[\"a\"]</｜DSML｜parameter>\n</｜DSML｜invoke>\n<｜DSML｜invoke "
+          "name=\"time\">\n</｜DSML｜invoke>\n</｜DSML｜function_calls>"),
+      "content [Ok.] reasoning [] weather{\"city\":\" 12\",\"days\":3,\"parts\":[\"a\"]} time{}");
 }
 
 TEST(OutputParser, ReadsGemmasUnquotedObjects) {
@@ -346,6 +363,7 @@ TEST(OutputFormat, IsChosenByTheTemplate) {
   EXPECT_EQ(names("<tool_call>{name}\\n<arg_key>"), "glm45 none");
   EXPECT_EQ(names("[TOOL_CALLS] [THINK]...[/THINK]"), "mistral mistral");
   EXPECT_EQ(names("<|tool_call|>"), "granite none");
+  EXPECT_EQ(names("by writing a \"<｜DSML｜function_calls>\" block"), "deepseek_v32 none");
   EXPECT_EQ(names("{\"name\": function name, \"parameters\": dictionary of argument name and its"),
             "llama3_json none");
   EXPECT_EQ(names("in the format of [func_name1(params_name1=params_value1, params_name2=...)]"),
