@@ -23,7 +23,7 @@ std::string InPath(const std::string& program) {
   const char* folders = std::getenv("PATH");
   if (program.find('/') != std::string::npos || !folders) return program;
   for (const std::string& folder : Split(folders, ':')) {
-    const std::string path = StrCat(folder.empty() ? "." : folder, "/", program);
+    std::string path = StrCat(folder.empty() ? "." : folder, "/", program);
     if (access(path.c_str(), X_OK) == 0) return path;
   }
   return program;

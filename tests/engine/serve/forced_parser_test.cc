@@ -26,7 +26,7 @@ std::string Shown(const ParsedOutput& parsed) {
 
 // What the answer is, the same whichever two pieces it comes in, and byte by byte.
 std::string Forced(const OutputRules& rules, const std::string& text) {
-  const std::string told = Shown(MakeAnswerParser(rules)->Push(text, true));
+  std::string told = Shown(MakeAnswerParser(rules)->Push(text, true));
   const auto bytes = MakeAnswerParser(rules);
   ParsedOutput slow;
   for (size_t cut = 0; cut < text.size(); ++cut) {

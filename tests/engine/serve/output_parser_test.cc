@@ -119,6 +119,9 @@ TEST(OutputParser, ReadsArgumentsThatPrecedeTheName) {
 }
 
 TEST(OutputParser, GivesBackByteForByteWhatIsNoCall) {
+  constexpr char kBrokenDsml[] =
+      "<｜DSML｜function_calls><｜DSML｜invoke name=\"time\"><｜DSML｜parameter name=\"a\" "
+      "string=\"no\">1</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜function_calls>";
   for (const char* calls : {"hermes", "llama3_json", "qwen3_coder", "glm45", "mistral", "granite",
                             "deepseek_v3", "functiongemma", "gemma4", "pythonic", "deepseek_v32"}) {
     for (const std::string text :
@@ -139,8 +142,7 @@ TEST(OutputParser, GivesBackByteForByteWhatIsNoCall) {
           "<|tool_call>f<tool_call|>",
           "<｜DSML｜function_calls><｜DSML｜invoke name=\"time\"></｜DSML｜function_calls>",
           "<｜DSML｜function_calls>so</｜DSML｜function_calls>",
-          "<｜DSML｜function_calls><｜DSML｜invoke name=\"time\"><｜DSML｜parameter name=\"a\" "
-          "string=\"no\">1</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜function_calls>",
+          kBrokenDsml,
           "[time(), unknown()] ",
           "[time(city)]",
           "[time(a=1] ",

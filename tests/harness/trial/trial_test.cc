@@ -55,7 +55,7 @@ TEST(Trial, MeasuresTheBatchAndEveryConcurrency) {
     EXPECT_DOUBLE_EQ(Find(*result, "itl_s", clients)->value, 0.001);
     EXPECT_DOUBLE_EQ(Find(*result, "e2el_s", clients)->value, 0.005);
     EXPECT_DOUBLE_EQ(Find(*result, "output_tokens_per_s", clients)->value,
-                     24 / (6 / clients * 0.005));
+                     24 / (6.0 / clients * 0.005));
   }
   EXPECT_FALSE(Find(*result, "ttft_p90_s", 1));  // 6 requests do not support it
   EXPECT_TRUE(result->info.Find("cut")->array().empty());
