@@ -64,7 +64,7 @@ TEST(ConditionsUnderLoad, ALocalServersTimeIsItsOwnAndNoDisturbance) {
   ASSERT_GT(server.port, 0);
   const ServerUrl url = ServerUrl::OfPort(server.port);
   EXPECT_TRUE(ConditionsUnderLoad(url).knows_own);
-  constexpr uint64_t kTicks = 20;  // of the half second that it computes
+  constexpr uint64_t kTicks = 10;  // of the half second that it computes
   const auto of_server = [&] {
     const uint64_t of_this = Conditions::Of({getpid()}).own_ticks;
     return ConditionsUnderLoad(url).own_ticks - of_this;
