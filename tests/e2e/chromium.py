@@ -33,4 +33,4 @@ class Visit:
                      and self.wrong.append(message.text))
         self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.goto(address)
+        self.page.goto(address, timeout=120_000)  # on a machine that runs much else, too

@@ -100,7 +100,8 @@ def test_a_quota_bounds_the_threads(ran):
 def test_a_full_node_is_named_before_anything_is_loaded(ran):
     status, _, errors = ran["40-full"]
     assert status != 0
-    assert "NUMA node 1 has" in errors and "would fit" in errors and "load and pack" not in errors, errors
+    assert "rank 1 needs" in errors and "on NUMA node 1, which has" in errors, errors
+    assert "use --kv-cache-space" in errors and "load and pack" not in errors, errors
 
 
 def test_an_offline_cpu_is_neither_planned_nor_taken(ran):
