@@ -19,6 +19,7 @@ constexpr ApiSet kPools = kVectors | kScores | kClassify | kCohereEmbed;
 // Message (the last).
 constexpr ApiSet kOfChats = kTokenize | kApplyTemplate;
 constexpr ApiSet kPrompts = kOfChats | kCountTokens;
+constexpr ApiSet kTemplated = kChat | kMessages | kResponses | kPrompts | kOneText;
 constexpr ApiSet kAllButResponses = kOpenAi | kMessages | kLlamas | kPools | kPrompts | kDetokenize;
 constexpr ApiSet kAll = kAllButResponses | kResponses;
 constexpr ApiSet kNone;
@@ -92,7 +93,8 @@ constexpr auto kFields = std::to_array<Field>({
     {"cache_control", kAny, kNone, kMessages | kCountTokens},  // all prompts are cached
     {"cache_prompt", kAny, kNone, kLlamas},                    // likewise
     {"cache_salt", kString, kTexts | kPools, kPrompts},
-    {"chat_template_kwargs", kObject, kChat | kMessages | kResponses | kPrompts | kOneText},
+    {kChatTemplate, kString, kTemplated},
+    {"chat_template_kwargs", kObject, kTemplated},
     {"continue_final_message", kBool, kChat | kOfChats | kOneText},
     {"data_1", kDocuments, kScore},
     {"data_2", kDocuments, kScore},
@@ -264,7 +266,9 @@ constexpr auto kUnsupported = std::to_array<UnsupportedField>({
     {"audio", kTexts | kPrompts, "send text"},
     {"background", kResponses,
      "this server stores no responses: wait for the answer, or let it stream"},
-    {"chat_template", kTexts | kPrompts, "put the template into the model's folder"},
+    {kChatTemplate, kTemplated,
+     "start the server with --trust-request-chat-template, or with --chat-template FILE"},
+    {kChatTemplate, kCompletions | kLlamas, "no template writes the prompt of this endpoint"},
     {"context_management", kResponses,
      "this server shortens no conversation: leave out its earlier items"},
     {"conversation", kResponses,

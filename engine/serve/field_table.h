@@ -36,6 +36,9 @@ struct Field {
   ApiSet required_by = {};  // of read_by
 };
 
+// A program of the client's: bodies have it if the server trusts them with it.
+inline constexpr const char* kChatTemplate = "chat_template";
+
 // All fields, by their names: what bodies may have, and what /openapi.json says of them.
 std::span<const Field> FieldTable();
 

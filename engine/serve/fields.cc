@@ -5,7 +5,6 @@
 #include "engine/base/json_text.h"
 #include "engine/base/strings.h"
 #include "engine/serve/field_readers.h"
-#include "engine/serve/field_table.h"
 
 namespace pinion {
 namespace {
@@ -22,18 +21,27 @@ bool IsNothing(const Json& value) {
 
 }  // namespace
 
-ApiResult<size_t> CheckFields(Api api, const Json& body, bool ignore) {
+FieldRules RulesOf(const FrontLimits& limits) {
+  return {limits.ignore_unknown_fields, limits.trust_request_chat_template};
+}
+
+bool Allows(const FieldRules& rules, const Field& field) {
+  return rules.trusts_templates || field.name != kChatTemplate;
+}
+
+ApiResult<size_t> CheckFields(Api api, const Json& body, const FieldRules& rules) {
   if (!body.is_object())
     return Bad("", StrCat("the body is ", body.type_name(), ", want an object"));
   size_t unknown = 0;
   for (const auto& [name, value] : body.object()) {
-    if (value.is_null() || FindField(api, name)) continue;
+    const Field* known = FindField(api, name);
+    if (value.is_null() || (known && Allows(rules, *known))) continue;
     if (const UnsupportedField* field = FindUnsupported(api, name)) {
       if (IsNothing(value)) continue;
       return Bad(name, StrCat("'", name, "' is not supported; ", field->advice));
     }
     ++unknown;
-    if (ignore) continue;
+    if (rules.ignores_unknown) continue;
     const std::string shown = name.substr(0, 100);
     return Unexpected({400,
                        StrCat("'", shown, "' is not a field of this endpoint and might change the ",

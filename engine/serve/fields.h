@@ -5,6 +5,8 @@
 #include <string_view>
 
 #include "engine/base/json.h"
+#include "engine/serve/field_table.h"
+#include "engine/serve/options.h"
 #include "engine/serve/schema.h"
 
 namespace pinion {
@@ -12,11 +14,21 @@ namespace pinion {
 // ApiError::code of a field that no request has, and the outcome in the metrics.
 inline constexpr const char* kUnknownField = "unknown_parameter";
 
+// What a server's bodies may have.
+struct FieldRules {
+  bool ignores_unknown = false;  // instead of refusing them
+  bool trusts_templates = false;
+};
+FieldRules RulesOf(const FrontLimits& limits);
+
+// Whether they may have this one.
+bool Allows(const FieldRules& rules, const Field& field);
+
 // 400 for a body that is no object; for a field that asks for what Pinion does not have, with
 // another way (its value may be one without effect: null, false, 0 or nothing); and for a field
 // that is not in FieldTable: a client that sent it would get an answer that it did not ask for.
-// With `ignore`, the number of the latter.
-ApiResult<size_t> CheckFields(Api api, const Json& body, bool ignore);
+// If those are ignored, their number.
+ApiResult<size_t> CheckFields(Api api, const Json& body, const FieldRules& rules);
 
 // An object of those fields of `body` that both APIs read and mean the same by, except nulls.
 Json SharedFields(const Json& body, Api from, Api to);

@@ -50,7 +50,7 @@ class Frontend {
   static bool Knows(std::string_view path);
   // The endpoints that the model can answer.
   std::vector<EndpointFacts> Offered() const;
-  bool ignores_unknown_fields() const { return limits_.ignore_unknown_fields; }
+  FieldRules field_rules() const { return RulesOf(limits_); }
   // One message from the engines other than FailedMessage. Statistics, which are their sum, are for
   // /slots alone: metrics() takes those of each engine.
   void OnMessage(LinkMessage message);

@@ -255,7 +255,10 @@ ApiResult<void> Intake::CheckModel(const std::string& name) const {
 }
 
 ApiResult<std::string> Intake::Render(Conversation conversation, const RenderChat& render) const {
-  if (!tokenizer_.chat_template())
+  std::string chat_template = std::move(conversation.own_template);
+  if (chat_template.empty() && tokenizer_.chat_template())
+    chat_template = *tokenizer_.chat_template();
+  else if (chat_template.empty())
     return Unexpected(ApiError{400,
                                "the model has no chat template; use /v1/completions, or put a "
                                "chat_template.jinja into its folder",
@@ -267,7 +270,7 @@ ApiResult<std::string> Intake::Render(Conversation conversation, const RenderCha
   if (conversation.template_kwargs.is_object())
     kwargs.push_back(std::move(conversation.template_kwargs.object()));
   const TraceSpan span("render");
-  auto rendered = render({*tokenizer_.chat_template(), std::move(conversation.messages),
+  auto rendered = render({std::move(chat_template), std::move(conversation.messages),
                           std::move(conversation.tools), MergeObjects(std::move(kwargs)),
                           conversation.continue_final_message});
   if (!rendered)

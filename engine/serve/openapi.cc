@@ -68,12 +68,12 @@ Json NullOr(Json schema) {
   return Json(Json::Object{{"anyOf", Json(std::move(either))}});
 }
 
-Json BodySchema(Api api, bool any_field) {
+Json BodySchema(Api api, const FieldRules& rules) {
   Json::Object properties;
   Json::Array required;
   for (const Field& field : FieldTable()) {
     const bool read = field.read_by.Has(api);
-    if (!read && !field.ignored_by.Has(api)) continue;
+    if ((!read && !field.ignored_by.Has(api)) || !Allows(rules, field)) continue;
     const bool must = field.required_by.Has(api);
     if (must) required.emplace_back(field.name);
     Json schema = Json::MakeObject();
@@ -87,7 +87,7 @@ Json BodySchema(Api api, bool any_field) {
   schema.Set("type", "object");
   schema.Set("properties", Json(std::move(properties)));
   if (!required.empty()) schema.Set("required", Json(std::move(required)));
-  if (!any_field) schema.Set("additionalProperties", false);
+  if (!rules.ignores_unknown) schema.Set("additionalProperties", false);
   return schema;
 }
 
@@ -175,7 +175,7 @@ constexpr const char* kUnreadyResponse = R"({
 
 }  // namespace
 
-Json OpenApiDocument(std::span<const EndpointFacts> endpoints, bool any_field) {
+Json OpenApiDocument(std::span<const EndpointFacts> endpoints, const FieldRules& rules) {
   Json paths = Json::MakeObject(), schemas = Json::MakeObject();
   for (const EndpointFacts& endpoint : endpoints) {
     std::string method(endpoint.method);
@@ -183,7 +183,7 @@ Json OpenApiDocument(std::span<const EndpointFacts> endpoints, bool any_field) {
     Json operations = paths.Find(endpoint.path) ? *paths.Find(endpoint.path) : Json::MakeObject();
     operations.Set(method, OperationOf(endpoint));
     paths.Set(endpoint.path, std::move(operations));
-    for (const Api api : BodiesOf(endpoint)) schemas.Set(BodyName(api), BodySchema(api, any_field));
+    for (const Api api : BodiesOf(endpoint)) schemas.Set(BodyName(api), BodySchema(api, rules));
   }
   Json document = Json::MakeObject();
   document.Set("openapi", "3.1.0");

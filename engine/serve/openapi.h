@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "engine/base/json.h"
+#include "engine/serve/fields.h"
 #include "engine/serve/schema.h"
 
 namespace pinion {
@@ -32,8 +33,8 @@ struct EndpointFacts {
   std::span<const Api> bodies = {};  // those of any of several
 };
 
-// An OpenAPI 3.1 document of these endpoints; the fields of their bodies are those of FieldTable.
-// `any_field`: others are ignored instead of refused.
-Json OpenApiDocument(std::span<const EndpointFacts> endpoints, bool any_field);
+// An OpenAPI 3.1 document of these endpoints; the fields of their bodies are those of FieldTable,
+// as far as the rules allow them.
+Json OpenApiDocument(std::span<const EndpointFacts> endpoints, const FieldRules& rules);
 
 }  // namespace pinion

@@ -28,7 +28,8 @@ struct FrontLimits {
   // Alternatives of a token that `logprobs`, `top_logprobs` and `prompt_logprobs` may ask for;
   // above: 400. OpenAI's and vLLM's limit; -1: the whole vocabulary.
   int max_logprobs = 20;
-  bool ignore_unknown_fields = false;  // else 400, as they might change the answer
+  bool ignore_unknown_fields = false;        // else 400, as they might change the answer
+  bool trust_request_chat_template = false;  // a body may have a template of its own; else 400
   // Of a request's `priority`, of which lower goes first; below: 400. The default allows any.
   int min_priority = std::numeric_limits<int>::min();
   double request_timeout_s = 3600;  // "timeout" in a request may only shorten it; 504

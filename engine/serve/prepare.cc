@@ -228,7 +228,7 @@ ApiResult<Prepared> Preparer::Generation(HttpRequest& request, Api api, size_t m
 
 ApiResult<Json> Preparer::ReadBody(HttpRequest& request, Api api, size_t& unknown) const {
   PINION_ASSIGN(Json body, ParseBody(request, api));
-  PINION_ASSIGN(unknown, CheckFields(api, body, limits_.ignore_unknown_fields));
+  PINION_ASSIGN(unknown, CheckFields(api, body, RulesOf(limits_)));
   return body;
 }
 

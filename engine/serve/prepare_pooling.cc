@@ -13,7 +13,7 @@ namespace pinion {
 ApiResult<void> Preparer::WriteConversation(GenerationRequest& asked,
                                             const RenderChat& render) const {
   if (!std::exchange(asked.chat, false)) return {};
-  if (!tokenizer_.chat_template())
+  if (!tokenizer_.chat_template() && asked.conversation.own_template.empty())
     return Bad("messages",
                "'messages' needs a model with a chat template, which this one does "
                "not have; put the text into 'input'");

@@ -48,6 +48,7 @@ using Prompt = std::variant<std::string, std::vector<int32_t>>;
 // earlier tool calls are objects.
 struct Conversation {
   Json messages, tools, template_kwargs;  // tools and kwargs may be null
+  std::string own_template = {};          // in place of the model's; empty: none
   bool add_generation_prompt = true, continue_final_message = false;
 };
 

@@ -122,6 +122,7 @@ ApiResult<Conversation> ReadConversation(const Json& body) {
       return Bad("chat_template_kwargs", "'chat_template_kwargs' must be an object");
     chat.template_kwargs = *kwargs;
   }
+  PINION_ASSIGN(chat.own_template, Get<std::string>(body, "chat_template", ""));
   PINION_TRY(AddTemplateFields(body, chat));
   PINION_ASSIGN(chat.add_generation_prompt, Get<bool>(body, "add_generation_prompt", true));
   PINION_ASSIGN(chat.continue_final_message, Get<bool>(body, "continue_final_message", false));

@@ -12,7 +12,6 @@
 #include "engine/base/json.h"
 #include "engine/base/strings.h"
 #include "engine/run/replicas.h"
-#include "engine/serve/output_format.h"
 #include "engine/transfer/address.h"
 #include "harness/cli/trace_flag.h"
 #include "harness/cli/usage_error.h"
@@ -138,15 +137,6 @@ Status ReadKeyVariable(std::vector<std::string>& keys) {
   return {};
 }
 
-// A file's content, or the text itself if it looks like a template.
-Result<std::string> ReadChatTemplateFlag(const std::string& given) {
-  if (given.find_first_of("{\n") != std::string::npos) return given;
-  auto text = ReadFile(given, 4 << 20);
-  if (text) return text;
-  return Fail(ErrorCode::kUsage,
-              StrCat("--chat-template: ", text.error().message, ", and it is no template itself"));
-}
-
 // A flag that may be given several times, with one value each: further words are not its own.
 CLI::Option* AddRepeated(CLI::App& command, const std::string& flag,
                          std::vector<std::string>& values, const std::string& help) {
@@ -162,6 +152,7 @@ void ServeFlags::AddTo(CLI::App& command) {
   AddLimits(command);
   AddFaults(command);
   AddPrefill(command);
+  chat_.AddTo(command, options_);
   command
       .add_option("--data-parallel-size,--data-parallel", options_.data_parallel,
                   "engines behind this one front end, each with CPUs, weights and a KV cache of "
@@ -171,16 +162,6 @@ void ServeFlags::AddTo(CLI::App& command) {
   command.add_option("--served-model-name", options_.served_model_names,
                      "names that clients use, one or more; the first is in answers and metrics "
                      "(default: MODEL)");
-  command.add_option("--tool-call-parser", options_.tool_call_parser,
-                     "format of the calls of tools in answers (default auto: by the chat template; "
-                     "none: answers stay text)");
-  command.add_option(
-      "--reasoning-parser", options_.reasoning_parser,
-      "format of reasoning, which answers get as reasoning_content (default auto: by "
-      "the chat template; none: it stays in the text)");
-  command.add_option("--chat-template", chat_template_,
-                     "file with a chat template (Jinja), or the template itself, in place of the "
-                     "model's own");
   AddTraceFlag(command, options_.trace);
   command
       .add_option("--stand-in", options_.stand_in_rate,
@@ -425,7 +406,7 @@ Result<ServeOptions> ServeFlags::Resolve() const {
   PINION_ASSIGN(options.engine, engine_.Resolve(std::move(base)));
   options.engine.has_frontend = true;
   PINION_TRY(ResolvePrefill(options));
-  PINION_TRY(ChooseOutputFormat(options.tool_call_parser, options.reasoning_parser, {}));
+  PINION_TRY(chat_.Resolve(options));
   PINION_TRY(ReadBytes(max_body_size_, "--max-body-size", 1 << 10, options.limits.max_body_bytes));
   PINION_TRY(
       ReadBytes(request_memory_, "--request-memory", 1 << 20, options.limits.request_memory_bytes));
@@ -435,9 +416,6 @@ Result<ServeOptions> ServeFlags::Resolve() const {
   PINION_TRY(ReadSeconds(sse_keep_alive_interval_, "--sse-keep-alive-interval", true,
                          options.http.sse_keep_alive_s));
   PINION_TRY(ResolveAccess(options.http));
-  if (!chat_template_.empty()) {
-    PINION_ASSIGN(options.chat_template, ReadChatTemplateFlag(chat_template_));
-  }
   if (!from_profile_.empty()) {
     auto profile = ReadProfile(from_profile_);
     if (!profile)

@@ -6,6 +6,7 @@
 
 #include "engine/base/result.h"
 #include "engine/serve/options.h"
+#include "harness/cli/chat_flags.h"
 #include "harness/cli/engine_flags.h"
 
 namespace pinion::harness {
@@ -28,11 +29,11 @@ class ServeFlags {
   Status ResolveAccess(HttpRules& rules) const;
 
   EngineFlags engine_;
+  ChatFlags chat_;
   ServeOptions options_;  // flags without a unit write here
   std::string role_, max_body_size_, request_memory_, request_timeout_, engine_timeout_,
       shutdown_timeout_;
-  std::string header_timeout_, sse_keep_alive_interval_, api_key_file_, chat_template_,
-      from_profile_;
+  std::string header_timeout_, sse_keep_alive_interval_, api_key_file_, from_profile_;
   std::vector<std::string> allowed_origins_, allowed_methods_, allowed_headers_, allowed_hosts_;
 };
 

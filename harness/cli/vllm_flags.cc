@@ -38,7 +38,8 @@ constexpr FlagGroup kGroups[] = {
      "max-num-batched-tokens max-num-seqs "
      "max-num-queued-reqs max-num-queued-tokens shutdown-timeout sse-keep-alive-interval host port "
      "allow-credentials allowed-origins allowed-methods allowed-headers api-key ssl-keyfile "
-     "ssl-certfile model chat-template tool-call-parser reasoning-parser max-logprobs"},
+     "ssl-certfile model chat-template trust-request-chat-template tool-call-parser "
+     "reasoning-parser max-logprobs"},
     {Fate::kIgnored, "no code of a checkpoint is ever run", "trust-remote-code"},
     {Fate::kIgnored, "long prompts are always read in chunks; --max-step-ms bounds a step",
      "enable-chunked-prefill no-enable-chunked-prefill long-prefill-token-threshold= "
@@ -149,8 +150,7 @@ constexpr FlagGroup kGroups[] = {
     {Fate::kRefused, "chooses what follows grammars, which is llguidance here; leave it out",
      "structured-outputs-config guided-decoding-backend"},
     {Fate::kRefused, "changes the chat template; use --chat-template FILE",
-     "chat-template-content-format trust-request-chat-template "
-     "default-chat-template-kwargs response-role"},
+     "chat-template-content-format default-chat-template-kwargs response-role"},
     {Fate::kRefused, "sets what requests may ask for; here each request says so itself",
      "return-tokens-as-token-ids enable-force-include-usage enable-prompt-embeds "
      "enable-return-routed-experts return-sampling-mask tokens-only fingerprint-mode "

@@ -98,7 +98,7 @@ def is_read(schema):
 
 @pytest.fixture(scope="module")
 def generator(start_server, filling):  # noqa: F811
-    return Api(start_server(filling, "--stand-in", "10000", "--served-model-name", MODEL))
+    return Api(start_server(filling, "--stand-in", "10000", "--served-model-name", MODEL, "--trust-request-chat-template"))
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +149,11 @@ def test_a_model_offers_what_it_can_answer(generator, embedder, scorer):
                   for item in operation.get("parameters", [])]
     assert {(item["name"], item["in"]) for item in parameters} == {("model", "path"), ("fail_on_no_slot", "query"),
                                                                    ("level", "query")}
+
+
+def test_templates_are_a_field_where_clients_are_trusted(generator, embedder):
+    assert "chat_template" in generator.document["components"]["schemas"]["ChatCompletion"]["properties"]
+    assert "chat_template" not in embedder.document["components"]["schemas"]["Embedding"]["properties"]
 
 
 def test_a_body_of_the_required_fields_alone_is_answered(strict):

@@ -1,7 +1,9 @@
 """Every flag of `vllm serve` is taken, ignored with a notice, or refused with the reason, as docs/vllm-flags.md says."""
 
+import json
 import re
 import subprocess
+import urllib.error
 
 import pytest
 
@@ -77,6 +79,29 @@ def test_a_chat_template_of_the_users_own(start_server, tmp_path, in_file):
     server = start_server("preset:tiny", "--chat-template", path if in_file else template)
     asked = {"messages": [{"role": "user", "content": "one"}, {"role": "user", "content": "two"}]}
     assert server.post("/apply-template", asked)["prompt"] == "<one><two>"
+
+
+def refusal(server, body):
+    """The sentence of the 400 that a chat gets."""
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        server.post("/v1/chat/completions", body)
+    assert refused.value.code == 400
+    return json.loads(refused.value.read())["error"]["message"]
+
+
+def test_a_chat_template_of_a_request(start_server, data):
+    """Of a model that has one; what it writes is what the model reads."""
+    asked = {"messages": [{"role": "user", "content": "one"}], "chat_template": "<{{ messages[0].content }}>"}
+    trusting = start_server(data / "models/tiny-trained", "--trust-request-chat-template", "--stand-in", 1000)
+    assert trusting.post("/apply-template", asked)["prompt"] == "<one>"
+    length = trusting.post("/tokenize", {"prompt": "<one>", "add_special_tokens": False})["count"]
+    answer = trusting.post("/v1/chat/completions", {**asked, "max_tokens": 1})
+    assert answer["usage"]["prompt_tokens"] == length
+    looped = {**asked, "chat_template": "{% for i in range(99999) %}{% for i in range(99999) %}{% endfor %}{% endfor %}"}
+    assert "chat template was stopped" in refusal(trusting, looped)
+    assert "TemplateSyntaxError" in refusal(trusting, {**asked, "chat_template": "{% if"})
+    wary = start_server(data / "models/tiny-trained", "--stand-in", 1000)
+    assert "--trust-request-chat-template" in refusal(wary, asked)
 
 
 def test_a_chat_template_that_is_not_there_is_refused(pinion):

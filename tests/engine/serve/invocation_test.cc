@@ -59,7 +59,7 @@ TEST(Invocation, LooksAtTheBodysOwnFieldsOnly) {
 TEST(OpenApi, ABodyOfSeveralKindsIsAnyOfThem) {
   const EndpointFacts facts{
       .path = "/invocations", .method = "POST", .summary = "", .bodies = InvokedApis(kText)};
-  const Json document = OpenApiDocument(std::span(&facts, 1), false);
+  const Json document = OpenApiDocument(std::span(&facts, 1), {});
   const std::string text = document.Dump();
   EXPECT_THAT(text, testing::HasSubstr(
                         R"("schema":{"anyOf":[{"$ref":"#/components/schemas/ChatCompletion"},)"

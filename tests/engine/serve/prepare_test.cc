@@ -80,6 +80,7 @@ class PreparerTest : public testing::Test {
     const Preparer preparer(model_, tokenizer_, limits_);
     const auto render = [this](const ChatRequest& asked) {
       kwargs_ = asked.kwargs;
+      template_ = asked.chat_template;
       timeout_at_render_ = timeout_s_;
       return Result<std::string>(rendered_);
     };
@@ -103,6 +104,7 @@ class PreparerTest : public testing::Test {
   std::shared_ptr<MemoryBudget> budget_ = std::make_shared<MemoryBudget>(8 << 20);
   HttpRequest request_;
   Json kwargs_;
+  std::string template_;
   double timeout_s_ = 0, timeout_at_render_ = 0;
 };
 
@@ -172,6 +174,19 @@ TEST_F(PreparerTest, TemplatesSeeTheClientsKeysLast) {
                           "chat_template_kwargs":{"a":1,"eos_token":"mine","a":2}})",
                       Api::kChat));
   EXPECT_EQ(kwargs_.Dump(), R"({"eos_token":"mine","add_generation_prompt":true,"a":2})");
+}
+
+TEST_F(PreparerTest, WritesATrustedRequestWithItsOwnTemplate) {
+  const std::string messages = R"("messages":[{"role":"user","content":"x"}],"max_tokens":5)";
+  const std::string own = StrCat("{", messages, R"(,"chat_template":"mine"})");
+  ASSERT_FALSE(Prepare(own, Api::kChat)) << "the default is to trust nobody";
+  limits_.trust_request_chat_template = true;
+  for (const Api api : {Api::kChat, Api::kMessages}) {
+    ASSERT_TRUE(Prepare(own, api));
+    EXPECT_EQ(template_, "mine");
+    ASSERT_TRUE(Prepare(StrCat("{", messages, R"(,"chat_template":""})"), api));
+    EXPECT_EQ(template_, "(the test renders)") << "an empty one is none";
+  }
 }
 
 TEST_F(PreparerTest, RefusesWhatTheCacheCannotHold) {

@@ -15,7 +15,7 @@ namespace {
 using testing::HasSubstr;
 
 ApiResult<TranslatedBody> Translate(const Json& body) {
-  PINION_TRY(CheckFields(Api::kLlama, body, /*ignore=*/false));
+  PINION_TRY(CheckFields(Api::kLlama, body, {}));
   return CompletionBodyOfLlama(body);
 }
 

@@ -15,7 +15,7 @@ using testing::HasSubstr;
 // The chat's body as text; an error's parameter and sentence.
 std::string Translated(const std::string& body, bool generates = true) {
   const Json message = *Json::Parse(body);
-  if (const auto known = CheckFields(Api::kMessages, message, /*ignore=*/false); !known)
+  if (const auto known = CheckFields(Api::kMessages, message, {}); !known)
     return known.error().param + ": " + known.error().message;
   const auto chat = ChatBodyOfMessages(message, generates);
   return chat ? chat->Dump() : chat.error().param + ": " + chat.error().message;

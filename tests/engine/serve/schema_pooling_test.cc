@@ -15,7 +15,7 @@ using testing::StartsWith;
 
 ApiResult<GenerationRequest> ReadPooling(Api api, const std::string& text) {
   const Json body = *Json::Parse(text);
-  PINION_TRY(CheckFields(api, body, /*ignore=*/false));
+  PINION_TRY(CheckFields(api, body, {}));
   return ReadPoolingRequest(api, body);
 }
 

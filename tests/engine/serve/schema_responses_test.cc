@@ -14,7 +14,7 @@ namespace {
 using testing::HasSubstr;
 
 ApiResult<TranslatedBody> Translate(const Json& body) {
-  PINION_TRY(CheckFields(Api::kResponses, body, /*ignore=*/false));
+  PINION_TRY(CheckFields(Api::kResponses, body, {}));
   return ChatBodyOfResponses(body);
 }
 

@@ -18,12 +18,12 @@ ApiDefaults Defaults(const char* generation_config = "{}") {
 }
 ApiResult<GenerationRequest> Completion(const std::string& text) {
   const Json body = *Json::Parse(text);
-  PINION_TRY(CheckFields(Api::kCompletions, body, /*ignore=*/true));
+  PINION_TRY(CheckFields(Api::kCompletions, body, {.ignores_unknown = true}));
   return ReadCompletionRequest(body, Defaults());
 }
 ApiResult<GenerationRequest> Chat(const std::string& text) {
   const Json body = *Json::Parse(text);
-  PINION_TRY(CheckFields(Api::kChat, body, /*ignore=*/true));
+  PINION_TRY(CheckFields(Api::kChat, body, {.ignores_unknown = true}));
   return ReadChatRequest(body, Defaults());
 }
 
@@ -247,22 +247,24 @@ TEST(Schema, ReadsVllmsFields) {
 TEST(Fields, NamesAnUnknownOneUnlessTheyAreIgnored) {
   const Json body = *Json::Parse(R"({"prompt":"x","user":"me","guided_json":null,"audio":"",
                                      "watermarking":null,"messages":[],"top_pp":0.5})");
-  auto refused = CheckFields(Api::kChat, body, /*ignore=*/false);
+  auto refused = CheckFields(Api::kChat, body, {});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().status, 400);
   EXPECT_EQ(refused.error().param, "prompt") << "a field of the other endpoint";
   EXPECT_EQ(refused.error().code, kUnknownField);
-  EXPECT_THAT(CheckFields(Api::kCompletions, body, false).error().message,
+  EXPECT_THAT(CheckFields(Api::kCompletions, body, {}).error().message,
               HasSubstr("'messages' is not a field of this endpoint"));
-  EXPECT_EQ(CheckFields(Api::kCompletions, body, true).value(), 2u);  // messages, top_pp
-  EXPECT_EQ(CheckFields(Api::kChat, body, true).value(), 2u);         // prompt, top_pp
+  const FieldRules ignoring = {.ignores_unknown = true};
+  EXPECT_EQ(CheckFields(Api::kCompletions, body, ignoring).value(), 2u);  // messages, top_pp
+  EXPECT_EQ(CheckFields(Api::kChat, body, ignoring).value(), 2u);         // prompt, top_pp
   const Json harmless = *Json::Parse(R"({"prompt":"x","user":"me","store":true})");
-  EXPECT_EQ(CheckFields(Api::kCompletions, harmless, false).value(), 0u);
+  EXPECT_EQ(CheckFields(Api::kCompletions, harmless, {}).value(), 0u);
 }
 
 TEST(Fields, RefusesWhatIsMissingHereEvenIfUnknownOnesAreIgnored) {
   const auto refused = [](Api api, const std::string& field) {
-    const auto checked = CheckFields(api, *Json::Parse("{" + field + "}"), /*ignore=*/true);
+    const auto checked =
+        CheckFields(api, *Json::Parse("{" + field + "}"), {.ignores_unknown = true});
     return checked ? "" : checked.error().message;
   };
   EXPECT_THAT(refused(Api::kChat, R"("functions":[{}])"),
@@ -270,6 +272,22 @@ TEST(Fields, RefusesWhatIsMissingHereEvenIfUnknownOnesAreIgnored) {
   EXPECT_EQ(refused(Api::kChat, R"("functions":[])"), "");
   EXPECT_THAT(refused(Api::kResponses, R"("background":true)"), HasSubstr("stores no responses"));
   EXPECT_EQ(refused(Api::kChat, R"("background":true)"), "") << "another API's";
+}
+
+TEST(Fields, HaveATemplateOfTheirOwnOnlyIfTheServerTrustsThem) {
+  const Json body = *Json::Parse(R"({"chat_template":"{{ 1 }}"})");
+  for (const Api api : {Api::kChat, Api::kMessages, Api::kResponses, Api::kTokenize,
+                        Api::kApplyTemplate, Api::kCountTokens, Api::kEmbeddings, Api::kClassify}) {
+    const auto refused = CheckFields(api, body, {.ignores_unknown = true});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().status, 400);
+    EXPECT_EQ(refused.error().param, "chat_template");
+    EXPECT_THAT(refused.error().message, HasSubstr("--trust-request-chat-template"));
+    EXPECT_TRUE(CheckFields(api, body, {.trusts_templates = true}));
+  }
+  const auto text = CheckFields(Api::kCompletions, body, {.trusts_templates = true});
+  ASSERT_FALSE(text);
+  EXPECT_THAT(text.error().message, HasSubstr("no template"));
 }
 
 TEST(Fields, HaveOneMeaningInEachApi) {
