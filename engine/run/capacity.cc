@@ -82,7 +82,7 @@ std::string Suggestion(uint64_t fixed, uint64_t limit, size_t ranks, const Engin
          "memory";
 }
 
-// What the ranks on one NUMA node would take of it.
+// The ranks that have memory on one NUMA node, and how much.
 struct NodeLoad {
   std::vector<size_t> ranks;
   uint64_t fixed = 0, kv = 0, span = 0;
@@ -95,8 +95,8 @@ std::string NodeSuggestion(const NodeLoad& load, uint64_t available, const Engin
                            size_t nodes) {
   std::vector<std::string> ways;
   // Ranks on more nodes use their memory as well.
-  if (static_cast<size_t>(options.ranks()) < nodes)
-    ways.push_back(StrCat("-tp ", nodes / static_cast<size_t>(options.pipeline_parallel)));
+  const size_t tensor = nodes / static_cast<size_t>(options.pipeline_parallel);
+  if (tensor > static_cast<size_t>(options.tensor_parallel)) ways.push_back(StrCat("-tp ", tensor));
   const bool wide = options.kv_cache_dtype.find('8') == std::string::npos;
   // Half of 16 bits, and a scale for each head and token.
   if (wide && load.fixed + load.kv * 9 / 16 <= available) ways.push_back("--kv-cache-dtype int8");

@@ -15,8 +15,8 @@ namespace pinion {
 // an equal part of the ranks. On the leader: has the others start the model with these options.
 Result<Communicator*> MeetProcesses(const EngineOptions& options);
 
-// What this process may use: its share, if the launcher started several on this host. CPUs that a
-// --threads-bind names are not divided.
+// The budget of this process: a share of the host's if the launcher started several here. Under
+// --threads-bind with explicit lists, only memory is divided.
 Result<Budget> BudgetHere(const EngineOptions& options, const Machine& machine);
 // Free memory of that.
 uint64_t AvailableMemoryHere();
