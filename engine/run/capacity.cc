@@ -99,14 +99,15 @@ std::string NodeSuggestion(const NodeLoad& load, uint64_t available, const Engin
   if (tensor > static_cast<size_t>(options.tensor_parallel)) ways.push_back(StrCat("-tp ", tensor));
   const bool wide = options.kv_cache_dtype.find('8') == std::string::npos;
   // Half of 16 bits, and a scale for each head and token.
-  if (wide && load.fixed + load.kv * 9 / 16 <= available) ways.push_back("--kv-cache-dtype int8");
+  if (wide && load.fixed + load.kv * 9 / 16 <= available)
+    ways.emplace_back("--kv-cache-dtype int8");
   const uint64_t least = load.fixed + load.span;
   const uint64_t left = least < available ? available - least : 0;
   const auto mib = static_cast<uint64_t>(static_cast<double>(left) / load.parts) >> 20;
   if (options.kv_cache_bytes && mib > 0)
     ways.push_back(StrCat("--kv-cache-space ", mib, "MiB (per rank)"));
   if (ways.empty())
-    ways.push_back(
+    ways.emplace_back(
         "a smaller model or dtype, a lower --max-num-batched-tokens, or a node with more "
         "memory");
   return StrCat("; use ", Join(ways, ", or "));
