@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "engine/base/strings.h"
 #include "engine/serve/fields.h"
 
 namespace pinion {
@@ -83,7 +84,7 @@ TEST(SchemaLlama, RefusesByName) {
         R"({"suffix":"x"})", R"({"input_suffix":"x"})", R"({"n_probs":-1})", R"({"samplers":[1]})",
         R"({"samplers":5})", R"({"grammar":"root ::= \"a\"","json_schema":{}})"}) {
     const std::string name = Json::Parse(body)->object().front().first;
-    EXPECT_THAT(TranslatedLlama(body), HasSubstr(base::StrCat(name, ": '", name, "' "))) << body;
+    EXPECT_THAT(TranslatedLlama(body), HasSubstr(StrCat(name, ": '", name, "' "))) << body;
   }
 }
 
