@@ -17,13 +17,15 @@
 #include "harness/cli/sweep_prediction.h"
 #include "harness/counters/counters.h"
 #include "harness/report/export.h"
+#include "harness/report/live_table.h"
+#include "harness/report/page.h"
+#include "harness/report/summary.h"
 #include "harness/report/write.h"
 #include "harness/sweep/folder.h"
 #include "harness/sweep/gather.h"
 #include "harness/sweep/load.h"
 #include "harness/sweep/provenance.h"
 #include "harness/sweep/state.h"
-#include "harness/sweep/summary.h"
 #include "harness/sweep/sweep.h"
 #include "harness/watch/server.h"
 #include "harness/watch/watched.h"
@@ -139,6 +141,25 @@ Status RunReplay(const SweepFlags& flags) {
                           flags.json);
 }
 
+// The report's page and results.json, as they are so far.
+Result<PageViews> ReportViews(const std::string& folder) {
+  PINION_ASSIGN(const std::string place, FindPageParts());
+  PINION_ASSIGN(PageParts read, ReadPageParts(place));
+  const auto parts = std::make_shared<const PageParts>(std::move(read));
+  PageViews views;
+  views.page = [folder, parts](const Results& results) {
+    return ReportPage(results, folder, *parts, true);
+  };
+  views.json = [folder](const Results& results) { return ReportText(results, folder, "json"); };
+  views.update = [folder, parts](const Results& results) {
+    Json update = PageCharts(results, *parts), sections = Json::MakeObject();
+    for (const auto& [name, markup] : PageSections(results, folder)) sections.Set(name, markup);
+    update.Set("sections", std::move(sections));
+    return update;
+  };
+  return views;
+}
+
 Status RunSweepCommand(const SweepFlags& flags) {
   if (flags.replay.given()) return RunReplay(flags);
   if (flags.plan || !flags.machine.empty()) return PrintPlan(flags);
@@ -156,13 +177,14 @@ Status RunSweepCommand(const SweepFlags& flags) {
   SweepEnd end = SweepEnd::kInterrupted;
   std::unique_ptr<WatchServer> server;
   if (flags.watched()) {
-    PINION_ASSIGN(
-        server,
-        WatchServer::Start(asked.folder, flags.watch_port.empty() ? 0 : flags.watch_port.front()));
+    PINION_ASSIGN(PageViews views, ReportViews(asked.folder));
+    PINION_ASSIGN(server,
+                  WatchServer::Start(asked.folder, std::move(views),
+                                     flags.watch_port.empty() ? 0 : flags.watch_port.front()));
     std::cerr << "watch it at http://127.0.0.1:" << server->port() << "/" << std::endl;
   }
   {
-    WatchedProgress progress(asked.folder, server.get());
+    WatchedProgress progress(asked.folder, LiveTable, server.get());
     PINION_ASSIGN(end, RunSweep(request, progress));
   }
   if (server) server->Tell(IsFinished(end) ? "finished" : "interrupted", true);

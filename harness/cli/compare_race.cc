@@ -11,6 +11,7 @@
 #include "harness/cli/stop_request.h"
 #include "harness/profile/command.h"
 #include "harness/profile/profile.h"
+#include "harness/report/live_table.h"
 #include "harness/report/write.h"
 #include "harness/sweep/load.h"
 #include "harness/sweep/pair.h"
@@ -145,7 +146,7 @@ Result<PairVerdict> RunRace(const SweepRequest& request, const char* kind, doubl
                             Results& results) {
   SweepEnd end = SweepEnd::kInterrupted;
   {
-    WatchedProgress progress(request.folder, nullptr);
+    WatchedProgress progress(request.folder, LiveTable, nullptr);
     PINION_ASSIGN(end, RunSweep(request, progress));
   }
   if (end == SweepEnd::kInterrupted) return Fail(ErrorCode::kFailed, "interrupted");

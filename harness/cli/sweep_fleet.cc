@@ -12,13 +12,13 @@
 #include "harness/cli/stop_request.h"
 #include "harness/fleet/kubernetes_jobs.h"
 #include "harness/fleet/slurm.h"
+#include "harness/report/summary.h"
 #include "harness/report/write.h"
 #include "harness/store/store.h"
 #include "harness/sweep/folder.h"
 #include "harness/sweep/gather.h"
 #include "harness/sweep/load.h"
 #include "harness/sweep/state.h"
-#include "harness/sweep/summary.h"
 #include "harness/sweep/sweep.h"
 
 namespace pinion::harness {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "harness/report/results.h"
+#include "harness/results/results.h"
 
 // What a sweep as a whole advises, put together from its verdicts (`words.h`).
 

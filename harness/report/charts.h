@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "engine/base/json.h"
-#include "harness/report/results.h"
+#include "harness/results/results.h"
 
 namespace pinion::harness {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "engine/base/json.h"
-#include "harness/report/results.h"
+#include "harness/results/results.h"
 
 // The tables of a sweep, for programs.
 

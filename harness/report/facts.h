@@ -1,7 +1,7 @@
 #pragma once
 
-#include "harness/report/results.h"
 #include "harness/report/text_table.h"
+#include "harness/results/results.h"
 
 // The tables below the verdicts: glossary, metrics, time, machine, hygiene, environment.
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/report/results.h"
+#include "harness/results/results.h"
 
 // Ways to start what a sweep recommends, as text to paste.
 

@@ -6,7 +6,7 @@
 #include "engine/base/result.h"
 #include "harness/report/html.h"
 #include "harness/report/page_parts.h"
-#include "harness/report/results.h"
+#include "harness/results/results.h"
 
 namespace pinion::harness {
 

@@ -5,7 +5,7 @@
 
 #include "engine/base/result.h"
 #include "harness/report/page_parts.h"
-#include "harness/report/results.h"
+#include "harness/results/results.h"
 
 namespace pinion::harness {
 

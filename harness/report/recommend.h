@@ -6,7 +6,7 @@
 
 #include "engine/base/result.h"
 #include "harness/profile/profile.h"
-#include "harness/report/results.h"
+#include "harness/results/results.h"
 
 // Turns a verdict into profiles and commands that start the recommended configuration.
 

@@ -6,8 +6,8 @@
 #include "engine/base/json.h"
 #include "engine/base/result.h"
 #include "harness/compare/compare.h"
-#include "harness/report/results.h"
 #include "harness/report/text_table.h"
+#include "harness/results/results.h"
 
 // Two sweeps next to each other: changes in the recommendations, the figures and the environment.
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/report/figures.h"
-#include "harness/report/results.h"
+#include "harness/results/figures.h"
+#include "harness/results/results.h"
 
 // Verdicts in words, the same in report.md and report.html.
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "engine/base/result.h"
-#include "harness/report/results.h"
+#include "harness/results/results.h"
 
 namespace pinion::harness {
 

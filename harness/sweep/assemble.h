@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "harness/report/results.h"
+#include "harness/results/results.h"
 #include "harness/stats/verdict.h"
 #include "harness/store/store.h"
 #include "harness/sweep/protocol.h"

@@ -7,7 +7,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/strings.h"
-#include "harness/report/figures.h"
+#include "harness/results/figures.h"
 #include "harness/space/own_settings.h"
 #include "harness/sweep/score.h"
 #include "harness/sweep/state.h"

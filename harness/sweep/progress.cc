@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "engine/base/strings.h"
-#include "harness/report/figures.h"
+#include "harness/results/figures.h"
 
 namespace pinion::harness {
 namespace {

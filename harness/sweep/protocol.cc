@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "engine/base/strings.h"
-#include "harness/report/figures.h"
+#include "harness/results/figures.h"
 #include "harness/stats/estimate.h"
 #include "harness/stats/rules.h"
 #include "harness/stats/text.h"

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "harness/report/results.h"
+#include "harness/results/results.h"
 #include "harness/space/definition.h"
 #include "harness/store/store.h"
 

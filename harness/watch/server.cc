@@ -8,33 +8,16 @@
 
 #include "engine/serve/gate.h"
 #include "engine/serve/http.h"
-#include "harness/report/page.h"
-#include "harness/report/write.h"
 #include "harness/sweep/load.h"
 
 namespace pinion::harness {
 namespace {
 
-// One server-sent event: the page's parts, its charts and a line of text.
-Result<std::string> UpdateEvent(const std::string& folder, const PageParts& parts,
-                                const std::string& state, bool finished) {
-  PINION_ASSIGN(const Results results, LoadResults(folder));
-  Json sections = Json::MakeObject();
-  for (const auto& [name, markup] : PageSections(results, folder)) sections.Set(name, markup);
-  Json update = PageCharts(results, parts);
-  update.Set("sections", std::move(sections));
-  update.Set("state", state);
-  update.Set("finished", finished);
-  return "data: " + update.Dump() + "\n\n";
-}
-
 class Server final : public WatchServer {
  public:
-  explicit Server(const std::string& folder) : folder_(folder) {}
+  Server(const std::string& folder, PageViews views) : folder_(folder), views_(std::move(views)) {}
 
   Status Listen(uint16_t port) {
-    PINION_ASSIGN(const std::string place, FindPageParts());
-    PINION_ASSIGN(parts_, ReadPageParts(place));
     HttpOptions options;
     options.port = port;
     options.max_connections = 64;
@@ -64,19 +47,28 @@ class Server final : public WatchServer {
 
   void Tell(const std::string& state, bool finished) override {
     std::string text;
-    if (watching_ > 0) text = UpdateEvent(folder_, parts_, state, finished).value_or("");
+    if (watching_ > 0) text = UpdateEvent(state, finished).value_or("");
     http_->Post([this, state, finished, text = std::move(text)]() mutable {
       state_ = state;
       finished_ = finished;
       if (watchers_.empty()) return;
       // A browser that came after watching_ was read would otherwise never hear of this.
-      if (text.empty()) text = UpdateEvent(folder_, parts_, state, finished).value_or("");
+      if (text.empty()) text = UpdateEvent(state, finished).value_or("");
       if (text.empty()) return;  // the store is busy; the next trial sends an update again
       for (const auto& watcher : watchers_) watcher->Write(text);
     });
   }
 
  private:
+  // One server-sent event: what the page needs to show the results so far, and a line of text.
+  Result<std::string> UpdateEvent(const std::string& state, bool finished) const {
+    PINION_ASSIGN(const Results results, LoadResults(folder_));
+    Json update = views_.update(results);
+    update.Set("state", state);
+    update.Set("finished", finished);
+    return "data: " + update.Dump() + "\n\n";
+  }
+
   // The functions below run on the server's thread.
   void Answer(const HttpRequest& request, std::shared_ptr<HttpReply> reply) {
     constexpr const char* kText = "text/plain; charset=utf-8";
@@ -90,14 +82,14 @@ class Server final : public WatchServer {
     if (!page && !json) return reply->Send(404, kText, "only /, /events and /results.json exist\n");
     const auto results = LoadResults(folder_);
     auto body = !results ? Result<std::string>(Unexpected(results.error()))
-                : page   ? ReportPage(*results, folder_, parts_, true)
-                         : ReportText(*results, folder_, "json");
+                : page   ? views_.page(*results)
+                         : views_.json(*results);
     if (!body) return reply->Send(503, kText, body.error().message + "\n");
     reply->Send(200, page ? "text/html; charset=utf-8" : "application/json", std::move(*body));
   }
 
   void Follow(std::shared_ptr<HttpReply> reply) {
-    if (const auto update = UpdateEvent(folder_, parts_, state_, finished_)) reply->Write(*update);
+    if (const auto update = UpdateEvent(state_, finished_)) reply->Write(*update);
     watchers_.push_back(reply);
     ++watching_;
     reply->OnGone([this, gone = reply.get()] {
@@ -107,9 +99,9 @@ class Server final : public WatchServer {
   }
 
   const std::string folder_;
+  const PageViews views_;
   // A page of somebody else's must not read the sweep.
   const Gate gate_{{}, "127.0.0.1", {}};
-  PageParts parts_;
   std::unique_ptr<HttpServer> http_;
   std::list<std::shared_ptr<HttpReply>> watchers_;
   std::string state_ = "the first trial is running";
@@ -120,8 +112,9 @@ class Server final : public WatchServer {
 
 }  // namespace
 
-Result<std::unique_ptr<WatchServer>> WatchServer::Start(const std::string& folder, uint16_t port) {
-  auto server = std::make_unique<Server>(folder);
+Result<std::unique_ptr<WatchServer>> WatchServer::Start(const std::string& folder, PageViews views,
+                                                        uint16_t port) {
+  auto server = std::make_unique<Server>(folder, std::move(views));
   PINION_TRY(server->Listen(port));
   return server;
 }

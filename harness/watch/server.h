@@ -5,16 +5,18 @@
 #include <string>
 
 #include "engine/base/result.h"
+#include "harness/watch/views.h"
 
 namespace pinion::harness {
 
-// The report of a running sweep for browsers on this machine: GET / is the page, GET /events its
+// The views of a running sweep for browsers on this machine: GET / is the page, GET /events its
 // parts as server-sent events, GET /results.json the figures so far. Listens on the loopback
 // address alone and answers nothing else. Has a thread of its own, which sleeps between requests.
 class WatchServer {
  public:
   // `port` 0: any free one. Errors name the port.
-  static Result<std::unique_ptr<WatchServer>> Start(const std::string& folder, uint16_t port);
+  static Result<std::unique_ptr<WatchServer>> Start(const std::string& folder, PageViews views,
+                                                    uint16_t port);
   virtual ~WatchServer() = default;  // gives browsers up to 1 s to receive pending data
 
   virtual uint16_t port() const = 0;

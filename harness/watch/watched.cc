@@ -7,12 +7,14 @@
 #include <cstdio>
 
 #include "harness/sweep/load.h"
-#include "harness/watch/table.h"
 
 namespace pinion::harness {
 
-WatchedProgress::WatchedProgress(std::string folder, WatchServer* server)
-    : folder_(std::move(folder)), server_(server), terminal_(isatty(STDERR_FILENO) != 0) {}
+WatchedProgress::WatchedProgress(std::string folder, TableView table, WatchServer* server)
+    : folder_(std::move(folder)),
+      table_(std::move(table)),
+      server_(server),
+      terminal_(isatty(STDERR_FILENO) != 0) {}
 
 WatchedProgress::~WatchedProgress() { Erase(); }
 
@@ -43,7 +45,7 @@ void WatchedProgress::Draw() {
   const size_t height = size.ws_row >= 8 ? size.ws_row - 3u : 20;
   const auto results = LoadResults(folder_);
   if (!results) return;
-  const std::string table = LiveTable(*results, width, height);
+  const std::string table = table_(*results, width, height);
   std::fputs(table.c_str(), stderr);
   drawn_ = static_cast<size_t>(std::count(table.begin(), table.end(), '\n'));
 }

@@ -4,6 +4,7 @@
 
 #include "harness/sweep/progress.h"
 #include "harness/watch/server.h"
+#include "harness/watch/views.h"
 
 namespace pinion::harness {
 
@@ -11,7 +12,7 @@ namespace pinion::harness {
 // table of configurations above them, and updates for the browsers of `server` (may be null).
 class WatchedProgress : public Progress {
  public:
-  WatchedProgress(std::string folder, WatchServer* server);
+  WatchedProgress(std::string folder, TableView table, WatchServer* server);
   ~WatchedProgress() override;
   void Begin(const ProgressLine& line) override;
   void End(const ProgressLine& line, bool ok, const std::string& what) override;
@@ -22,6 +23,7 @@ class WatchedProgress : public Progress {
   void Draw();
 
   const std::string folder_;
+  const TableView table_;
   WatchServer* const server_;
   const bool terminal_;
   size_t drawn_ = 0;  // lines of the table above the progress line

@@ -25,13 +25,31 @@ std::vector<int> StatesIn(std::string_view stream) {
   return states;
 }
 
+// Views that show how many candidates there are.
+PageViews MadeUpViews() {
+  const auto count = [](const Results& results) { return StrCat(results.candidates.size()); };
+  PageViews views;
+  views.page = [count](const Results& results) -> Result<std::string> {
+    return "page of " + count(results);
+  };
+  views.json = [count](const Results& results) -> Result<std::string> {
+    return "[" + count(results) + "]";
+  };
+  views.update = [count](const Results& results) {
+    Json update;
+    update.Set("count", count(results));
+    return update;
+  };
+  return views;
+}
+
 // The server of a sweep that has run, told by this thread that there is more.
 class WatchServerTest : public SweepTest {
  protected:
   void SetUp() override {
     SweepTest::SetUp();
     ASSERT_TRUE(RunSweep(request_, progress_));
-    auto server = WatchServer::Start(request_.folder, 0);
+    auto server = WatchServer::Start(request_.folder, MadeUpViews(), 0);
     ASSERT_TRUE(server) << server.error().message;
     server_ = std::move(*server);
   }

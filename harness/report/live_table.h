@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <string>
 
-#include "harness/report/results.h"
+#include "harness/results/results.h"
 
 namespace pinion::harness {
 

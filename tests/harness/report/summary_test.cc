@@ -1,4 +1,4 @@
-#include "harness/sweep/summary.h"
+#include "harness/report/summary.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "harness/sweep/summary.h"
+#include "harness/report/summary.h"
 
 #include "engine/base/strings.h"
 #include "harness/report/answer.h"

@@ -1,4 +1,4 @@
-#include "harness/report/figures.h"
+#include "harness/results/figures.h"
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "harness/report/results.h"
+#include "harness/results/results.h"
 
 namespace pinion::harness {
 

@@ -1,4 +1,4 @@
-#include "harness/watch/table.h"
+#include "harness/report/live_table.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "harness/report/results.h"
+#include "harness/results/results.h"
 
 namespace pinion::harness {
 

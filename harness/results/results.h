@@ -14,7 +14,8 @@
 #include "harness/stats/verdict.h"
 
 // Everything a sweep knows, finished or still running, as plain data. harness/sweep fills it from
-// the store; harness/report renders it and never sees the database.
+// the store; harness/report renders it and never sees the
+// database.
 
 namespace pinion::harness {
 
