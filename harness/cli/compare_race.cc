@@ -81,7 +81,7 @@ Result<Contest> ContestOf(const CompareRaceFlags& flags) {
              "throughput, latency, balanced, or a latency under load such as itl_p95@8"));
 }
 
-// A grid of nothing but the two sides: it runs rounds as long as the budget lasts.
+// Nothing but the two sides: their race runs rounds as long as the budget lasts.
 Result<Definition> DefinitionOf(const Contest& contest, const CompareRaceFlags& flags) {
   Definition definition;
   definition.engines = contest.engines;
@@ -95,7 +95,7 @@ Result<Definition> DefinitionOf(const Contest& contest, const CompareRaceFlags& 
     load.concurrency = {std::max(1, contest.objective.level.clients)};
   if (contest.objective.level.is_open()) load.rates = {contest.objective.level.rate};
   load.num_prompts = std::max(load.num_prompts, LeastPrompts(contest.objective, load.output_len));
-  definition.strategy = Strategy::kGrid;
+  definition.strategy = Strategy::kPair;
   definition.rounds = flags.rounds;
   definition.epsilon = std::max(flags.threshold, kLeastEpsilon);
   PINION_TRY(Validate(definition));
@@ -142,8 +142,7 @@ std::string WhyWithout(const Results& results, const char* kind, const std::stri
 }
 
 // The verdict, and what the report is written from.
-Result<PairVerdict> RunRace(const SweepRequest& request, const char* kind, double threshold,
-                            Results& results) {
+Result<PairVerdict> RunRace(const SweepRequest& request, const char* kind, Results& results) {
   SweepEnd end = SweepEnd::kInterrupted;
   {
     WatchedProgress progress(request.folder, LiveTable, nullptr);
@@ -156,10 +155,7 @@ Result<PairVerdict> RunRace(const SweepRequest& request, const char* kind, doubl
   PINION_ASSIGN(const auto store, Store::Open(request.folder + "/results.db", Store::Mode::kRead));
   PINION_ASSIGN(const std::vector<TrialRow> trials, store->Trials());
   const Definition& definition = request.meta.definition;
-  const PairVerdict verdict =
-      JudgePair(trials, definition.objectives.front(), definition, threshold);
-  results.verdicts = {AsVerdict(verdict)};
-  return verdict;
+  return JudgePair(trials, definition.objectives.front(), definition);
 }
 
 }  // namespace
@@ -169,8 +165,7 @@ Result<bool> CompareRace(const CompareRaceFlags& flags) {
   PINION_ASSIGN(const Contest contest, ContestOf(flags));
   PINION_ASSIGN(const SweepRequest request, RequestFor(contest, flags));
   Results results;
-  PINION_ASSIGN(const PairVerdict verdict,
-                RunRace(request, contest.kind, flags.threshold, results));
+  PINION_ASSIGN(const PairVerdict verdict, RunRace(request, contest.kind, results));
   if (verdict.kind == PairVerdict::Kind::kTooFewRounds)
     return Fail(ErrorCode::kFailed, std::string(Trim(Render(verdict, "A", "B"))));
   Json json = ToJson(verdict);

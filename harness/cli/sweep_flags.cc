@@ -124,11 +124,13 @@ void SweepFlags::AddSearch(CLI::App& command) {
                      "time for one trial, such as 20s: its load is cut to end by then, but may "
                      "last as long as the "
                      "start took (default: a limit that lets the rounds fit the budget)");
-  command.add_option("--search,--strategy", strategy,
-                     "racing: drop configurations that cannot win; grid: drop none; random: race a "
-                     "random subset; coordinate: vary one setting at a time; halving: measure the "
-                     "better half twice as long, again and again; tpe: measure what Optuna's model "
-                     "proposes, for spaces too large to measure (default racing)");
+  command.add_option(
+      "--search,--strategy", strategy,
+      "racing: drop configurations that cannot win; grid: drop none; random: race a "
+      "random subset; coordinate: vary one setting at a time; halving: measure the "
+      "better half twice as long, again and again; tpe: measure what Optuna's model "
+      "proposes, for spaces too large to measure; pair: two configurations and one objective, "
+      "judged as `pinion compare` does (default racing)");
   command.add_option("--epsilon", epsilon,
                      "smallest difference worth having, a fraction (default 0.02)");
 }

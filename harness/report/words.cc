@@ -128,7 +128,7 @@ std::string SettingsText(const Candidate& candidate) {
   const std::string engine = candidate.engine + ": ";
   const bool is_race = candidate.label.starts_with(engine);
   if (candidate.settings.empty()) {
-    if (is_race) return candidate.engine + "'s defaults";
+    if (is_race) return candidate.engine + " with its defaults";
     return candidate.is_baseline ? "the defaults" : candidate.label;
   }
   std::vector<std::string> parts;

@@ -306,7 +306,14 @@ Result<std::vector<Point>> Expand(const Definition& definition, const EngineOpti
     for (const std::vector<Setting>& settings : combinations)
       points.Add(space.Make(settings), host, own);
   }
-  return points.Take();
+  std::vector<Point> all = points.Take();
+  if (definition.strategy == Strategy::kPair && all.size() != 2)
+    return Fail(
+        ErrorCode::kUsage,
+        StrCat("strategy pair compares two configurations, the baseline and one other; this "
+               "space has ",
+               all.size(), ": change the space, or use --strategy racing"));
+  return all;
 }
 
 }  // namespace pinion::harness

@@ -10,7 +10,8 @@ namespace {
 constexpr std::pair<Strategy, const char*> kStrategies[] = {
     {Strategy::kRacing, "racing"},   {Strategy::kGrid, "grid"},
     {Strategy::kRandom, "random"},   {Strategy::kCoordinate, "coordinate"},
-    {Strategy::kHalving, "halving"}, {Strategy::kTpe, "tpe"}};
+    {Strategy::kHalving, "halving"}, {Strategy::kTpe, "tpe"},
+    {Strategy::kPair, "pair"}};
 
 }  // namespace
 

@@ -65,6 +65,10 @@ Status ValidateNumbers(const Definition& definition) {
                        "; it must be at least 0 nats per token"));
   if (!(definition.price_per_hour.value_or(1) > 0) || !(definition.price_per_kwh.value_or(1) > 0))
     return Fail(ErrorCode::kUsage, "'price_per_hour' and 'price_per_kwh' must be above 0");
+  if (definition.strategy == Strategy::kPair && definition.objectives.size() > 1)
+    return Fail(ErrorCode::kUsage,
+                StrCat("strategy pair judges one objective, not ", definition.objectives.size(),
+                       ": name one with --objective"));
   if (!(definition.budget_s > 0) || !(definition.trial_limit_s.value_or(1) > 0))
     return Fail(ErrorCode::kUsage, "'budget' and 'trial_limit' must be above 0 seconds");
   return {};

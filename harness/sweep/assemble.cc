@@ -9,6 +9,7 @@
 #include "harness/sweep/constraints.h"
 #include "harness/sweep/gather.h"
 #include "harness/sweep/load.h"
+#include "harness/sweep/pair.h"
 #include "harness/sweep/rescore.h"
 #include "harness/sweep/score.h"
 #include "harness/sweep/slo.h"
@@ -350,6 +351,9 @@ Results Assemble(const SweepMeta& meta, const SweepProgress& progress,
   for (const CandidateRow& row : candidates)
     results.candidates.push_back(CandidateFrom(row, trials));
   AddObjectives(candidates, state, results);
+  if (meta.definition.strategy == Strategy::kPair)
+    results.verdicts = {
+        AsVerdict(JudgePair(trials, meta.definition.objectives.front(), meta.definition))};
   MarkUndecided(state, results);
   TakePredictions(meta.predictions, results);
   if (const auto& slo = meta.definition.workload.slo)

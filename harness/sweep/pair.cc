@@ -46,7 +46,7 @@ const char* Name(Kind kind) {
 }
 
 PairVerdict JudgePair(const std::vector<TrialRow>& trials, Objective objective,
-                      const Definition& definition, double threshold) {
+                      const Definition& definition) {
   const ScoreRule rule(definition);
   const auto first = ScoresOf(trials, 0, 0, objective, rule);
   const auto again = ScoresOf(trials, 0, 1, objective, rule);
@@ -58,7 +58,7 @@ PairVerdict JudgePair(const std::vector<TrialRow>& trials, Objective objective,
   }
   PairVerdict verdict;
   verdict.objective = objective;
-  verdict.threshold = threshold;
+  verdict.threshold = definition.epsilon;
   verdict.ratio = EstimateRatio(log_ratios);
   verdict.floor = FloorOfPairs(BaselineDifferences(trials, objective, rule), log_ratios.size());
   verdict.kind = Judge(verdict);

@@ -26,9 +26,10 @@ const char* Name(PairVerdict::Kind kind);  // "no difference", "better", "worse"
 
 // Candidate 1 against the baseline, by the rounds that have both and both of the baseline's trials:
 // a round's difference is taken to the mean of these two. There is a difference if the interval of
-// the median excludes 1 and the estimate exceeds the threshold and the floor.
+// the median excludes 1 and the estimate exceeds the definition's epsilon and
+// the floor.
 PairVerdict JudgePair(const std::vector<TrialRow>& trials, Objective objective,
-                      const Definition& definition, double threshold);
+                      const Definition& definition);
 
 // The same as a sweep's verdict, so that its report tells what the comparison told: the rounds of
 // the race count as well, and nothing is corrected for a choice.

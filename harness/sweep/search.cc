@@ -18,6 +18,7 @@ Status Protocol::Search() {
     case Strategy::kTpe:
       return SearchByProposals();
     case Strategy::kGrid:
+    case Strategy::kPair:
       return RunStage(contestants, definition_.rounds, false);
     case Strategy::kRandom:
       contestants = DrawCandidates(contestants, definition_.random_points, definition_.seed);

@@ -115,8 +115,11 @@ def test_two_builds_race(pinion, binary, tmp_path):
     assert found["ratio"]["low"] <= found["ratio"]["estimate"] <= found["ratio"]["high"] < 1
     assert found["rounds"] >= 6 and (out / "report.html").exists()
     results = json.loads((out / "results.json").read_text())
-    assert results["answer"].startswith("The defaults are best: B's defaults is ")
+    assert results["answer"].startswith("The defaults are best: B with its defaults is ")
     assert results["verdicts"][0]["outcome"] == "default_best"
+    # Written again from the store alone, the report judges a pair, not a sweep.
+    again = json.loads(pinion("report", out, "--json").stdout)
+    assert again["answer"] == results["answer"] and again["verdicts"] == results["verdicts"]
     assert results["command_line"] == (
         f"pinion compare --build {binary} --build {slow} preset:tiny --objective throughput --budget 10m "
         "--threshold 2 --rounds 7")

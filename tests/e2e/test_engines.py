@@ -253,7 +253,7 @@ def test_engines_and_builds_stand_in_one_race(pinion, binary, tmp_path, no_serve
         first = database.execute("select distinct candidate from trial where phase = 'race' and round = 1")
         assert len(first.fetchall()) == len(found)
     report = (out / "report.md").read_text()
-    for text in "pinion's defaults", "build's defaults", "fixed: --slots=2", "pinion: env.LOUD=1":
+    for text in "pinion with its defaults", "build with its defaults", "fixed: --slots=2", "pinion: env.LOUD=1":
         assert f"| {text} |" in report.replace("\\_", "_")
     # A build is told from the program that sweeps, and a resume with another file is refused.
     build.write_bytes(build.read_bytes() + b"\0")

@@ -31,6 +31,19 @@ std::string ErrorOf(const char* text) {
   return status.error().message;
 }
 
+TEST(Definition, ItsSchemaHasEveryStrategy) {
+  const Json schema = *Json::ParseFile(tests::SourceFolder() / "profiles/sweep.schema.json");
+  std::vector<std::string> listed;
+  for (const Json& name : schema.Find("properties")->Find("strategy")->Find("enum")->array())
+    listed.push_back(name.string());
+  EXPECT_THAT(ErrorOf(R"({"strategy":"none"})"), HasSubstr("known are " + Join(listed, ", ")));
+}
+
+TEST(Definition, APairIsJudgedInOneObjective) {
+  EXPECT_THAT(ErrorOf(R"({"strategy":"pair","objectives":["throughput","latency"]})"),
+              HasSubstr("strategy pair judges one objective, not 2"));
+}
+
 TEST(Definition, ReadsEveryField) {
   Definition definition;
   const Status status = Read(R"({

@@ -91,6 +91,18 @@ TEST(Expand, GridComesAfterTheBaselineWithTheLastSettingFastest) {
                           "dtype=float16 max_num_seqs=4", "dtype=float16 max_num_seqs=8"));
 }
 
+TEST(Expand, APairIsTwoConfigurations) {
+  Definition definition =
+      Parse(R"({"strategy":"pair","objectives":["throughput"],"axes":{"max_num_seqs":[4,8]}})");
+  const auto three = Expand(definition, Base(), Imagine(kTwoSockets), Tiny());
+  ASSERT_FALSE(three);
+  EXPECT_THAT(three.error().message, HasSubstr("this space has 3"));
+  SetAxis("max_num_seqs", {4}, definition.axes);
+  const auto two = Expand(definition, Base(), Imagine(kTwoSockets), Tiny());
+  ASSERT_TRUE(two) << two.error().message;
+  EXPECT_THAT(Labels(*two), ElementsAre("default", "max_num_seqs=4"));
+}
+
 TEST(Expand, PointsWithTheSameEffectivePlanAreMerged) {
   // auto takes the first CPU of each core, and the best ISA path, which the list names outright.
   const Host host = Imagine("pack:1 numa:1 core:4 pu:2");

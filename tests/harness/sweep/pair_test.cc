@@ -31,7 +31,7 @@ TrialRow TrialOf(int candidate, int copy, int round, double tokens_per_s) {
 }
 
 PairVerdict Judged(const std::vector<TrialRow>& trials) {
-  return JudgePair(trials, Objective::kThroughput, Throughput(), 0.02);
+  return JudgePair(trials, Objective::kThroughput, Throughput());
 }
 
 // Rounds whose three trials take consecutive rows of a recording, in turns.
