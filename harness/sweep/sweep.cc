@@ -177,6 +177,12 @@ Result<SweepEnd> ResumeSweep(const SweepRequest& request, Progress& progress) {
   PINION_ASSIGN(const auto store, Store::Open(folder->Database(), Store::Mode::kWrite));
   PINION_ASSIGN(SweepMeta meta, ReadMeta(*store));
   PINION_TRY(CheckSame(meta, WithProvenance(request.meta)));
+  // Nothing is stored of a trial that ended with the budget, but that budget is spent.
+  if (const auto state = ReadProgress(*store);
+      state && state->finished && ToJson(meta.definition) == ToJson(request.meta.definition)) {
+    progress.Note("this sweep is finished; a larger --budget or more --rounds let it go on");
+    return SweepEnd::kDone;
+  }
   meta.definition = request.meta.definition;  // budget and rounds may be new
   PINION_ASSIGN(const std::vector<CandidateRow> candidates, store->Candidates());
   PINION_ASSIGN(const auto proposer, ProposerFor(meta.definition, candidates, request.interrupted));

@@ -78,6 +78,17 @@ TEST_F(SweepFailures, TrialThatOutlivesTheBudgetIsEnded) {
   EXPECT_THAT(progress_.notes,
               HasSubstr("the budget of 3 s was spent in the middle of a trial of "));
   for (const Candidate& one : Load().candidates) EXPECT_EQ(one.status, CandidateStatus::kOk);
+  // The trial that was ended is not stored, and yet the budget is spent: only a larger one goes on.
+  const int begun = progress_.begun;
+  request_.resume = true;
+  ASSERT_TRUE(RunSweep(request_, progress_));
+  EXPECT_EQ(progress_.begun, begun);
+  EXPECT_THAT(progress_.notes, HasSubstr("this sweep is finished"));
+  std::filesystem::remove(folder_ / "hung");
+  WriteChild(NumberedChild("true").c_str());
+  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":500,"budget":6,"strategy":"grid"})");
+  ASSERT_TRUE(RunSweep(request_, progress_));
+  EXPECT_GT(progress_.begun, begun);
 }
 
 TEST_F(SweepFailures, CeilingsTakeATenthOfASmallBudget) {
