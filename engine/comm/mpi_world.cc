@@ -7,23 +7,16 @@
 #include <mpi.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
-#include <iterator>
 #include <memory>
-#include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "engine/base/check.h"
 #include "engine/base/clock.h"
-#include "engine/base/file.h"
 #include "engine/base/log.h"
-#include "engine/base/strings.h"
 #include "engine/comm/heartbeat.h"
 #include "engine/comm/mpi_life_signs.h"
 
@@ -34,39 +27,6 @@ namespace {
 int Count(size_t bytes) {
   CHECK(bytes <= INT32_MAX) << bytes;
   return static_cast<int>(bytes);
-}
-
-std::optional<size_t> NumberIn(const char* variable) {
-  const char* text = std::getenv(variable);
-  if (!text) return std::nullopt;
-  return static_cast<size_t>(std::strtoull(text, nullptr, 10));
-}
-
-// What `mpirun --bind-to WHAT` sets, and other ways to say which CPUs a process gets.
-constexpr const char* kBindingPolicy = "OMPI_MCA_hwloc_base_binding_policy";
-constexpr const char* kCpuChoices[] = {kBindingPolicy, "OMPI_MCA_hwloc_base_cpu_set",
-                                       "OMPI_MCA_hwloc_base_cpu_list",
-                                       "OMPI_MCA_rmaps_rank_file_path"};
-
-bool BoundByDefault() {
-  return NumberIn("OMPI_COMM_WORLD_LOCAL_SIZE") &&
-         std::none_of(std::begin(kCpuChoices), std::end(kCpuChoices),
-                      [](const char* variable) { return std::getenv(variable); });
-}
-
-// The parent of a process, and whether Open MPI started it; nothing if its files cannot be read.
-struct Ancestor {
-  int parent = 0;
-  bool launched = false;
-};
-std::optional<Ancestor> LookAt(int process) {
-  const auto status = ReadFile(StrCat("/proc/", process, "/status"), 1 << 20);
-  const auto environment = ReadFile(StrCat("/proc/", process, "/environ"), 1 << 24);
-  const size_t at = status ? status->find("\nPPid:\t") : std::string::npos;
-  if (!environment || at == std::string::npos) return std::nullopt;
-  return Ancestor{
-      std::atoi(status->c_str() + at + 7),
-      StrCat('\0', *environment).find(StrCat('\0', "OMPI_COMM_WORLD_RANK=")) != std::string::npos};
 }
 
 // Ends this process and asks MPI to end the others. MPI may itself wait for what is lost: the alarm
@@ -103,7 +63,7 @@ void EndForLackOf(size_t process) {
 // All processes, or a part of them.
 class MpiWorld final : public Communicator {
  public:
-  // A part's is freed with it.
+  // A part's group is freed with it. The end of the world of all is MPI's.
   explicit MpiWorld(MPI_Comm group) : group_(group) {
     MPI_Errhandler handler;
     MPI_Comm_create_errhandler(EndProcess, &handler);
@@ -115,7 +75,11 @@ class MpiWorld final : public Communicator {
     processes_ = static_cast<size_t>(number);
   }
   ~MpiWorld() override {
-    if (group_ != MPI_COMM_WORLD) MPI_Comm_free(&group_);
+    heartbeat_.reset();
+    if (group_ == MPI_COMM_WORLD)
+      MPI_Finalize();
+    else
+      MPI_Comm_free(&group_);
   }
   MpiWorld(const MpiWorld&) = delete;
   MpiWorld& operator=(const MpiWorld&) = delete;
@@ -193,53 +157,9 @@ class MpiWorld final : public Communicator {
   std::unique_ptr<Heartbeat> heartbeat_;
 };
 
-std::unique_ptr<MpiWorld>& World() {
-  static std::unique_ptr<MpiWorld> world;
-  return world;
-}
-
 }  // namespace
 
-std::optional<LaunchedProcess> LaunchedByMpi() {
-  // Open MPI's own variables; Slurm's, if it started us with PMIx.
-  auto process = NumberIn("OMPI_COMM_WORLD_RANK"), processes = NumberIn("OMPI_COMM_WORLD_SIZE");
-  if (!process && NumberIn("PMIX_RANK")) {
-    process = NumberIn("PMIX_RANK");
-    processes = NumberIn("SLURM_STEP_NUM_TASKS");
-  }
-  if (!process || !processes || *processes < 2) return std::nullopt;
-  LaunchedProcess launched{*process, *processes};
-  const auto first_of = [](const char* name, const char* other, size_t fallback) {
-    const auto number = NumberIn(name);
-    return number ? *number : NumberIn(other).value_or(fallback);
-  };
-  launched.locals =
-      std::max<size_t>(1, first_of("OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE", 1));
-  launched.local = first_of("OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", 0) % launched.locals;
-  const char* policy = std::getenv(kBindingPolicy);
-  launched.shares_cpus = BoundByDefault() || (policy && std::string_view(policy) == "none");
-  return launched;
-}
-
-std::optional<int> LauncherWithCpus() {
-  if (!BoundByDefault()) return std::nullopt;
-  for (int process = getppid(); process > 0;) {
-    const auto ancestor = LookAt(process);
-    if (!ancestor) return std::nullopt;
-    if (!ancestor->launched) return process;
-    process = ancestor->parent;
-  }
-  return std::nullopt;
-}
-
-void LeaveMpiToChild() {
-  for (const char* variable : {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK"})
-    unsetenv(variable);
-}
-
-Result<Communicator*> JoinMpiWorld() {
-  if (!LaunchedByMpi()) return nullptr;
-  if (World()) return World().get();
+Result<std::unique_ptr<Communicator>> JoinMpiWorld() {
   int offered = MPI_THREAD_SINGLE;
   // Whichever thread is free makes the calls of a step, one at a time; signs of life have a thread.
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &offered);
@@ -247,20 +167,14 @@ Result<Communicator*> JoinMpiWorld() {
     return Fail(ErrorCode::kUnsupported,
                 "this MPI library allows calls from one thread only; use one built with "
                 "MPI_THREAD_MULTIPLE, such as Debian's");
-  World() = std::make_unique<MpiWorld>(MPI_COMM_WORLD);
+  auto world = std::make_unique<MpiWorld>(MPI_COMM_WORLD);
   // A matter of the library, which is the same in all processes.
   if (offered >= MPI_THREAD_MULTIPLE)
-    World()->Watch();
+    world->Watch();
   else
     LogWarning(
         "this MPI library lacks MPI_THREAD_MULTIPLE: a host that is lost will not be noticed");
-  return World().get();
-}
-
-void LeaveMpiWorld() {
-  if (!World()) return;
-  World().reset();
-  MPI_Finalize();
+  return std::unique_ptr<Communicator>(std::move(world));
 }
 
 }  // namespace pinion

@@ -6,7 +6,7 @@
 #include "engine/base/check.h"
 #include "engine/base/json.h"
 #include "engine/base/log.h"
-#include "engine/comm/mpi_world.h"
+#include "engine/comm/world.h"
 #include "engine/exec/leading_executor.h"
 #include "engine/exec/order.h"
 #include "engine/run/start.h"
@@ -28,7 +28,7 @@ int FollowLeader() {
   // A launcher sends its signals to all; the leader ends in order, and tells when.
   for (const int stop : {SIGTERM, SIGINT, SIGHUP}) std::signal(stop, SIG_IGN);
   SetLogLevel(LogLevel::kWarning);
-  const auto joined = JoinMpiWorld();
+  const auto joined = JoinWorld();
   if (!joined) {
     LogError(joined.error().message);
     return ExitCode(joined.error());
@@ -39,15 +39,15 @@ int FollowLeader() {
     if (order.kind == OrderKind::kEnd) break;
     FollowModel(world, order.payload);
   }
-  LeaveMpiWorld();
+  LeaveWorld();
   return 0;
 }
 
 void ReleaseFollowers() {
-  const auto joined = JoinMpiWorld();
+  const auto joined = JoinWorld();
   if (!joined || !*joined) return;
   Send(**joined, {OrderKind::kEnd});
-  LeaveMpiWorld();
+  LeaveWorld();
 }
 
 }  // namespace pinion

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "engine/base/strings.h"
-#include "engine/comm/mpi_world.h"
+#include "engine/comm/world.h"
 #include "engine/decoder/pipeline.h"
 #include "engine/exec/order.h"
 #include "engine/kv/siphash.h"
@@ -13,7 +13,7 @@
 namespace pinion {
 
 Result<Communicator*> MeetProcesses(const EngineOptions& options) {
-  PINION_ASSIGN(Communicator* const world, JoinMpiWorld());
+  PINION_ASSIGN(Communicator* const world, JoinWorld());
   if (!world || world->process() != 0) return world;
   PINION_TRY(StagePlaces::Of(options.partition(), world->processes()));
   Send(*world, {OrderKind::kStart, ToJson(options).Dump()});
@@ -22,14 +22,14 @@ Result<Communicator*> MeetProcesses(const EngineOptions& options) {
 
 Result<Budget> BudgetHere(const EngineOptions& options, const Machine& machine) {
   PINION_ASSIGN(Budget budget, ComputeBudget(machine));
-  const LaunchedProcess launched = LaunchedByMpi().value_or(LaunchedProcess{});
+  const LaunchedProcess launched = Launched().value_or(LaunchedProcess{});
   const bool listed = options.threads_bind.find_first_of("0123456789") != std::string::npos;
   return PartOf(machine, std::move(budget), launched.local, launched.locals,
                 launched.shares_cpus && !listed);
 }
 
 uint64_t AvailableMemoryHere() {
-  return AvailableMemoryBytes() / LaunchedByMpi().value_or(LaunchedProcess{}).locals;
+  return AvailableMemoryBytes() / Launched().value_or(LaunchedProcess{}).locals;
 }
 
 EngineOptions OptionsOfPart(EngineOptions options, size_t processes) {

@@ -17,7 +17,7 @@
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
 #include "engine/checkpoint/model.h"
-#include "engine/comm/mpi_world.h"
+#include "engine/comm/world.h"
 #include "engine/host/affinity.h"
 #include "engine/host/binding.h"
 #include "engine/host/runtime.h"
@@ -329,10 +329,10 @@ class Serving {
   std::optional<Error> failure_;
 };
 
-// The processes that compute the model with this one's engine, which a launcher of MPI has started
+// The processes that compute the model with this one's engine, which a launcher has started
 // together. An engine process that has left them cannot join them again.
 Result<size_t> ProcessesOfEngine(ServeOptions& options) {
-  const auto launched = LaunchedByMpi();
+  const auto launched = Launched();
   if (!launched) return 1;
   const auto alone = [&](const char* flag) {
     return Fail(ErrorCode::kUsage,
@@ -379,7 +379,7 @@ Result<int> RunServer(ServeOptions options) {
   AdviseAllocator();
   PINION_TRY(
       serving.StartEngine(replicas, {.machine = MachineLayout(machine), .budget = ToJson(budget)}));
-  LeaveMpiToChild();
+  LeaveWorldToChild();
   PinTo(plan.frontend_cpus);
   const bool shares_cpus = plan.frontend_cpus.empty();
   LogInfo(shares_cpus ? std::string("front end: shares the engine's CPUs")

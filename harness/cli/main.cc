@@ -12,7 +12,7 @@
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
 #include "engine/base/version.h"
-#include "engine/comm/mpi_world.h"
+#include "engine/comm/world.h"
 #include "engine/host/affinity.h"
 #include "engine/run/follow.h"
 #include "harness/cli/commands.h"
@@ -54,7 +54,7 @@ std::vector<std::string> RewriteArguments(int argc, char** argv) {
 int Main(int argc, char** argv) {
   OccupyStandardDescriptors();
   TakeCpusOfLauncher();
-  if (const auto launched = LaunchedByMpi(); launched && launched->process > 0)
+  if (const auto launched = Launched(); launched && launched->process > 0)
     return FollowLeader();        // whatever the command: the leader runs it
   std::signal(SIGXFSZ, SIG_IGN);  // so that writing beyond `ulimit -f` fails with an error message
   CLI::App app(

@@ -1,0 +1,62 @@
+#include "engine/comm/world.h"
+
+#include <memory>
+
+#include "engine/comm/mpi_launch.h"
+#include "engine/comm/mpi_world.h"
+
+namespace pinion {
+namespace {
+
+// A transport between processes, and the launcher that comes with it.
+struct Transport {
+  std::optional<LaunchedProcess> (*launched)();
+  std::optional<int> (*launcher_with_cpus)();
+  void (*forget)();  // makes launched() find nothing, here and in processes started from now on
+  Result<std::unique_ptr<Communicator>> (*join)();
+};
+constexpr Transport kTransports[] = {
+    {LaunchedByMpi, MpiLauncherWithCpus, ForgetMpi, JoinMpiWorld},
+};
+
+const Transport* TransportInUse() {
+  for (const Transport& transport : kTransports)
+    if (transport.launched()) return &transport;
+  return nullptr;
+}
+
+// Never destroyed by exit(): a process that fails must not wait for the others to leave, too.
+std::unique_ptr<Communicator>& Joined() {
+  static auto& world = *new std::unique_ptr<Communicator>();
+  return world;
+}
+
+}  // namespace
+
+std::optional<LaunchedProcess> Launched() {
+  const Transport* transport = TransportInUse();
+  return transport ? transport->launched() : std::nullopt;
+}
+
+std::optional<int> LauncherWithCpus() {
+  for (const Transport& transport : kTransports)
+    if (const auto launcher = transport.launcher_with_cpus()) return launcher;
+  return std::nullopt;
+}
+
+void LeaveWorldToChild() {
+  for (const Transport& transport : kTransports) transport.forget();
+}
+
+Result<Communicator*> JoinWorld() {
+  const Transport* transport = TransportInUse();
+  if (!transport) return nullptr;
+  if (!Joined()) {
+    PINION_ASSIGN(Joined(), transport->join());
+  }
+  return Joined().get();
+}
+
+void LeaveWorld() { Joined().reset(); }
+
+}  // namespace pinion

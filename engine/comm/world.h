@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "engine/base/result.h"
+#include "engine/comm/communicator.h"
+
+// The processes that were launched together, whatever launched them: all that the engine and the
+// commands ask. Each way to be launched is a row in world.cc.
+
+namespace pinion {
+
+// This process's number among those that a launcher (mpirun, srun) started together.
+struct LaunchedProcess {
+  size_t process = 0, processes = 1;
+  size_t local = 0, locals = 1;  // among those on this host
+  // Whether the launcher leaves all of the host's CPUs to each of them, so that they must divide
+  // them themselves; otherwise each has CPUs of its own.
+  bool shares_cpus = false;
+};
+
+// From the environment alone; nothing if this process was started alone.
+std::optional<LaunchedProcess> Launched();
+
+// A process whose CPUs this one should take instead of its own, since its launcher gave it fewer
+// than it can use and nobody asked for that.
+std::optional<int> LauncherWithCpus();
+
+// From now on this process counts as one that was started alone: a child of it, started before, is
+// in its place.
+void LeaveWorldToChild();
+
+// Joins the processes that were launched together, at the first call, for the rest of this
+// process's life; null if it is the only one. Waits for all others to join.
+Result<Communicator*> JoinWorld();
+
+// Leaves them, if this process joined: the last collective call.
+void LeaveWorld();
+
+}  // namespace pinion
