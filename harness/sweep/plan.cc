@@ -17,14 +17,16 @@ struct Reason {
   const char *key, *why;
 };
 constexpr Reason kReasons[] = {
-    {"threads_bind", "cores that wait for the same memory or cache may be fewer, or elsewhere"},
-    {"reserved_cpus", "the front end's cores are taken from the engine, or its delays go to tails"},
+    {"threads_bind", "fewer or other cores may share memory and caches better"},
+    {"reserved_cpus",
+     "reserved cores are lost to the engine; without them the front end's delays raise tail "
+     "latency"},
     {"smt", "siblings share a core's arithmetic, but hide its waits for memory"},
     {"tensor_parallel", "ranks read from their own node, and pay for exchanging results"},
     {"replicas", "replicas exchange nothing, and each reads all of the weights"},
     {"prefill_replicas",
-     "long prompts no longer delay tokens, and their engines stand idle between"},
-    {"kv_cache_space", "the sequences of a step are those whose context fits"},
+     "long prompts no longer delay tokens; their engines are idle between prompts"},
+    {"kv_cache_space", "a smaller cache lets fewer sequences run at once"},
     {"isa", "wider vectors may lower the clock"},
     {"max_num_batched_tokens",
      "short steps keep streams flowing, long ones read weights less often"},
@@ -88,10 +90,10 @@ void AddValue(const Json& value, std::vector<Json>& values) {
 
 std::string CeilingsText(const Json& ceilings) {
   if (ceilings.is_null())
-    return "No predictions without ceilings: give --probe FILE, --node-bandwidth or "
+    return "No predictions without the machine's limits: give --probe FILE, --node-bandwidth or "
            "--memory-channels.\n";
-  return StrCat("Predictions are limits by ceilings, ", ceilings.Find("from")->string(), ": ",
-                Printf("%.4g", ceilings.Find("read_bytes_per_s")->number() * 1e-9),
+  return StrCat("Predictions are upper limits (", ceilings.Find("from")->string(),
+                "): ", Printf("%.4g", ceilings.Find("read_bytes_per_s")->number() * 1e-9),
                 " GB/s from memory, ",
                 Printf("%.4g", ceilings.Find("core_read_bytes_per_s")->number() * 1e-9),
                 " GB/s of one core.\n");

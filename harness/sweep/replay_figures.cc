@@ -23,11 +23,11 @@ std::optional<double> Share(bool is) { return is ? 1.0 : 0.0; }
 std::vector<FigureRule> Shares(double best_log_truth) {
   using Ending = const ReplayEnding&;
   std::vector<FigureRule> shares = {
-      {"false_crowns", "crowned, and not better",
+      {"false_crowns", "recommended, and not better",
        [](Ending one) { return Share(one.crowned && one.crowned_log_truth <= 0); }},
-      {"worse_crowned", "crowned, and worse",
+      {"worse_crowned", "recommended, and worse",
        [](Ending one) { return Share(one.crowned && one.crowned_log_truth < 0); }},
-      {"small_crowned", "crowned within floor or epsilon",
+      {"small_crowned", "recommended within floor or epsilon",
        [](Ending one) { return Share(one.crowned_small); }},
       {"default_best", "called the defaults best",
        [](Ending one) { return Share(one.default_best); }},
@@ -43,7 +43,7 @@ std::vector<FigureRule> Shares(double best_log_truth) {
       {"unspent", "that, with a round's time left", [](Ending one) { return Share(one.unspent); }},
   };
   if (best_log_truth > 0)
-    shares.push_back({"found", "crowned the best",
+    shares.push_back({"found", "recommended the best",
                       [](Ending one) { return Share(one.crowned && one.regret <= 0); }});
   return shares;
 }

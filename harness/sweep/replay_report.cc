@@ -66,8 +66,8 @@ std::string Render(const ReplayReport& report) {
     text += "  " + Left(name, 38) + " " + value + "\n";
   };
   for (const auto& [name, count] : report.winners)
-    if (count > 0) line("crowned " + name, StrCat(count));
-  line("none crowned", StrCat(report.none));
+    if (count > 0) line("recommended " + name, StrCat(count));
+  line("none recommended", StrCat(report.none));
   if (report.undecided > 0) line("of those without a verdict", StrCat(report.undecided));
   line("intervals that hold the truth",
        report.interval_coverage ? Percent(*report.interval_coverage) : "nothing was confirmed");

@@ -1,4 +1,4 @@
-"""scripts/bench-engine: the table of the README, from real runs."""
+"""scripts/bench-engine: the table of docs/speed.md, from real runs."""
 
 import json
 import subprocess

@@ -84,11 +84,11 @@ TEST(SweepPlan, WithoutCeilingsPredictsNothingAndSaysHow) {
                                          "reserved_cpus=2", "tensor_parallel=99"));
   EXPECT_TRUE(plan.Find("ceilings")->is_null());
   for (const Json& one : plan.Find("candidates")->array()) EXPECT_FALSE(one.Find("prediction"));
-  EXPECT_THAT(RenderSweepPlan(plan),
-              AllOf(HasSubstr("nothing was run"), HasSubstr("No predictions without ceilings"),
-                    HasSubstr("excluded: tensor_parallel=99: ")));
+  EXPECT_THAT(RenderSweepPlan(plan), AllOf(HasSubstr("nothing was run"),
+                                           HasSubstr("No predictions without the machine's limits"),
+                                           HasSubstr("excluded: tensor_parallel=99: ")));
   EXPECT_THAT(RenderSweepPlan(PlanOn(kTwoNodes, kDefinition)),
-              AllOf(HasSubstr("limits by ceilings, stated: 200 GB/s from memory"),
+              AllOf(HasSubstr("upper limits (stated): 200 GB/s from memory"),
                     Not(HasSubstr("No predictions"))));
 }
 
