@@ -100,7 +100,7 @@ std::vector<SettingRow> PlacementRows() {
       {.key = "reserved_cpus",
        .flag = "--reserved-cpus",
        .environment = "VLLM_CPU_NUM_OF_RESERVED_CPU",
-       .help = "cores kept free for the front end (HTTP, tokenizer), under auto only",
+       .help = "cores kept free for the front end (HTTP, tokenizer), only with --threads-bind auto",
        .usual = "0; serve, launch and sweep: 1 if every rank keeps at least 4 cores",
        .kind = kInteger,
        .access = OptionalField(&EngineOptions::reserved_cpus),
@@ -110,7 +110,7 @@ std::vector<SettingRow> PlacementRows() {
        .llama_cpp = {"[in the CPUs]"}},
       {.key = "smt",
        .flag = "--smt",
-       .help = "one hardware thread of each core, or all of them; under auto only",
+       .help = "one hardware thread of each core, or all of them; only with --threads-bind auto",
        .usual = "off",
        .access = Field(&EngineOptions::smt),
        .names = {"off", "on"},
@@ -161,7 +161,7 @@ std::vector<SettingRow> PlacementRows() {
        .vllm = {"--data-parallel-size"}},
       {.key = "prefill_replicas",
        .flag = "--prefill-replicas",
-       .help = "of these engines, so many compute the prompts of the others, which then go on with "
+       .help = "how many of these engines compute prompts for the others, which then go on with "
                "their keys and values; a flag of serve alone",
        .usual = "0, every engine computes its own",
        .kind = kInteger,
@@ -175,7 +175,7 @@ std::vector<SettingRow> ArithmeticRows() {
   return {
       {.key = "isa",
        .flag = "--isa",
-       .help = "instruction-set path; a name takes exactly that one",
+       .help = "instruction-set path; a name forces that one",
        .usual = "auto",
        .access = Field(&EngineOptions::isa),
        .names = IsaNames()},
@@ -206,7 +206,7 @@ std::vector<SettingRow> ArithmeticRows() {
        .flag = "--task",
        .help = "what the model is run for; a generative one embeds by its last token and scores by "
                "the logits of yes and no",
-       .usual = "auto, what it was made for",
+       .usual = "auto, by the model's config",
        .access = Field(&EngineOptions::task),
        .names = {"auto", "generate", "embed", "score"},
        .varies = false},
@@ -263,10 +263,10 @@ std::vector<SettingRow> StepRows() {
        .llama_cpp = {"-c"}},
       {.key = "max_step_ms",
        .flag = "--max-step-ms",
-       .help = "longest time of a step that computes prompts while others wait for tokens [ms]; 0: "
-               "no bound",
-       .usual = "8 times as long as the decodes alone, from 100 to 500, for serve, launch and "
-                "sweep; else 0",
+       .help =
+           "longest step that may compute prompts while other sequences decode [ms]; 0: no bound",
+       .usual =
+           "8 times the decodes' own time, from 100 to 500, for serve, launch and sweep; else 0",
        .kind = kInteger,
        .access = OptionalField(&EngineOptions::max_step_ms),
        .most = kMaxStepMs,

@@ -164,7 +164,7 @@ void AddBench(CLI::App& app, int& exit_code) {
                       "latency: concurrent requests (default 1); serving: clients (default 8)");
   command->add_option("--num-prompts", plan.num_prompts, "throughput, serving: requests per round")
       ->capture_default_str();
-  command->add_option("--rounds", plan.rounds, "rounds to measure; intervals need 6")
+  command->add_option("--rounds", plan.rounds, "rounds to measure, at least 6 for intervals")
       ->capture_default_str();
   command->add_option(
       "--slo-ttft", flags->slo_ttft,

@@ -16,7 +16,7 @@ namespace pinion::harness {
 namespace {
 
 constexpr int kWorse = 3;
-constexpr char kAskedOfARace[] = "of a race (builds or profiles): ";
+constexpr char kAskedOfARace[] = "builds or profiles only: ";
 
 struct CompareFlags {
   std::vector<std::string> names;  // A and B, or with builds the model
@@ -121,7 +121,7 @@ void AddCompare(CLI::App& app, int& exit_code) {
   AddRaceFlags(*command, *flags);
   command
       ->add_option("--threshold", flags->threshold_percent,
-                   "smallest difference that counts [%]; the floor that noise makes is added")
+                   "smallest difference that counts [%]; the noise floor is added to it")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
   command->add_flag("--json", flags->json, "print JSON instead of text");

@@ -116,7 +116,7 @@ void AddRank(CLI::App& app, int& exit_code) {
       ->required();
   command->add_option("--output", options->output, "JSONL to write, '-': stdout")
       ->capture_default_str();
-  command->add_flag("--logits", options->logits, "write what the probabilities are the sigmoid of");
+  command->add_flag("--logits", options->logits, "write logits instead of probabilities");
   command->callback([options, &exit_code] { exit_code = ExitCodeOf(Rank(*options)); });
 }
 

@@ -9,7 +9,7 @@ void EngineFlags::AddTo(CLI::App& command) {
   CLI::Option* model = command.add_option(
       "MODEL", model_,
       "a folder, a .gguf file, preset:NAME, or org/name in the Hugging Face cache");
-  command.add_option("--model", model_, "MODEL, as vLLM's users may write it")
+  command.add_option("--model", model_, "the same as MODEL, in vLLM's form")
       ->excludes(model)
       ->group("Engine");
   needs_model_ = true;

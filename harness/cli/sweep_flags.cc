@@ -98,16 +98,16 @@ void SweepFlags::AddSearch(CLI::App& command) {
           "ttft, ttft_p95, tpot, itl, itl_p95, e2el, e2el_p95")
       ->delimiter(',');
   command.add_option("--price-per-hour", price_per_hour,
-                     "of the machine, in any currency: cost per million tokens for objective cost");
+                     "price of the machine per hour, in any currency, for objective cost");
   command.add_option("--price-per-kwh", price_per_kwh,
-                     "of its power, as the energy counters measure it: added to that cost");
+                     "price of a kWh; the energy that the counters measure is added to the cost");
   command
       .add_option(
           "--slo", slo,
           "limits on ttft, tpot or e2el, such as ttft=500ms,tpot=50ms: every trial searches "
           "for goodput, the most requests/s (load=concurrency: clients) at which a share of "
-          "attain=0.9 meets them; a search takes minutes with a real model: give "
-          "--trial-limit as many")
+          "attain=0.9 meets them; a search takes minutes with a real model: set "
+          "--trial-limit to match")
       ->delimiter(',');
   command.add_option(
       "--max-memory", max_memory,
@@ -157,7 +157,8 @@ void SweepFlags::AddPrediction(CLI::App& command) {
       "as 300GB/s");
   command
       .add_option("--memory-channels", memory_channels,
-                  "instead: memory channels of a socket x their speed in MT/s, such as 12x6400")
+                  "instead of --node-bandwidth: memory channels of a socket x their speed in MT/s, "
+                  "such as 12x6400")
       ->excludes("--node-bandwidth");
   command.add_option("--core-peak", core_peak,
                      "with --plan or --machine: bfloat16 arithmetic of one core on the fastest ISA "
@@ -169,7 +170,7 @@ void SweepFlags::AddFleet(CLI::App& command) {
                     .add_option("--launcher", launcher,
                                 "run the same sweep on several nodes of one kind, each by itself, "
                                 "and join what they measured: slurm (job steps of an allocation, "
-                                "which is asked for outside of one) or k8s (a Job for each)")
+                                "which is requested if there is none yet) or k8s (a Job for each)")
                     ->check(CLI::IsMember({"slurm", "k8s"}));
   command.add_option("--nodes", nodes, "with --launcher: how many nodes")
       ->check(CLI::Range(1, 10'000))
