@@ -9,9 +9,9 @@
 
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
+#include "harness/artifacts/kubernetes.h"
 #include "harness/cli/commands.h"
 #include "harness/profile/front.h"
-#include "harness/profile/kubernetes.h"
 #include "harness/profile/launch.h"
 
 namespace pinion::harness {
@@ -27,7 +27,7 @@ struct LaunchOptions {
   std::vector<std::string> allowed_hosts;
   std::string haproxy, nginx;  // hosts
   bool kubernetes = false;
-  std::string image = KubernetesOptions().image;
+  std::string image = PodOptions().image;
 };
 
 Json ToJson(const Launch& launch) {

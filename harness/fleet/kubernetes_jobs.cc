@@ -1,11 +1,10 @@
 #include "harness/fleet/kubernetes_jobs.h"
 
-#include <algorithm>
-#include <cctype>
-
 #include "engine/base/json.h"
 #include "engine/base/strings.h"
-#include "harness/profile/kubernetes.h"
+#include "harness/artifacts/names.h"
+#include "harness/artifacts/pod.h"
+#include "harness/artifacts/yaml.h"
 
 namespace pinion::harness {
 namespace {
@@ -26,16 +25,7 @@ bool IsQuantity(const std::string& memory) {
 // The last part of a folder as part of an object's name: two sweeps in one namespace differ in it.
 std::string NamePart(const std::string& folder) {
   constexpr size_t kMost = 40;  // of the 63 characters of a name
-  std::string part;
-  for (const char letter : folder.substr(folder.rfind('/') + 1)) {
-    const auto byte = static_cast<unsigned char>(letter);
-    if (std::isalnum(byte) != 0 && byte < 128)
-      part += static_cast<char>(std::tolower(byte));
-    else if (!part.empty() && part.back() != '-')
-      part += '-';
-  }
-  part.resize(std::min(part.size(), kMost));
-  while (!part.empty() && part.back() == '-') part.pop_back();
+  const std::string part = Slug(folder.substr(folder.rfind('/') + 1), kMost);
   return part.empty() ? "pinion-sweep" : "pinion-sweep-" + part;
 }
 

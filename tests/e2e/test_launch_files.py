@@ -2,13 +2,18 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 
 import pytest
 
+RECOMMENDED = "app.kubernetes.io/"
 HOSTS = "127.0.0.1:8001,127.0.0.2,[::1]:9000"
 KUBERNETES = "1.31"
+# Models as a profile may name them: nothing in them may end a scalar of YAML.
+HOSTILE = ["a: b", "a # b", "\"'`{{ x }}\\", "a\n---\nkind: Secret", "%YAML", "\u65e5\u672c/\U0001f600",
+           "\x7f\x85\u2028\u2029\ufeff", "x" * 600, "*a/&b", "null", "~", "a\tb\rc"]
 
 
 @pytest.fixture
@@ -101,7 +106,40 @@ def test_kubernetes_objects_fit_the_published_schemas(pinion, profile, objects_o
     # Every hardware thread of two cores, and a quarter more than the peak.
     assert limits == {"cpu": "4", "memory": "4Gi"}
     assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    assert deployment["spec"]["selector"]["matchLabels"] == service["spec"]["selector"]
+    assert pod["spec"]["volumes"][0]["configMap"]["name"] == config["metadata"]["name"]
+    for one in objects:
+        name, labels = one["metadata"]["name"], one["metadata"]["labels"]
+        assert re.fullmatch("pinion-tiny-throughput-[0-9a-f]{6}", name)
+        assert labels == {RECOMMENDED + "name": "pinion", RECOMMENDED + "instance": name,
+                          RECOMMENDED + "component": "model-server"}
+    assert pod["metadata"]["labels"] == deployment["metadata"]["labels"]
     assert service["spec"]["ports"][0]["targetPort"] == container["ports"][0]["name"]
+
+
+def names_of(objects):
+    return {one["metadata"]["name"] for one in objects}
+
+
+def changed(profile, **keys):
+    profile.write_text(json.dumps({**json.loads(profile.read_text()), **keys}))
+    return profile
+
+
+def test_two_profiles_have_objects_of_their_own(pinion, profile, objects_of):
+    first, = names_of(objects_of(printed(pinion, profile, "--k8s")))
+    again, = names_of(objects_of(printed(pinion, profile, "--k8s", "--image", "other")))
+    objective, = names_of(objects_of(printed(pinion, changed(profile, objective="latency"), "--k8s")))
+    model, = names_of(objects_of(printed(pinion, changed(profile, model="other/tiny"), "--k8s")))
+    assert first == again and len({first, objective, model}) == 3
+
+
+@pytest.mark.parametrize("model", HOSTILE)
+def test_a_hostile_model_is_only_a_text(pinion, profile, objects_of, model):
+    objects = objects_of(printed(pinion, changed(profile, model=model), "--k8s"))
+    assert json.loads(objects[0]["data"]["profile.json"])["model"] == model
+    name, = names_of(objects)
+    assert re.fullmatch("[a-z]([-a-z0-9]*[a-z0-9])?", name) and len(name) <= 63
 
 
 def test_a_pods_arguments_are_those_of_launch(pinion, profile, objects_of, tmp_path):

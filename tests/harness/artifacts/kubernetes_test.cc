@@ -1,4 +1,4 @@
-#include "harness/profile/kubernetes.h"
+#include "harness/artifacts/kubernetes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ Profile Measured() {
   return profile;
 }
 
-std::string Text(const Profile& profile, const KubernetesOptions& options = {}) {
+std::string Text(const Profile& profile, const PodOptions& options = {}) {
   const auto text = KubernetesText(profile, options);
   EXPECT_TRUE(text) << (text ? "" : text.error().message);
   return *text;
@@ -35,6 +35,8 @@ TEST(PodSize, IsWholeCoresAndAQuarterMoreThanThePeak) {
   EXPECT_EQ(PodSizeOf(profile)->memory_gib, 7);
   profile.configuration.options.smt = "on";  // the plan has them all
   EXPECT_EQ(PodSizeOf(profile)->cpus, 4);
+  profile.evidence = *Json::Parse(R"({"plan":{"ranks":[{"cpus":[0,1,2]}],"frontend_cpus":[]}})");
+  EXPECT_EQ(PodSizeOf(profile)->cpus, 4) << "half a core is nobody else's";
   profile.evidence = Json::MakeObject();  // as older versions wrote it
   EXPECT_EQ(PodSizeOf(profile)->cpus, 16);
 }
