@@ -154,6 +154,23 @@ int CountDistinct(const Machine& machine, Member member) {
   return static_cast<int>(values.size());
 }
 
+// "0,96|1,97": the logical CPUs of each core of an L3 domain, for every domain.
+Json CoresByL3(const Machine& machine) {
+  std::map<int, std::map<int, std::map<int, int>>> domains;  // l3, core, sibling -> id
+  for (const Cpu& cpu : machine.cpus) domains[cpu.l3][cpu.core].emplace(cpu.sibling, cpu.id);
+  Json list = Json::MakeArray();
+  for (const auto& [l3, cores] : domains) {
+    std::vector<std::string> texts;
+    for (const auto& [core, siblings] : cores) {
+      std::vector<int> ids;
+      for (const auto& [sibling, id] : siblings) ids.push_back(id);
+      texts.push_back(FormatCpuList(ids));
+    }
+    list.Append(Join(texts, "|"));
+  }
+  return list;
+}
+
 }  // namespace
 
 const Cpu* Machine::Find(int cpu_id) const {
@@ -210,6 +227,7 @@ Json MachineFingerprint(const Machine& machine) {
   print.Set("cpus", static_cast<int64_t>(machine.cpus.size()));
   print.Set("l3_bytes", machine.l3_bytes);
   print.Set("nodes", std::move(nodes));
+  print.Set("cores_by_l3", CoresByL3(machine));
   print.Set("kernel", real ? Json(kernel.release) : Json());
   print.Set("isa_flags", Json(real ? IsaFlags() : std::vector<std::string>{}));
   return print;

@@ -65,6 +65,7 @@ Json EvidenceJson(const Results& results, const Verdict& verdict, const std::str
   json.Set("started_at", results.started_at);
   json.Set("updated_at", results.updated_at);
   json.Set("workload", ToJson(results.definition.workload));
+  json.Set("model_facts", results.model_facts);
   return json;
 }
 

@@ -48,6 +48,18 @@ Status CheckStartable(const EngineChoice& engine, EngineOptions base, const Host
   return {};
 }
 
+// Those that compute a token: of a layer's experts, as many as a token chooses.
+uint64_t ActiveParameters(const DecoderSpec& spec) {
+  const bool is_gated = !spec.names.expert_gate.empty() || !spec.names.experts_gate_up.empty();
+  const auto sparse_layers =
+      std::count_if(spec.layer_specs.begin(), spec.layer_specs.end(),
+                    [](const LayerSpec& layer) { return layer.mlp == MlpKind::kExperts; });
+  const auto idle = static_cast<uint64_t>(spec.moe.router.experts - spec.moe.router.top_k);
+  return ParameterCount(spec) - static_cast<uint64_t>(sparse_layers) * idle * (is_gated ? 3 : 2) *
+                                    static_cast<uint64_t>(spec.hidden) *
+                                    static_cast<uint64_t>(spec.moe.intermediate);
+}
+
 // Bytes as Pinion's engine holds them under the baseline's options.
 Result<Json> ModelFacts(const EngineOptions& base) {
   PINION_ASSIGN(const PlannedModel model, PlanModel(base));
@@ -58,6 +70,8 @@ Result<Json> ModelFacts(const EngineOptions& base) {
   Json facts = Json::MakeObject();
   facts.Set("architecture", model.spec.architecture);
   facts.Set("parameters", ParameterCount(model.spec));
+  facts.Set("active_parameters", ActiveParameters(model.spec));
+  facts.Set("context_length", model.spec.max_positions);
   facts.Set("weight_bytes", weight_bytes);
   facts.Set("kv_bytes_per_token", KvBytesPerToken(model.spec, decoder.cached()));
   return facts;

@@ -128,6 +128,11 @@ TEST(Machine, HonoursHwlocsEnvironmentVariables) {
   EXPECT_TRUE(trusted->this_system);
 }
 
+TEST(MachineFingerprint, TellsTheCoresOfEveryL3Domain) {
+  const Json print = MachineFingerprint(Imagine("numa:1 l3:2 core:2 pu:2"));
+  EXPECT_EQ(print.Find("cores_by_l3")->Dump(), R"(["0-1|2-3","4-5|6-7"])");
+}
+
 TEST(MachineFingerprint, TellsMachinesApartAndStaysTheSame) {
   const auto print = [](const char* description) {
     return MachineFingerprint(Imagine(description)).Dump();
