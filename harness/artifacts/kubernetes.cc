@@ -1,12 +1,17 @@
-#include "harness/artifacts/kubernetes.h"
-
 #include "engine/base/strings.h"
+#include "harness/artifacts/makers.h"
 #include "harness/artifacts/names.h"
 #include "harness/artifacts/yaml.h"
 #include "harness/profile/command.h"
 
 namespace pinion::harness {
 namespace {
+
+std::string ProfileMap(const Profile& profile, const std::string& name) {
+  return StrCat("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: ", name,
+                "\n  labels: ", ObjectLabels(name), "\ndata:\n  profile.json: |\n",
+                Indented(YamlSafeJson(ToJson(profile), 2), "    "));
+}
 
 std::string Arguments(const PodOptions& options) {
   std::vector<std::string> words = LaunchWords(options);
@@ -73,12 +78,6 @@ std::string Service(const std::string& name) {
 }
 
 }  // namespace
-
-std::string ProfileMap(const Profile& profile, const std::string& name) {
-  return StrCat("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: ", name,
-                "\n  labels: ", ObjectLabels(name), "\ndata:\n  profile.json: |\n",
-                Indented(YamlSafeJson(ToJson(profile), 2), "    "));
-}
 
 Result<std::string> KubernetesText(const Profile& profile, const PodOptions& options) {
   PINION_ASSIGN(const PodSize size, PodSizeOf(profile));

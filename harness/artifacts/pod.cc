@@ -73,25 +73,27 @@ Result<PodSize> PodSizeOf(const Profile& profile) {
   return PodSize{cpus, static_cast<int>(std::ceil(peak * 1.25 / std::pow(2, 30)))};
 }
 
+bool IsOfHub(const std::string& model) {
+  const std::filesystem::path path(model);
+  std::error_code error;  // of a name that is too long, say: no folder either
+  return !model.starts_with("preset:") && !model.starts_with(".") && !model.ends_with(".gguf") &&
+         path.is_relative() && std::distance(path.begin(), path.end()) == 2 &&
+         !std::filesystem::is_directory(path, error);
+}
+
 std::string ModelFolderOf(const std::string& model) {
   if (model.starts_with("preset:")) return "";
-  const std::filesystem::path path(model);
-  const bool is_file = model.ends_with(".gguf");
-  // org/name is looked up in the cache of the hub unless there is such a folder.
-  const auto parts = std::distance(path.begin(), path.end());
-  std::error_code error;  // of a name that is too long, say: no folder either
-  if (!is_file && path.is_relative() && parts == 2 && !model.starts_with(".") &&
-      !std::filesystem::is_directory(path, error))
-    return kHubCache;
-  const auto full = (std::filesystem::path("/") / path).lexically_normal();
-  return (is_file ? full.parent_path() : full).string();
+  if (IsOfHub(model)) return kHubCache;
+  const auto full = (std::filesystem::path("/") / model).lexically_normal();
+  return (model.ends_with(".gguf") ? full.parent_path() : full).string();
 }
 
 std::vector<std::string> LaunchWords(const PodOptions& options) {
   // A Service is reached under many names: any is answered.
-  std::vector<std::string> words = {
-      "launch", StrCat(kProfileFolder, "/profile.json"), "--host", "0.0.0.0",
-      "--port", StrCat(kUsualPort), "--allowed-hosts", "*"};
+  std::vector<std::string> words = {"launch",          StrCat(kProfileFolder, "/profile.json"),
+                                    "--host",          "0.0.0.0",
+                                    "--port",          StrCat(kUsualPort),
+                                    "--allowed-hosts", "*"};
   if (!options.served_model_name.empty())
     words.insert(words.end(), {"--served-model-name", options.served_model_name});
   return words;

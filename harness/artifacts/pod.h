@@ -33,6 +33,8 @@ std::set<int> CpusOfPlan(const Profile& profile);
 // Hardware threads of a core of the measured machine; 1 if the profile does not say.
 int ThreadsPerCore(const Profile& profile);
 
+// Whether a model is called ORG/NAME, as on the Hugging Face hub, and is no folder here.
+bool IsOfHub(const std::string& model);
 // The folder that a model's files are in, in the container; empty if it needs none.
 std::string ModelFolderOf(const std::string& model);
 

@@ -1,8 +1,7 @@
 #include "harness/artifacts/yaml.h"
 
+#include <algorithm>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "engine/base/strings.h"
 
@@ -57,9 +56,11 @@ std::string Indented(const std::string& text, const std::string& by) {
   return indented;
 }
 
-std::string YamlComment(const std::string& text) {
-  const std::string quoted = YamlText(text);
-  return quoted.substr(1, quoted.size() - 2);
+std::string YamlSafeLine(const std::string& line) {
+  std::string safe = Escaped(line);
+  std::replace_if(
+      safe.begin(), safe.end(), [](unsigned char c) { return c < ' '; }, ' ');
+  return safe;
 }
 
 }  // namespace pinion::harness

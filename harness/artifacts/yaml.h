@@ -18,7 +18,7 @@ std::string YamlSafeJson(const Json& value, int indent);
 // `text`, whose lines each get `by` before them.
 std::string Indented(const std::string& text, const std::string& by);
 
-// A comment of YAML that no text in it can end: characters that could become spaces.
-std::string YamlComment(const std::string& text);
+// A line of a block of text: what would end it, or may not stand in it, is a space or an escape.
+std::string YamlSafeLine(const std::string& line);
 
 }  // namespace pinion::harness

@@ -9,7 +9,7 @@
 
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
-#include "harness/artifacts/kubernetes.h"
+#include "harness/artifacts/artifacts.h"
 #include "harness/cli/commands.h"
 #include "harness/profile/front.h"
 #include "harness/profile/launch.h"
@@ -26,8 +26,8 @@ struct LaunchOptions {
   bool json = false;
   std::vector<std::string> allowed_hosts;
   std::string haproxy, nginx;  // hosts
-  bool kubernetes = false;
-  std::string image = PodOptions().image;
+  std::string artifact;        // its kind
+  std::string image;           // empty: the usual one
 };
 
 Json ToJson(const Launch& launch) {
@@ -52,13 +52,14 @@ Status Become(const Command& command) {
 }
 
 bool IsFile(const LaunchOptions& options) {
-  return options.kubernetes || !options.haproxy.empty() || !options.nginx.empty();
+  return !options.artifact.empty() || !options.haproxy.empty() || !options.nginx.empty();
 }
 
 // What to write into a file that something else starts the profile's servers with.
 Result<std::string> FileOf(const LaunchOptions& options, const Profile& profile) {
-  if (options.kubernetes)
-    return KubernetesText(profile, {options.image, options.served_model_name.value_or("")});
+  if (const Artifact* artifact = FindArtifact(options.artifact))
+    return artifact->text(profile, {options.image.empty() ? PodOptions().image : options.image,
+                                    options.served_model_name.value_or("")});
   const FrontAddress listen{options.host, options.port};
   const bool is_haproxy = !options.haproxy.empty();
   PINION_ASSIGN(const auto servers,
@@ -68,6 +69,8 @@ Result<std::string> FileOf(const LaunchOptions& options, const Profile& profile)
 }
 
 Status RunLaunch(const LaunchOptions& options) {
+  if (!options.image.empty() && options.artifact.empty())
+    return Fail(ErrorCode::kUsage, "--image is of the files that --emit and --k8s print: add one");
   LaunchRequest request{
       {}, options.host, options.port, options.served_model_name, options.allowed_hosts, ""};
   // What a pipe holds can be read only once.
@@ -101,18 +104,26 @@ void AddFiles(CLI::App& command, LaunchOptions& options, CLI::Option* dry_run) {
                                        "the same for nginx; without checks of /health, which only "
                                        "its commercial version makes")
                            ->type_name(kHosts);
-  CLI::Option* kubernetes = command.add_flag(
-      "--k8s", options.kubernetes,
-      "only print a ConfigMap, a Deployment and a Service for Kubernetes: a pod with CPUs and "
-      "memory of its own, sized by the profile");
+  std::string kinds;
+  for (const Artifact& artifact : Artifacts())
+    kinds += StrCat(kinds.empty() ? "" : "; ", artifact.kind, ": ", artifact.what);
+  CLI::Option* emit = command
+                          .add_option("--emit", options.artifact,
+                                      "only print a file that the profile gives: " + kinds)
+                          ->type_name("KIND")
+                          ->check(CLI::IsMember(ArtifactKinds()));
+  CLI::Option* kubernetes = command.add_flag_callback(
+      "--k8s", [&options] { options.artifact = "k8s"; }, "short for --emit k8s");
   command
-      .add_option("--image", options.image, "with --k8s: the container image, see Containerfile")
-      ->needs(kubernetes)
-      ->group(kGroup)
-      ->capture_default_str();
-  for (CLI::Option* one : {haproxy, nginx, kubernetes}) {
+      .add_option(
+          "--image", options.image,
+          "with --emit or --k8s: the container image of pods, see Containerfile (default: " +
+              PodOptions().image + ")")
+      ->group(kGroup);
+  const std::vector<CLI::Option*> files = {haproxy, nginx, emit, kubernetes};
+  for (CLI::Option* one : files) {
     one->group(kGroup)->excludes(dry_run);
-    for (CLI::Option* other : {haproxy, nginx, kubernetes})
+    for (CLI::Option* other : files)
       if (one != other) one->excludes(other);
   }
 }

@@ -1,7 +1,7 @@
-#include "harness/artifacts/kubernetes.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "harness/artifacts/makers.h"
 
 namespace pinion::harness {
 namespace {

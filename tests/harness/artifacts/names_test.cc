@@ -40,14 +40,21 @@ TEST(ObjectName, NeverChanges) {
 
 TEST(ObjectName, DiffersForEveryModelAndObjective) {
   const std::set<std::string> names = {
-      NameOf("a/x"),      NameOf("b/x"),        NameOf("a/X"),        NameOf("a/x.gguf"), NameOf("/a/x"),
-      NameOf("a/x-y", "z"), NameOf("a/x", "y-z"), NameOf("a/x", "y_z"), NameOf("a/x", "latency")};
+      NameOf("a/x"),        NameOf("b/x"),        NameOf("a/X"),
+      NameOf("a/x.gguf"),   NameOf("/a/x"),       NameOf("a/x-y", "z"),
+      NameOf("a/x", "y-z"), NameOf("a/x", "y_z"), NameOf("a/x", "latency")};
   EXPECT_EQ(names.size(), 9u);
 }
 
 TEST(ObjectName, IsADnsLabelWhateverTheModelIs) {
-  const std::string hostile[] = {"",     "-", "a: b", "\"'\n{}", "\xE6\x97\xA5\xE6\x9C\xAC",
-                                 "9/9.", std::string(500, 'x'), std::string(500, '-')};
+  const std::string hostile[] = {"",
+                                 "-",
+                                 "a: b",
+                                 "\"'\n{}",
+                                 "\xE6\x97\xA5\xE6\x9C\xAC",
+                                 "9/9.",
+                                 std::string(500, 'x'),
+                                 std::string(500, '-')};
   for (const std::string& model : hostile)
     for (const std::string& objective : {std::string("throughput"), std::string(90, 'o')})
       for (const size_t most : {size_t{40}, kMostOfLabel}) {

@@ -13,7 +13,7 @@ TEST(YamlText, IsQuotedWithoutWhatYamlTakesForTheEndOfALine) {
   EXPECT_EQ(YamlText("\x7F\xC2\x85\xC2\x9F\xC2\xA0"), "\"\\u007f\\u0085\\u009f\xC2\xA0\"");
   EXPECT_EQ(YamlText("\xE2\x80\xA8\xE2\x80\xA9\xEF\xBB\xBF\xEF\xBF\xBE"),
             R"("\u2028\u2029\ufeff\ufffe")");
-  EXPECT_EQ(YamlComment("a\nb"), R"(a\nb)");
+  EXPECT_EQ(YamlSafeLine("a\n\tb\x7F\"c"), "a  b\\u007f\"c");
 }
 
 TEST(YamlSafeJson, IsTheSameDocument) {
