@@ -38,32 +38,40 @@ std::string Quantile(const char* quantile, const std::string& name) {
 // A panel's live series and the metrics of harness/stats that measure the same from outside.
 const std::vector<Panel>& Panels() {
   static const std::vector<Panel> panels = {
-      {"Output", "suffix: tokens/s",
+      {"Output",
+       "suffix: tokens/s",
        {{Rate("generation_tokens_total"), "output", "output_tokens_per_s"}}},
-      {"Requests", "short",
+      {"Requests",
+       "short",
        {{"sum(vllm:num_requests_running{})", "running"},
         {"sum(vllm:num_requests_waiting{})", "waiting"}}},
-      {"Time to the first token", "s",
+      {"Time to the first token",
+       "s",
        {{Quantile("0.5", "time_to_first_token_seconds"), "median", "ttft_s"},
         {Quantile("0.95", "time_to_first_token_seconds"), "95 %", "ttft_p95_s"}}},
-      {"Time between tokens", "s",
+      {"Time between tokens",
+       "s",
        {{Quantile("0.5", "inter_token_latency_seconds"), "median", "itl_s"},
         {Quantile("0.95", "inter_token_latency_seconds"), "95 %", "itl_p95_s"}}},
-      {"Time per token of a request", "s",
+      {"Time per token of a request",
+       "s",
        {{Quantile("0.5", "request_time_per_output_token_seconds"), "median", "tpot_s"}}},
-      {"Time of a request", "s",
+      {"Time of a request",
+       "s",
        {{Quantile("0.5", "e2e_request_latency_seconds"), "median", "e2el_s"},
         {Quantile("0.95", "e2e_request_latency_seconds"), "95 %", "e2el_p95_s"}}},
-      {"Time in the queue", "s",
+      {"Time in the queue",
+       "s",
        {{Quantile("0.5", "request_queue_time_seconds"), "median", "queue_s"}}},
-      {"Time of the prompt", "s",
+      {"Time of the prompt",
+       "s",
        {{Quantile("0.5", "request_prefill_time_seconds"), "median", "prefill_s"}}},
       {"KV cache in use", "percentunit", {{"max(vllm:kv_cache_usage_perc{})", "in use"}}},
-      {"Prompt tokens from the prefix cache", "percentunit",
+      {"Prompt tokens from the prefix cache",
+       "percentunit",
        {{StrCat(Rate("prefix_cache_hits_total"), " / ", Rate("prefix_cache_queries_total")),
          "hits"}}},
-      {"Preemptions", "suffix: sequences/s",
-       {{Rate("num_preemptions_total"), "preempted"}}},
+      {"Preemptions", "suffix: sequences/s", {{Rate("num_preemptions_total"), "preempted"}}},
       {"Prompts", "suffix: tokens/s", {{Rate("prompt_tokens_total"), "prompts"}}},
   };
   return panels;
@@ -96,8 +104,7 @@ Json Targets(const Panel& panel, const std::vector<Expected>& expected) {
       if (!value.metric.empty() && value.metric == live.metric)
         targets.push_back(
             Target(targets.size(), StrCat("vector(", Json(value.median).Dump(), ")"),
-                   StrCat("expected ", live.legend, ", ", value.level, ": ",
-                          value.figure,
+                   StrCat("expected ", live.legend, ", ", value.level, ": ", value.figure,
                           value.interval.empty() ? "" : StrCat(" (", value.interval, ")"))));
   return targets;
 }
@@ -115,26 +122,25 @@ Json FieldConfig(const Panel& panel) {
 
 Json PanelJson(const Panel& panel, int index, const std::vector<Expected>& expected) {
   constexpr int kWidth = 12, kHeight = 8;  // two in a row of 24
-  return Json::Object{{"id", index + 1},
-                      {"type", "timeseries"},
-                      {"title", panel.title},
-                      {"datasource", Datasource()},
-                      {"gridPos", Json::Object{{"x", index % 2 * kWidth},
-                                               {"y", index / 2 * kHeight},
-                                               {"w", kWidth},
-                                               {"h", kHeight}}},
-                      {"fieldConfig", FieldConfig(panel)},
-                      {"targets", Targets(panel, expected)}};
+  return Json::Object{
+      {"id", index + 1},
+      {"type", "timeseries"},
+      {"title", panel.title},
+      {"datasource", Datasource()},
+      {"gridPos",
+       Json::Object{
+           {"x", index % 2 * kWidth}, {"y", index / 2 * kHeight}, {"w", kWidth}, {"h", kHeight}}},
+      {"fieldConfig", FieldConfig(panel)},
+      {"targets", Targets(panel, expected)}};
 }
 
 Json Variables() {
-  const Json model = Json::Object{
-      {"name", "model"},
-      {"type", "query"},
-      {"label", "Model"},
-      {"datasource", Datasource()},
-      {"query", "label_values(vllm:num_requests_running, model_name)"},
-      {"refresh", 2}};  // with the time range
+  const Json model = Json::Object{{"name", "model"},
+                                  {"type", "query"},
+                                  {"label", "Model"},
+                                  {"datasource", Datasource()},
+                                  {"query", "label_values(vllm:num_requests_running, model_name)"},
+                                  {"refresh", 2}};  // with the time range
   return Json::Array{Json::Object{{"name", "datasource"},
                                   {"type", "datasource"},
                                   {"label", "Data source"},

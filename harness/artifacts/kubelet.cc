@@ -26,7 +26,8 @@ class Kubelet {
       : placement_(PlacementOf(profile)), size_(size), threads_per_core_(ThreadsPerCore(profile)) {}
 
   std::string Text() {
-    text_ = R"(# What a node needs besides its own settings: a file *.conf in the folder of the kubelet's
+    text_ =
+        R"(# What a node needs besides its own settings: a file *.conf in the folder of the kubelet's
 # --config-dir, or lines of /var/lib/kubelet/config.yaml. CPU and memory managers change their
 # policies only with the node drained, the kubelet stopped, and cpu_manager_state and
 # memory_manager_state in /var/lib/kubelet deleted.
@@ -59,19 +60,19 @@ kind: KubeletConfiguration
   }
 
   void AddCpuManager() {
-    text_ += StrCat("# The profile's threads are pinned: the pod gets ",
-                    size_.cpus, " CPUs of its own.\ncpuManagerPolicy: static\n");
+    text_ += StrCat("# The profile's threads are pinned: the pod gets ", size_.cpus,
+                    " CPUs of its own.\ncpuManagerPolicy: static\n");
     std::string options;
     if (threads_per_core_ > 1)
       options +=
           "  # No other pod on the second hardware threads of its cores.\n"
           "  full-pcpus-only: \"true\"\n";
     if (NeedsCaches())
-      options += StrCat("  # The plan was on ", placement_.used_caches(), " of ",
-                        placement_.caches.size(),
-                        " L3 domains. Kubernetes 1.34; 1.32 and 1.33 with the feature gate\n"
-                        "  # CPUManagerPolicyAlphaOptions.\n"
-                        "  prefer-align-cpus-by-uncorecache: \"true\"\n");
+      options +=
+          StrCat("  # The plan was on ", placement_.used_caches(), " of ", placement_.caches.size(),
+                 " L3 domains. Kubernetes 1.34; 1.32 and 1.33 with the feature gate\n"
+                 "  # CPUManagerPolicyAlphaOptions.\n"
+                 "  prefer-align-cpus-by-uncorecache: \"true\"\n");
     if (NeedsSpreading())
       options +=
           "  # As many CPUs of each NUMA node, as the plan had. Kubernetes 1.33; before, with the "
@@ -82,15 +83,17 @@ kind: KubeletConfiguration
 
   void AddReservedCpus() {
     if (const auto core = placement_.IdleCore()) {
-      text_ += StrCat("# The static policy needs CPUs for the system: a core on which the plan did ",
-                      "not compute, on the\n# machine that was measured.\nreservedSystemCPUs: \"",
-                      PlainCpuList(*core), "\"\n");
+      text_ +=
+          StrCat("# The static policy needs CPUs for the system: a core on which the plan did ",
+                 "not compute, on the\n# machine that was measured.\nreservedSystemCPUs: \"",
+                 PlainCpuList(*core), "\"\n");
       return;
     }
     reserved_ = StrCat("  cpu: \"", threads_per_core_, "\"\n");
-    text_ += StrCat("# The static policy needs CPUs for the system. The profile names none that were idle: a ",
-                    "node needs\n# ", size_.cpus + threads_per_core_,
-                    " hardware threads for the pod and these.\n");
+    text_ += StrCat(
+        "# The static policy needs CPUs for the system. The profile names none that were idle: a ",
+        "node needs\n# ", size_.cpus + threads_per_core_,
+        " hardware threads for the pod and these.\n");
     if (placement_.nodes.size() < 2 || !KeepsMemory()) AddReserved();
   }
 
@@ -114,9 +117,10 @@ kind: KubeletConfiguration
       text_ += StrCat("# The plan was on ", used, " NUMA nodes, and no one has ", size_.cpus,
                       " CPUs: no more nodes than it takes.\ntopologyManagerPolicy: restricted\n");
     } else if (used > 1) {
-      text_ += StrCat("# The plan was on ", used,
-                      " NUMA nodes, but its CPUs fit on one: no policy of a kubelet spreads such a ",
-                      "pod. If it\n# gets CPUs of one node, `pinion launch` says so in its log.\n");
+      text_ +=
+          StrCat("# The plan was on ", used,
+                 " NUMA nodes, but its CPUs fit on one: no policy of a kubelet spreads such a ",
+                 "pod. If it\n# gets CPUs of one node, `pinion launch` says so in its log.\n");
     }
   }
 
@@ -125,12 +129,13 @@ kind: KubeletConfiguration
     const auto spare = std::find_if(placement_.nodes.begin(), placement_.nodes.end(),
                                     [](const auto& node) { return !node.is_used; });
     reserved_ += StrCat("  memory: ", kSystemMemoryMib, "Mi\n");
-    text_ += StrCat("# Memory of that node as well. reservedMemory must be the sum of systemReserved, ",
-                    "kubeReserved (none\n# here) and evictionHard's memory.available (", kEvictionMib,
-                    "Mi by default): change it with them.\nmemoryManagerPolicy: Static\n");
+    text_ +=
+        StrCat("# Memory of that node as well. reservedMemory must be the sum of systemReserved, ",
+               "kubeReserved (none\n# here) and evictionHard's memory.available (", kEvictionMib,
+               "Mi by default): change it with them.\nmemoryManagerPolicy: Static\n");
     AddReserved();
-    text_ += StrCat("reservedMemory:\n  - numaNode: ", spare->id, "\n    limits: {memory: ",
-                    kSystemMemoryMib + kEvictionMib, "Mi}\n");
+    text_ += StrCat("reservedMemory:\n  - numaNode: ", spare->id,
+                    "\n    limits: {memory: ", kSystemMemoryMib + kEvictionMib, "Mi}\n");
   }
 
   Placement placement_;

@@ -40,13 +40,15 @@ spec:
       containers:
         - name: modelserver
           image: )",
-      YamlText(options.image), "\n          # Without the guide's variables, which would beat the profile.\n",
+      YamlText(options.image),
+      "\n          # Without the guide's variables, which would beat the profile.\n",
       "          command: [", CommandText(), "]\n          args: [", Join(words, ", "), "]\n",
       "          # Equal, and whole CPUs: the pod gets CPUs of its own.\n          resources:\n",
       "            requests: ", resources, "\n            limits: ", resources,
       "\n          volumeMounts:\n", Items(VolumeMounts(profile), "            "),
       "      volumes:\n", Items(Volumes(profile, name), "        "));
-  return StrCat(R"(# A component for kustomize: it makes the model server of a guide of llm-d one of this profile. In a
+  return StrCat(
+      R"(# A component for kustomize: it makes the model server of a guide of llm-d one of this profile. In a
 # folder of your own, kustomization.yaml names a guide's overlay and the folder of this file:
 #   resources: [LLM-D/guides/optimized-baseline/modelserver/cpu/vllm]
 #   components: [FOLDER]
@@ -54,10 +56,10 @@ apiVersion: kustomize.config.k8s.io/v1alpha1
 kind: Component
 configMapGenerator:
   - name: )",
-                name, "\n    options: {labels: ", ObjectLabels(name), "}\n    literals:\n      - ",
-                YamlText("profile.json=" + YamlSafeJson(ToJson(profile), -1)),
-                "\npatches:\n  - target: {group: apps, version: v1, kind: Deployment, name: .*decode}\n",
-                "    patch: |\n", Indented(std::string(Trim(patch)), "      "));
+      name, "\n    options: {labels: ", ObjectLabels(name), "}\n    literals:\n      - ",
+      YamlText("profile.json=" + YamlSafeJson(ToJson(profile), -1)),
+      "\npatches:\n  - target: {group: apps, version: v1, kind: Deployment, name: .*decode}\n",
+      "    patch: |\n", Indented(std::string(Trim(patch)), "      "));
 }
 
 }  // namespace pinion::harness

@@ -9,10 +9,10 @@
 
 namespace pinion::harness {
 
-// A ConfigMap with the profile, a Deployment of one pod that launches it, and a Service, all of them
-// named by ObjectName. The pod is Guaranteed (requests equal limits, whole CPUs), so that a kubelet
-// with the static CPU manager gives it CPUs of its own, within which launch plans again. Errors
-// (kFailed): those of PodSizeOf.
+// A ConfigMap with the profile, a Deployment of one pod that launches it, and a Service, all of
+// them named by ObjectName. The pod is Guaranteed (requests equal limits, whole CPUs), so that a
+// kubelet with the static CPU manager gives it CPUs of its own, within which launch plans again.
+// Errors (kFailed): those of PodSizeOf.
 Result<std::string> KubernetesText(const Profile& profile, const PodOptions& options);
 
 // A KubeletConfiguration (kubelet.config.k8s.io/v1beta1) with the static policies that a node needs
@@ -26,8 +26,8 @@ Result<std::string> KubeletText(const Profile& profile, const PodOptions& option
 // which launches the profile. Errors (kFailed): those of PodSizeOf.
 Result<std::string> ProductionStackText(const Profile& profile, const PodOptions& options);
 
-// kustomization.yaml of a component that makes the Deployment "...decode" of llm-d's guides one that
-// launches the profile. Errors (kFailed): those of PodSizeOf.
+// kustomization.yaml of a component that makes the Deployment "...decode" of llm-d's guides one
+// that launches the profile. Errors (kFailed): those of PodSizeOf.
 Result<std::string> LlmDText(const Profile& profile, const PodOptions& options);
 
 // A recipe for vLLM on CPUs with the nearest settings, as its collection has them in

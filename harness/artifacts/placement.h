@@ -20,9 +20,9 @@ struct Placement {
   };
   using Core = std::set<int>;  // its hardware threads
 
-  bool is_pinned = false;     // threads stay on CPUs of their own
-  std::set<int> cpus;         // of ranks and front end; those of the sweep if there is no plan
-  std::vector<Node> nodes;    // those with CPUs
+  bool is_pinned = false;   // threads stay on CPUs of their own
+  std::set<int> cpus;       // of ranks and front end; those of the sweep if there is no plan
+  std::vector<Node> nodes;  // those with CPUs
   std::vector<std::vector<Core>> caches;  // cores by L3 domain
 
   int used_nodes() const;

@@ -7,7 +7,8 @@
 namespace pinion::harness {
 namespace {
 
-// The chart makes labels of "RELEASE-NAME-engine-service": this leaves seven characters for RELEASE.
+// The chart makes labels of "RELEASE-NAME-engine-service": this leaves seven characters for
+// RELEASE.
 constexpr size_t kMostOfSpecName = 40;
 
 struct Image {
@@ -36,9 +37,10 @@ std::string WithoutActions(const std::string& text, const std::string& second) {
 std::string Script(const PodOptions& options) {
   std::vector<std::string> words = {"exec", "pinion"};
   for (const std::string& word : LaunchWords(options)) words.push_back(ShellQuote(word));
-  return StrCat("#!/bin/sh\n# The profile has the settings: the chart's flags of vLLM are not taken.\n",
-                "# The chart names a folder in which it keeps what it downloads.\nunset HF_HOME\n",
-                WithoutActions(Join(words, " "), "''{"), "\n");
+  return StrCat(
+      "#!/bin/sh\n# The profile has the settings: the chart's flags of vLLM are not taken.\n",
+      "# The chart names a folder in which it keeps what it downloads.\nunset HF_HOME\n",
+      WithoutActions(Join(words, " "), "''{"), "\n");
 }
 
 std::string Items(const std::vector<std::string>& items) {
@@ -55,15 +57,16 @@ std::string ModelSpec(const Profile& profile, const PodOptions& options, const P
   mounts.emplace_back(
       "{name: command, mountPath: /usr/local/bin/vllm, subPath: vllm, readOnly: true}");
   volumes.push_back(StrCat("{name: command, configMap: {name: ", name, ", defaultMode: 0755}}"));
-  return StrCat("    - name: ", name, "\n      repository: ", YamlText(image.repository),
-                "\n      tag: ", YamlText(image.tag), "\n      modelURL: ",
-                YamlText(profile.configuration.options.model), "\n      replicaCount: 1\n",
-                "      # Equal, and whole CPUs: the pod gets CPUs of its own.\n      requestCPU: ",
-                size.cpus, "\n      limitCPU: ", size.cpus, "\n      requestMemory: \"",
-                size.memory_gib, "Gi\"\n      limitMemory: \"", size.memory_gib, "Gi\"\n",
-                "      # The chart's default is for GPUs.\n      runtimeClassName: \"\"\n",
-                "      extraVolumeMounts:\n", Items(mounts), "      extraVolumes:\n",
-                Items(volumes));
+  return StrCat(
+      "    - name: ", name, "\n      repository: ", YamlText(image.repository),
+      "\n      tag: ", YamlText(image.tag),
+      "\n      modelURL: ", YamlText(profile.configuration.options.model),
+      "\n      replicaCount: 1\n",
+      "      # Equal, and whole CPUs: the pod gets CPUs of its own.\n      requestCPU: ", size.cpus,
+      "\n      limitCPU: ", size.cpus, "\n      requestMemory: \"", size.memory_gib,
+      "Gi\"\n      limitMemory: \"", size.memory_gib, "Gi\"\n",
+      "      # The chart's default is for GPUs.\n      runtimeClassName: \"\"\n",
+      "      extraVolumeMounts:\n", Items(mounts), "      extraVolumes:\n", Items(volumes));
 }
 
 }  // namespace
@@ -72,7 +75,8 @@ Result<std::string> ProductionStackText(const Profile& profile, const PodOptions
   PINION_ASSIGN(const PodSize size, PodSizeOf(profile));
   const std::string name = ObjectName(profile, kMostOfSpecName);
   const std::string json = WithoutActions(YamlSafeJson(ToJson(profile), 2), "\\u007b");
-  return StrCat(R"(# helm install RELEASE vllm/vllm-stack -f FILE, with a RELEASE of at most 7 characters
+  return StrCat(
+      R"(# helm install RELEASE vllm/vllm-stack -f FILE, with a RELEASE of at most 7 characters
 servingEngineSpec:
   # Two pods at a time would need the CPUs and the memory twice.
   strategy: {type: Recreate}
@@ -82,12 +86,12 @@ servingEngineSpec:
     periodSeconds: 5
     failureThreshold: 360
     httpGet: {path: /health, port: )",
-                kUsualPort, "}\n  containerPort: ", kUsualPort, "\n  modelSpec:\n",
-                ModelSpec(profile, options, size, name),
-                "extraObjects:\n  - apiVersion: v1\n    kind: ConfigMap\n    metadata:\n      name: ",
-                name, "\n      labels: ", ObjectLabels(name), "\n    data:\n      vllm: ", YamlText(Script(options)),
-                "\n      profile.json: |\n",
-                Indented(json, "        "));
+      kUsualPort, "}\n  containerPort: ", kUsualPort, "\n  modelSpec:\n",
+      ModelSpec(profile, options, size, name),
+      "extraObjects:\n  - apiVersion: v1\n    kind: ConfigMap\n    metadata:\n      name: ", name,
+      "\n      labels: ", ObjectLabels(name),
+      "\n    data:\n      vllm: ", YamlText(Script(options)), "\n      profile.json: |\n",
+      Indented(json, "        "));
 }
 
 }  // namespace pinion::harness

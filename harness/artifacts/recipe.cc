@@ -47,8 +47,9 @@ Result<std::pair<std::string, std::string>> HubName(const std::string& model) {
   const std::vector<std::string> parts = Split(model, '/');
   if (IsOfHub(model) && parts.size() == 2 && fits(parts[0]) && fits(parts[1]))
     return std::pair(parts[0], parts[1]);
-  return Fail(ErrorCode::kFailed, StrCat("a recipe is for a model of the Hugging Face hub, ORG/REPO, and ",
-                                         Json(model).Dump(), " is none"));
+  return Fail(ErrorCode::kFailed,
+              StrCat("a recipe is for a model of the Hugging Face hub, ORG/REPO, and ",
+                     Json(model).Dump(), " is none"));
 }
 
 // "1.2B", "671B", "1.1T".
@@ -106,13 +107,14 @@ std::string Guide(const Profile& profile, const std::string& repo, const Command
       "## Overview\n\n", repo, " on CPUs, with the settings that measuring found best for ",
       profile.objective, ".\n\n## Launch command\n\n```bash\n", ShellText(command), "\n```\n\n");
   const auto lacks = WithoutVllmCounterpart(profile.configuration);
-  if (!lacks.empty())
-    text += StrCat("vLLM has no setting for ", Join(lacks, ", "), ".\n\n");
-  text += StrCat("## Measured\n\nBy Pinion ", TextAt(profile.evidence, "version", "(version unknown)"),
-                 ", an engine of its own that takes vLLM's settings, on ",
-                 TextAt(profile.machine, "cpu_model", "an unknown CPU"), ", ",
-                 std::max<size_t>(1, CpusOfPlan(profile).size()),
-                 " CPUs. vLLM was not measured.\n\n| metric | load | median | interval |\n|---|---|---:|---|\n");
+  if (!lacks.empty()) text += StrCat("vLLM has no setting for ", Join(lacks, ", "), ".\n\n");
+  text +=
+      StrCat("## Measured\n\nBy Pinion ", TextAt(profile.evidence, "version", "(version unknown)"),
+             ", an engine of its own that takes vLLM's settings, on ",
+             TextAt(profile.machine, "cpu_model", "an unknown CPU"), ", ",
+             std::max<size_t>(1, CpusOfPlan(profile).size()),
+             " CPUs. vLLM was not measured.\n\n| metric | load | median | interval "
+             "|\n|---|---|---:|---|\n");
   for (const Expected& value : ExpectedOf(profile))
     text += StrCat("| ", value.metric, " | ", value.level, " | ", value.figure, " | ",
                    value.interval, " |\n");
@@ -149,23 +151,28 @@ Result<std::string> RecipeText(const Profile& profile, const PodOptions&) {
   const std::string date = TextAt(profile.evidence, "updated_at", "").substr(0, 10);
   const std::string dates =
       IsDate(date) ? StrCat("  date_added: ", date, "\n  date_updated: ", date, "\n") : "";
-  const std::string task = options.task == "embed" || options.task == "score" ? "embedding" : "text";
+  const std::string task =
+      options.task == "embed" || options.task == "score" ? "embedding" : "text";
   const Command command = PortableCommand(profile);
   return StrCat(
-      "# models/", options.model, ".yaml of vLLM's recipes. Where there is one already, take its hardware_overrides.cpu\n"
-      "# and strategy_overrides. Once vLLM has run with them there, meta.hardware says `xeon6: verified`.\n",
+      "# models/", options.model,
+      ".yaml of vLLM's recipes. Where there is one already, take its hardware_overrides.cpu\n"
+      "# and strategy_overrides. Once vLLM has run with them there, meta.hardware says `xeon6: "
+      "verified`.\n",
       "meta:\n  title: ", YamlText(name.second), "\n  slug: ", YamlText(Slug(name.second)),
-      "\n  provider: ", YamlText(name.first), "\n  description: ",
-      YamlText(StrCat(name.second, " on CPUs, with measured settings.")), "\n", dates,
-      "  difficulty: beginner\n  tasks: [", task, "]\n  hardware: {}\n\nmodel:\n  model_id: ",
-      YamlText(options.model), "\n  min_vllm_version: \"", kVllmVersion, "\"\n  architecture: ",
-      is_sparse ? "moe" : "dense", "\n  parameter_count: \"", CountText(facts.parameters),
-      "\"\n  active_parameters: \"", CountText(facts.active), "\"\n  context_length: ",
-      facts.context_length, "\n  base_args: []\n  base_env: {}\n\nfeatures: {}\n",
+      "\n  provider: ", YamlText(name.first),
+      "\n  description: ", YamlText(StrCat(name.second, " on CPUs, with measured settings.")), "\n",
+      dates, "  difficulty: beginner\n  tasks: [", task,
+      "]\n  hardware: {}\n\nmodel:\n  model_id: ", YamlText(options.model),
+      "\n  min_vllm_version: \"", kVllmVersion, "\"\n  architecture: ", is_sparse ? "moe" : "dense",
+      "\n  parameter_count: \"", CountText(facts.parameters), "\"\n  active_parameters: \"",
+      CountText(facts.active), "\"\n  context_length: ", facts.context_length,
+      "\n  base_args: []\n  base_env: {}\n\nfeatures: {}\n",
       "opt_in_features: []\n\nvariants:\n  default:\n",
       "    # By bytes a weight: name the checkpoint's own, such as fp8 or awq.\n    precision: ",
-      Precision(facts, options.dtype), "\n    # Memory of all processes.\n    vram_minimum_gb: ",
-      size.memory_gib, "\n    description: \"\"\n\ncompatible_strategies:\n  - single_node_tp\n\n",
+      Precision(facts, options.dtype),
+      "\n    # Memory of all processes.\n    vram_minimum_gb: ", size.memory_gib,
+      "\n    description: \"\"\n\ncompatible_strategies:\n  - single_node_tp\n\n",
       Overrides(command), "\nguide: |\n", Block(Guide(profile, name.second, command)));
 }
 

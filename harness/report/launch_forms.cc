@@ -118,8 +118,7 @@ std::vector<LaunchForm> FormsOfOurs(const LaunchCommands& commands, const Place&
        commands.vllm_lacks.empty() ? "" : "vLLM has no setting for " + commands.vllm_lacks + "."},
       {"systemd unit", Systemd(place, objective), ""},
       {"Container", Container(place),
-       "The image: `podman build -t pinion .` in Pinion's source folder. `pinion launch PROFILE "
-       "--k8s` prints objects for Kubernetes."},
+       "The image: `podman build -t pinion .` in Pinion's source folder."},
       {"Slurm job", Slurm(place),
        "Slurm chooses the CPUs, and `pinion launch` plans an explicit binding again within them."}};
 }

@@ -6,6 +6,7 @@
 #include "harness/report/answer.h"
 #include "harness/report/charts.h"
 #include "harness/report/facts.h"
+#include "harness/report/profile_files.h"
 #include "harness/report/recommend.h"
 #include "harness/report/text_table.h"
 #include "harness/report/words.h"
@@ -40,6 +41,17 @@ std::string VerdictText(const Results& results, const Verdict& verdict) {
   return text;
 }
 
+// The files beside the profile, a line each.
+std::string FilesText(const std::vector<ProfileFileLine>& lines) {
+  std::string text;
+  for (const ProfileFileLine& line : lines)
+    text += line.path.empty()
+                ? StrCat("- ", line.name, ": none, because ", EscapeMarkdown(line.text), "\n")
+                : StrCat("- [", EscapeMarkdown(line.name), "](", line.path,
+                         "): ", EscapeMarkdown(line.text), "\n");
+  return text.empty() ? text : text + "\n";
+}
+
 // One command per configuration: several objectives often agree.
 std::string LaunchText(const Results& results, const std::string& folder) {
   std::string text;
@@ -49,6 +61,7 @@ std::string LaunchText(const Results& results, const std::string& folder) {
                    CodeBlock(launch.pinion + launch.other));  // one of them
     if (!launch.vllm.empty())
       text += "The same with vLLM's CPU backend:\n\n" + CodeBlock(launch.vllm);
+    text += FilesText(ProfileFileLines(results, *group.verdicts[0], folder));
   }
   return text.empty() ? text : "## Launch\n\n" + text;
 }

@@ -7,6 +7,7 @@
 #include "harness/report/charts.h"
 #include "harness/report/facts.h"
 #include "harness/report/launch_forms.h"
+#include "harness/report/profile_files.h"
 #include "harness/report/recommend.h"
 #include "harness/report/words.h"
 
@@ -54,6 +55,21 @@ Html FormsOf(const std::vector<LaunchForm>& forms) {
                             Tag("table", "commands", rest));
 }
 
+// The files beside the profile, a line each. The server of a live page has none of them to link to.
+Html FilesOf(const std::vector<ProfileFileLine>& lines, bool live) {
+  Html items;
+  for (const ProfileFileLine& line : lines) {
+    const bool is_link = !line.path.empty() && !live;
+    const Html name =
+        is_link ? Element("a", {{"href", line.path}}, Text(line.name)) : Tag("b", "", line.name);
+    items +=
+        Tag("li", name + Text(line.path.empty() ? ": none, because " : ": ") + Prose(line.text));
+  }
+  if (items.empty()) return items;
+  return Tag("details", Tag("summary", "", "Files for Kubernetes, vLLM's stacks and Grafana") +
+                            Tag("ul", items));
+}
+
 // Turns a height of {"step": N} into pixels for the rows that the data has in the field that
 // usermeta names: Vega-Lite rejects a step height together with a width that follows the page.
 void SetHeight(const Json& values, Json& spec) {
@@ -78,23 +94,27 @@ Html AbsentCharts(const Results& results) {
 
 }  // namespace
 
-Html LaunchSection(const Results& results, const std::string& folder) {
+Html LaunchSection(const Results& results, const std::string& folder, bool live) {
   Html rows;
-  for (const LaunchGroup& group : LaunchGroups(results, folder))
+  for (const LaunchGroup& group : LaunchGroups(results, folder)) {
+    const Verdict& verdict = *group.verdicts[0];
     rows += Tag("tr", RowHead(group.objectives()) +
-                          Tag("td", FormsOf(LaunchForms(results, *group.verdicts[0], folder))));
+                          Tag("td", FormsOf(LaunchForms(results, verdict, folder)) +
+                                        FilesOf(ProfileFileLines(results, verdict, folder), live)));
+  }
   if (rows.empty()) return Tag("p", "", "Nothing to launch yet.");
   return Tag("table", "commands", rows);
 }
 
-std::map<std::string, std::string> PageSections(const Results& results, const std::string& folder) {
+std::map<std::string, std::string> PageSections(const Results& results, const std::string& folder,
+                                                bool live) {
   return {{"answer", Prose(Answer(results)).markup()},
           {"support", Prose(Support(results)).markup()},
           {"effort",
            Prose(EffortText(results) + ", " + results.started_at.substr(0, kDate.size())).markup()},
           {"notices", Notices(results).markup()},
           {"cards", VerdictCards(results).markup()},
-          {"launch", LaunchSection(results, folder).markup()},
+          {"launch", LaunchSection(results, folder, live).markup()},
           {"absent", AbsentCharts(results).markup()},
           {"candidates", CandidateTable(results).markup()},
           {"failures", FailureTable(results).markup()},
@@ -125,7 +145,7 @@ Json PageCharts(const Results& results, const PageParts& parts) {
 
 Result<std::string> ReportPage(const Results& results, const std::string& folder,
                                const PageParts& parts, bool live) {
-  std::map<std::string, std::string> values = PageSections(results, folder);
+  std::map<std::string, std::string> values = PageSections(results, folder, live);
   const bool charts = !parts.libraries.empty();
   values["title"] = Text("Pinion: " + results.model).markup();
   values["policy"] = PagePolicy(live);

@@ -17,14 +17,15 @@ Result<std::string> ReportPage(const Results& results, const std::string& folder
                                const PageParts& parts, bool live = false);
 
 // The parts of the page that depend on the results, as markup, by their names in the template.
-std::map<std::string, std::string> PageSections(const Results& results, const std::string& folder);
+std::map<std::string, std::string> PageSections(const Results& results, const std::string& folder,
+                                                bool live = false);
 
 // {"charts":[{"name","title","conclusion","spec","values"}]}, for page/*.js to draw.
 Json PageCharts(const Results& results, const PageParts& parts);
 
 // The sections, each of which depends on `results` alone.
 Html VerdictCards(const Results& results);
-Html LaunchSection(const Results& results, const std::string& folder);
+Html LaunchSection(const Results& results, const std::string& folder, bool live = false);
 Html CandidateTable(const Results& results);
 Html FailureTable(const Results& results);  // infeasible, failed and never measured; may be empty
 Html MethodSection(const Results& results);

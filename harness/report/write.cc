@@ -8,13 +8,14 @@
 #include "harness/report/markdown.h"
 #include "harness/report/page.h"
 #include "harness/report/pictures.h"
+#include "harness/report/profile_files.h"
 #include "harness/report/recommend.h"
 
 namespace pinion::harness {
 namespace {
 
-// Writes one file per objective that has a verdict, and removes those of an earlier state of the
-// sweep.
+// Writes one profile per objective that has a verdict, with what is made from it, and removes those
+// of an earlier state of the sweep.
 Status WriteProfiles(const Results& results, const std::string& folder) {
   for (const Objective objective : results.definition.objectives) {
     const std::string path = folder + "/" + ProfileFile(Name(objective));
@@ -25,6 +26,7 @@ Status WriteProfiles(const Results& results, const std::string& folder) {
       std::error_code ignored;
       std::filesystem::remove(path, ignored);
     }
+    PINION_TRY(WriteProfileFiles(profile ? &*profile : nullptr, Name(objective), folder));
   }
   return {};
 }

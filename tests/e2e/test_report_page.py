@@ -196,7 +196,7 @@ def test_a_real_page_shows_the_medians_of_the_database(visit, real_sweep):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_file_is_as_the_schemas_say(top, folders, kind):
     for path, schema in [(folders / kind / "results.json", "results"),
-                         *((path, "profile") for path in (folders / kind / "profiles").iterdir())]:
+                         *((path, "profile") for path in (folders / kind / "profiles").glob("*.json"))]:
         schema = json.loads((top / f"profiles/{schema}.schema.json").read_text())
         jsonschema.validate(json.loads(path.read_text()), schema)
 

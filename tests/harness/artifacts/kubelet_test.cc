@@ -21,10 +21,9 @@ Profile OnRanks(const std::string& ranks, double memory_bytes = 1e9) {
           {"id":1,"cpu_list":"4-7,12-15","memory_bytes":64000000000}],
           "cores_by_l3":["0,8|1,9","2,10|3,11","4,12|5,13","6,14|7,15"]})");
   profile.cpus = Json(std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7});
-  profile.expected = Json::Array{
-      Json::Object{{"metric", "peak_rss_bytes"}, {"median", memory_bytes}}};
-  profile.evidence =
-      *Json::Parse(StrCat(R"({"plan":{"frontend_cpus":[],"ranks":)", ranks, "}}"));
+  profile.expected =
+      Json::Array{Json::Object{{"metric", "peak_rss_bytes"}, {"median", memory_bytes}}};
+  profile.evidence = *Json::Parse(StrCat(R"({"plan":{"frontend_cpus":[],"ranks":)", ranks, "}}"));
   return profile;
 }
 
@@ -109,7 +108,8 @@ TEST(Kubelet, WithoutAnIdleCoreTheMachineMustBeLarger) {
 
 TEST(Kubelet, OlderProfilesNameNoCores) {
   Profile profile = OnRanks(R"([{"cpus":[2,3]}])");
-  std::erase_if(profile.machine.object(), [](const auto& item) { return item.first == "cores_by_l3"; });
+  std::erase_if(profile.machine.object(),
+                [](const auto& item) { return item.first == "cores_by_l3"; });
   const std::string text = KubeletOf(profile);
   EXPECT_THAT(text, HasSubstr("systemReserved:\n  cpu: \"2\"\n  memory: 1024Mi\n"));
   EXPECT_THAT(text, Not(HasSubstr("reservedSystemCPUs")));

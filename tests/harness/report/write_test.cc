@@ -98,7 +98,38 @@ TEST_F(Outputs, AnObjectiveWithoutDataLeavesNoProfileBehind) {
   results.verdicts[1].outcome = Outcome::kNoData;
   ASSERT_TRUE(WriteOutputs(results, folder_));
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/profiles/latency.json"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/profiles/latency/k8s.yaml"));
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/profiles/throughput.json"));
+}
+
+TEST_F(Outputs, FilesOfAProfileLieBesideItAndAreListed) {
+  Results results = PlantedResults();
+  ASSERT_TRUE(WriteOutputs(results, folder_));
+  const std::string page = Read("report.html"), text = Read("report.md");
+  for (const std::string name : {"k8s.yaml", "kubelet.yaml", "production-stack.yaml",
+                                 "llm-d/kustomization.yaml", "grafana.json"}) {
+    EXPECT_THAT(Read("profiles/throughput/" + name), Not(HasSubstr("cannot read")));
+    EXPECT_THAT(page, HasSubstr("<a href=\"profiles/throughput/" + name + "\">" + name + "</a>: "));
+    EXPECT_THAT(text, HasSubstr("](profiles/throughput/" + name + "): "));
+  }
+  EXPECT_THAT(page, HasSubstr("<b>recipe</b>: none, because a recipe is for a model of the "));
+  EXPECT_THAT(text, HasSubstr("- recipe: none, because a recipe is for a model of the "));
+  EXPECT_EQ(PageSections(results, folder_, true).at("launch").find("href="), std::string::npos)
+      << "the server of a live page has no such files";
+  // The next state of the sweep can have a model with a recipe, and no size of its pods.
+  results.model = "some-org/some-model";
+  results.model_facts.Set("parameters", 1e9);
+  results.model_facts.Set("active_parameters", 1e9);
+  results.model_facts.Set("context_length", 2048);
+  ASSERT_TRUE(WriteOutputs(results, folder_));
+  EXPECT_THAT(Read("profiles/throughput/models/some-org/some-model.yaml"),
+              HasSubstr("\n  model_id: \"some-org/some-model\"\n"));
+  for (Candidate& candidate : results.candidates)
+    std::erase_if(candidate.series,
+                  [](const Series& one) { return one.metric == "peak_rss_bytes"; });
+  ASSERT_TRUE(WriteOutputs(results, folder_));
+  EXPECT_THAT(Read("profiles/throughput/k8s.yaml"), HasSubstr("cannot read"));
+  EXPECT_THAT(Read("profiles/throughput/grafana.json"), Not(HasSubstr("cannot read")));
 }
 
 TEST_F(Outputs, ReportLoadsNothingFromOutside) {
@@ -107,8 +138,12 @@ TEST_F(Outputs, ReportLoadsNothingFromOutside) {
   EXPECT_THAT(page, HasSubstr("default-src 'none'"));
   // Everything that a browser fetches unasked: attributes and styles with a URL, and imports.
   const std::string head_and_body = page.substr(0, page.find("<script>"));
-  for (const char* loads : {"src=", "href=", "url(", "@import", "<link", "<iframe", "<img"})
+  for (const char* loads : {"src=", "url(", "@import", "<link", "<iframe", "<img"})
     EXPECT_THAT(head_and_body, Not(HasSubstr(loads)));
+  // Links are followed only if a person clicks on them, and lead to files beside the report.
+  const std::string others =
+      std::regex_replace(head_and_body, std::regex("<a href=\"profiles/[a-z0-9/.-]+\">"), "");
+  EXPECT_THAT(others, Not(HasSubstr("href=")));
   EXPECT_THAT(page, Not(HasSubstr("<script src")));
   EXPECT_THAT(head_and_body, Not(HasSubstr("{{")));  // no placeholder was left
 }
