@@ -28,21 +28,35 @@ std::vector<int> CpusIn(const Json* list) {
   return cpus;
 }
 
-// A plan in short: the CPUs of each rank and of the front end.
+// A plan in short: the CPUs and NUMA nodes of each rank, and the CPUs of the front end.
 struct Shape {
-  std::vector<std::vector<int>> ranks;
+  std::vector<std::vector<int>> ranks, nodes;
   std::vector<int> frontend;
-  bool operator==(const Shape&) const = default;
 };
 
-std::string TextOf(const Shape& shape) {
-  std::vector<std::string> lists, threads;
-  for (const auto& rank : shape.ranks) {
-    lists.push_back(FormatCpuList(rank));
-    threads.push_back(StrCat(rank.size()));
-  }
-  return StrCat(Join(threads, " + "), " threads on CPUs ", Join(lists, "|"),
+std::string ListsText(const std::vector<std::vector<int>>& lists) {
+  std::vector<std::string> texts;
+  for (const auto& list : lists) texts.push_back(FormatCpuList(list));
+  return Join(texts, "|");
+}
+
+std::string TextOf(const Shape& shape, bool with_nodes) {
+  std::vector<std::string> threads;
+  for (const auto& rank : shape.ranks) threads.push_back(StrCat(rank.size()));
+  const bool is_one = threads.size() == 1 && threads.front() == "1";
+  return StrCat(Join(threads, " + "), is_one ? " thread on CPU " : " threads on CPUs ",
+                ListsText(shape.ranks),
+                with_nodes ? StrCat(" of NUMA nodes ", ListsText(shape.nodes)) : "",
                 shape.frontend.empty() ? "" : ", front end on ", FormatCpuList(shape.frontend));
+}
+
+// Whether both name the nodes of all ranks, and not the same ones.
+bool NodesDiffer(const Shape& a, const Shape& b) {
+  const auto named = [](const Shape& shape) {
+    return std::none_of(shape.nodes.begin(), shape.nodes.end(),
+                        [](const auto& nodes) { return nodes.empty(); });
+  };
+  return named(a) && named(b) && a.nodes != b.nodes;
 }
 
 }  // namespace
@@ -74,14 +88,23 @@ std::optional<std::string> DifferenceOfPlans(const Json* measured, const Plan& h
   const Json* ranks = measured ? measured->Find("ranks") : nullptr;
   if (!ranks || !ranks->is_array()) return std::nullopt;
   Shape before, now;
-  for (const Json& rank : ranks->array()) before.ranks.push_back(CpusIn(rank.Find("cpus")));
+  for (const Json& rank : ranks->array()) {
+    before.ranks.push_back(CpusIn(rank.Find("cpus")));
+    before.nodes.push_back(CpusIn(rank.Find("nodes")));
+  }
   before.frontend = CpusIn(measured->Find("frontend_cpus"));
-  for (const RankPlan& rank : here.ranks) now.ranks.push_back(rank.cpus);
-  for (auto& rank : now.ranks) std::sort(rank.begin(), rank.end());
+  for (const RankPlan& rank : here.ranks) {
+    now.ranks.push_back(rank.cpus);
+    now.nodes.push_back(rank.nodes);
+  }
   now.frontend = here.frontend_cpus;
+  for (auto* lists : {&now.ranks, &now.nodes})
+    for (auto& list : *lists) std::sort(list.begin(), list.end());
   std::sort(now.frontend.begin(), now.frontend.end());
-  if (now == before) return std::nullopt;
-  return StrCat("the plan is not the measured one: ", TextOf(now), "; measured: ", TextOf(before));
+  if (now.ranks == before.ranks && now.frontend == before.frontend) return std::nullopt;
+  const bool with_nodes = NodesDiffer(now, before);
+  return StrCat("the plan is not the measured one: ", TextOf(now, with_nodes),
+                "; measured: ", TextOf(before, with_nodes));
 }
 
 }  // namespace pinion::harness

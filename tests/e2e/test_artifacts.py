@@ -353,3 +353,27 @@ def test_k8s_is_short_for_emit_k8s(pinion, profile):
 def test_bad_kinds_are_refused_by_name(pinion, profile, flags, says):
     done = pinion("launch", profile, *flags)
     assert done.returncode == 2 and says in done.stderr and not done.stdout
+
+
+# ---- Beside a sweep's profiles
+
+
+def test_a_report_links_to_the_files_that_it_wrote(pinion, real_sweep):
+    page = (real_sweep / "report.html").read_text()
+    links = re.findall(r'<a href="([^"]+)">', page)
+    assert {link.split("/")[-1] for link in links} >= {"k8s.yaml", "kubelet.yaml", "production-stack.yaml",
+                                                       "kustomization.yaml", "grafana.json"}
+    for link in links:
+        text = (real_sweep / link).read_text()
+        kind = {"kustomization.yaml": "llm-d"}.get(link.split("/")[-1], link.split("/")[-1].split(".")[0])
+        objective = link.split("/")[1]
+        assert text == printed(pinion, real_sweep / f"profiles/{objective}.json", "--emit", kind)
+    assert "<b>recipe</b>: none, because a recipe is for a model of the Hugging Face hub" in page
+
+
+def test_a_sweeps_profile_tells_what_its_files_need(pinion, real_sweep):
+    profile = json.loads((real_sweep / "profiles/throughput.json").read_text())
+    assert {"parameters", "active_parameters", "context_length"} <= profile["evidence"]["model_facts"].keys()
+    assert sum(len(cores.split("|")) for cores in profile["machine"]["cores_by_l3"]) == profile["machine"]["cores"]
+    settings = emitted(pinion, real_sweep / "profiles/throughput.json", "kubelet")
+    jsonschema.validate(settings, KUBELET)

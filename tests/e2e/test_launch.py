@@ -1,6 +1,7 @@
 """pinion launch: what a profile starts, and what it refuses."""
 
 import json
+import os
 import subprocess
 
 import jsonschema
@@ -60,6 +61,21 @@ def test_dry_run_as_json(launch, profile):
     assert plan["command"][1:3] == ["serve", "preset:tiny"]
     assert plan["environment"] == {}
     assert any("A CPU from elsewhere" in warning for warning in plan["warnings"])
+
+
+def test_a_profile_is_planned_again_within_the_cpus_that_it_gets(launch, profile):
+    first, second, *_ = [*sorted(os.sched_getaffinity(0)), None]
+    if second is None:
+        pytest.skip("there is one CPU")
+    profile["configuration"]["threads_bind"] = str(first)
+    profile["evidence"] = {"plan": {"ranks": [{"cpus": [first]}], "frontend_cpus": []}}
+    done = launch(profile, "--dry-run", "--json", preexec_fn=lambda: os.sched_setaffinity(0, {second}))
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    assert plan["command"][plan["command"].index("--threads-bind") + 1] == str(second)
+    warnings = "\n".join(plan["warnings"])
+    assert f"threads_bind is {second} in place of the profile's {first}" in warnings
+    assert f"1 thread on CPU {second}; measured: 1 thread on CPU {first}" in warnings
 
 
 def test_launch_becomes_the_server_that_the_profile_describes(start_server, profile, tmp_path):

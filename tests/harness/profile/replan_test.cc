@@ -7,6 +7,7 @@ namespace pinion::harness {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 using testing::Optional;
 
 // Of two sockets with four cores each, whose second hardware threads are 1, 3, 5, ...
@@ -54,6 +55,20 @@ TEST(DifferenceOfPlans, IsSaidWithThreadsAndCpus) {
   ASSERT_TRUE(differs);
   EXPECT_THAT(*differs, HasSubstr("1 + 2 threads on CPUs 1|3,5; measured: 2 + 2 threads on CPUs "
                                   "0,2|4,6, front end on 8"));
+}
+
+// Two ranks that were apart may get one node: they share its memory's bandwidth.
+TEST(DifferenceOfPlans, NamesNodesThatAreOthers) {
+  const Json measured =
+      *Json::Parse(R"({"ranks":[{"cpus":[0],"nodes":[0]},{"cpus":[4],"nodes":[1]}]})");
+  Plan plan = PlanOf({{2}, {3}}, {});
+  plan.ranks[0].nodes = plan.ranks[1].nodes = {0};
+  EXPECT_THAT(
+      DifferenceOfPlans(&measured, plan),
+      Optional(HasSubstr("on CPUs 2|3 of NUMA nodes 0|0; measured: 1 + 1 threads on CPUs 0|4 "
+                         "of NUMA nodes 0|1")));
+  plan.ranks[1].nodes = {1};
+  EXPECT_THAT(DifferenceOfPlans(&measured, plan), Optional(Not(HasSubstr("nodes"))));
 }
 
 }  // namespace
