@@ -153,7 +153,8 @@ Result<PageViews> ReportViews(const std::string& folder) {
   views.json = [folder](const Results& results) { return ReportText(results, folder, "json"); };
   views.update = [folder, parts](const Results& results) {
     Json update = PageCharts(results, *parts), sections = Json::MakeObject();
-    for (const auto& [name, markup] : PageSections(results, folder, true)) sections.Set(name, markup);
+    for (const auto& [name, markup] : PageSections(results, folder, true))
+      sections.Set(name, markup);
     update.Set("sections", std::move(sections));
     return update;
   };
