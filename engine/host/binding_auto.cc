@@ -47,39 +47,75 @@ size_t FewestCpus(const CpusOfRank& cpus_of_rank) {
   return fewest;
 }
 
-// Takes `count` cores from the ends of the ranks, always from the longest and, if equal, from the
-// first: the front end exchanges messages with the main thread, which leads rank 0.
-std::vector<int> HoldBack(CpusOfRank& cpus_of_rank, size_t count) {
-  std::vector<int> held;
-  for (size_t i = 0; i < count; ++i) {
-    auto longest = cpus_of_rank.begin();
-    for (auto at = longest; at != cpus_of_rank.end(); ++at)
-      if (at->size() > longest->size()) longest = at;
-    held.push_back(longest->back());
-    longest->pop_back();
+// Cores for the front end: `spare` ones, which no rank uses, and then those at the ends of the
+// ranks.
+class Holder {
+ public:
+  // Together, ranks and front end run at most `most` threads.
+  Holder(CpusOfRank& cpus_of_rank, std::vector<int> spare, size_t most)
+      : cpus_of_rank_(cpus_of_rank), spare_(std::move(spare)), most_(most) {
+    for (const auto& cpus : cpus_of_rank) total_ += cpus.size();
+    if (spare_.size() >= most) spare_.resize(most - 1);
   }
-  std::sort(held.begin(), held.end());
-  return held;
-}
 
-Status Reserve(const BindingInput& input, CpusOfRank& cpus_of_rank, std::vector<int>& frontend_cpus,
+  // How many can be held if every rank keeps a core.
+  size_t most() const {
+    const size_t ranks = cpus_of_rank_.size();
+    return std::min(total_ - ranks + spare_.size(), most_ - ranks);
+  }
+
+  std::vector<int> Hold(size_t count) {
+    std::vector<int> held;
+    for (size_t i = 0; i < count; ++i) {
+      const bool is_spare = i < spare_.size();
+      if (is_spare) held.push_back(spare_[i]);
+      if (is_spare && total_ + held.size() <= most_) continue;
+      auto& longest = Longest();
+      if (!is_spare) held.push_back(longest.back());
+      longest.pop_back();
+      --total_;
+    }
+    std::sort(held.begin(), held.end());
+    return held;
+  }
+
+ private:
+  // Of equal ones the first: the front end exchanges messages with the main thread, which leads
+  // rank 0.
+  std::vector<int>& Longest() {
+    auto longest = cpus_of_rank_.begin();
+    for (auto at = longest; at != cpus_of_rank_.end(); ++at)
+      if (at->size() > longest->size()) longest = at;
+    return *longest;
+  }
+
+  CpusOfRank& cpus_of_rank_;
+  std::vector<int> spare_;
+  size_t most_, total_ = 0;
+};
+
+Status Reserve(const BindingInput& input, const std::vector<Core>& left_out,
+               CpusOfRank& cpus_of_rank, std::vector<int>& frontend_cpus,
                std::vector<std::string>& reasons) {
   const BindingRequest& request = input.request;
+  const auto most = static_cast<size_t>(input.budget.max_threads);
+  std::vector<int> spare;
+  for (const Core& core : left_out) spare.push_back(core.cpus[0]);
   size_t total = 0;
   for (const auto& cpus : cpus_of_rank) total += cpus.size();
   if (request.reserved_cpus) {
     const auto wanted = static_cast<size_t>(*request.reserved_cpus);
-    if (wanted > total - cpus_of_rank.size()) {
-      const bool by_quota = input.budget.max_threads == static_cast<int>(total);
+    Holder holder(cpus_of_rank, std::move(spare), most);
+    if (wanted > holder.most()) {
+      const bool by_quota = most == total;
       return Fail(
           ErrorCode::kUsage,
           StrCat("reserved-cpus ", wanted, " does not leave every rank a core: ",
                  by_quota && input.budget.cpu_quota ? StrCat(DescribeQuota(input.budget), " for ")
                                                     : StrCat(Count(total, "core"), " for "),
-                 Count(cpus_of_rank.size(), "rank"), "; reserve at most ",
-                 total - cpus_of_rank.size()));
+                 Count(cpus_of_rank.size(), "rank"), "; reserve at most ", holder.most()));
     }
-    frontend_cpus = HoldBack(cpus_of_rank, wanted);
+    frontend_cpus = holder.Hold(wanted);
     if (wanted > 0)
       reasons.push_back(StrCat("--reserved-cpus ", wanted, " reserves cpu ",
                                FormatCpuList(frontend_cpus), " for the front end"));
@@ -87,8 +123,10 @@ Status Reserve(const BindingInput& input, CpusOfRank& cpus_of_rank, std::vector<
   }
   if (!request.has_frontend) return {};
   CpusOfRank rest = cpus_of_rank;
-  const std::vector<int> held = HoldBack(rest, 1);
-  if (FewestCpus(rest) < kCoresToKeepBesideFrontend) {
+  Holder holder(rest, std::move(spare), most);
+  const std::vector<int> held = holder.most() > 0 ? holder.Hold(1) : std::vector<int>();
+  const bool costs_a_core = rest != cpus_of_rank;
+  if (held.empty() || (costs_a_core && FewestCpus(rest) < kCoresToKeepBesideFrontend)) {
     reasons.push_back(
         StrCat("the front end shares the ranks' CPUs: if it had a core of its own, a rank would "
                "keep fewer than ",
@@ -146,6 +184,27 @@ void ExplainRanks(const BindingInput& input, size_t nodes, Plan& plan) {
                                  " gives each node a rank of its own"));
 }
 
+// What became of a machine's efficiency cores.
+void ExplainKinds(const BindingInput& input, const std::vector<Core>& left_out,
+                  const std::vector<Core>& cores, std::vector<std::string>& reasons,
+                  std::vector<std::string>& warnings) {
+  if (!left_out.empty()) {
+    std::vector<int> cpus;
+    for (const Core& core : left_out) cpus.insert(cpus.end(), core.cpus.begin(), core.cpus.end());
+    reasons.push_back(StrCat("cpu ", FormatCpuList(cpus), left_out.size() == 1 ? " is an" : " are",
+                             " efficiency ", left_out.size() == 1 ? "core" : "cores",
+                             ", which would hold up the others: no rank computes there; a list in "
+                             "--threads-bind may name them"));
+    return;
+  }
+  std::vector<int> cpus;
+  for (const Core& core : cores) cpus.push_back(core.cpus[0]);
+  if (const std::string mixed = WarningOfKinds(input.machine, cpus); !mixed.empty())
+    warnings.push_back(StrCat(mixed, " if there are enough others for the ranks"));
+  else if (const std::string kinds = DescribeKinds(input.machine, cpus); !kinds.empty())
+    reasons.push_back(StrCat(kinds, ": all compute"));
+}
+
 // Cores that no rank got, because a rank on so few would have slowed down all others.
 void WarnOfUnusedCores(const std::vector<Core>& cores, const std::vector<std::vector<Core>>& parts,
                        std::vector<std::string>& warnings) {
@@ -165,8 +224,9 @@ void WarnOfUnusedCores(const std::vector<Core>& cores, const std::vector<std::ve
 
 Result<Plan> PlanAuto(const BindingInput& input) {
   std::vector<std::string> warnings, reasons;
-  const std::vector<Core> cores = CoresWithMemory(input, warnings);
   const auto ranks = static_cast<size_t>(input.request.ranks);
+  const auto [cores, left_out] =
+      WithoutEfficiencyCores(input.machine, CoresWithMemory(input, warnings), ranks);
   if (ranks > cores.size())
     return Fail(
         ErrorCode::kUsage,
@@ -175,6 +235,7 @@ Result<Plan> PlanAuto(const BindingInput& input) {
                " or fewer (-tp times -pp), --threads-bind all to use SMT siblings, or nobind"));
   reasons.push_back(StrCat("auto: one thread per physical core, ", Count(cores.size(), "core"),
                            " of ", Count(input.budget.cpus.size(), "allowed CPU")));
+  ExplainKinds(input, left_out, cores, reasons, warnings);
   const auto parts = DivideCores(cores, ranks);
   WarnOfUnusedCores(cores, parts, warnings);
   CpusOfRank cpus_of_rank;
@@ -187,7 +248,7 @@ Result<Plan> PlanAuto(const BindingInput& input) {
   const auto most = static_cast<size_t>(input.budget.max_threads);
   const size_t idle = TrimRanks(cpus_of_rank, most);
   std::vector<int> frontend_cpus;
-  PINION_TRY(Reserve(input, cpus_of_rank, frontend_cpus, reasons));
+  PINION_TRY(Reserve(input, left_out, cpus_of_rank, frontend_cpus, reasons));
   PINION_TRY(UseSmt(input, cores, frontend_cpus, cpus_of_rank, reasons));
   Plan plan = PlanOf(input.machine, std::move(cpus_of_rank));
   plan.frontend_cpus = std::move(frontend_cpus);

@@ -49,6 +49,14 @@ void WarnOfSiblings(const BindingInput& input, Plan& plan) {
              ": two threads share its arithmetic units"));
 }
 
+void WarnOfKinds(const BindingInput& input, Plan& plan) {
+  std::vector<int> cpus;
+  for (const RankPlan& rank : plan.ranks)
+    cpus.insert(cpus.end(), rank.cpus.begin(), rank.cpus.end());
+  if (std::string warning = WarningOfKinds(input.machine, cpus); !warning.empty())
+    plan.warnings.push_back(std::move(warning));
+}
+
 void WarnOfSpannedNodes(Plan& plan) {
   for (const RankPlan& rank : plan.ranks)
     if (rank.nodes.size() > 1)
@@ -183,12 +191,15 @@ Result<Plan> PlanAll(const BindingInput& input) {
   ExplainFrontend(input, plan);
   WarnOfSplitCores(input, plan);
   WarnOfSpannedNodes(plan);
+  WarnOfKinds(input, plan);
   return plan;
 }
 
 Result<Plan> PlanNobind(const BindingInput& input) {
   const BindingRequest& request = input.request;
-  const auto cores = static_cast<int>(AllowedCores(input.machine, input.budget).size());
+  const ChosenCores chosen = WithoutEfficiencyCores(
+      input.machine, AllowedCores(input.machine, input.budget), static_cast<size_t>(request.ranks));
+  const auto cores = static_cast<int>(chosen.computing.size());
   const int most = std::max(1, input.budget.max_threads / request.ranks);
   const int share = std::max(1, std::min(cores, input.budget.max_threads) / request.ranks);
   const int threads = std::min(request.nobind_threads.value_or(share), most);
@@ -231,6 +242,7 @@ Result<Plan> PlanLists(const BindingInput& input) {
   plan.reasons.push_back(StrCat("explicit lists: ", input.request.threads_bind));
   WarnOfSiblings(input, plan);
   WarnOfSpannedNodes(plan);
+  WarnOfKinds(input, plan);
   PlaceFrontend(input, plan);
   return plan;
 }

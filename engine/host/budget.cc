@@ -158,12 +158,17 @@ Budget PartOf(const Machine& machine, Budget whole, size_t part, size_t parts, b
   whole.memory_available_bytes /= parts;
   for (auto& [node, bytes] : whole.node_available_bytes) bytes /= parts;
   if (!divide_cpus) return whole;
-  const std::vector<Core> cores = AllowedCores(machine, whole);
-  const size_t shares = std::min(parts, cores.size());
-  const std::vector<Core> own = DivideCores(cores, shares)[part % shares];
+  const ChosenCores cores = WithoutEfficiencyCores(machine, AllowedCores(machine, whole), parts);
   whole.cpus.clear();
-  for (const Core& core : own)
-    whole.cpus.insert(whole.cpus.end(), core.cpus.begin(), core.cpus.end());
+  const auto take_share_of = [&](const std::vector<Core>& all) {
+    const size_t shares = std::min(parts, all.size());
+    const std::vector<Core> own = DivideCores(all, shares)[part % shares];
+    for (const Core& core : own)
+      whole.cpus.insert(whole.cpus.end(), core.cpus.begin(), core.cpus.end());
+  };
+  take_share_of(cores.computing);
+  // Apart, so that every process has large cores; for front ends.
+  if (cores.left_out.size() >= parts) take_share_of(cores.left_out);
   std::sort(whole.cpus.begin(), whole.cpus.end());
   const int share = std::max(1, whole.max_threads / static_cast<int>(parts));
   whole.max_threads = std::min(share, static_cast<int>(whole.cpus.size()));

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "engine/base/check.h"
+#include "engine/base/strings.h"
 
 namespace pinion {
 namespace {
@@ -88,7 +89,7 @@ std::vector<Core> AllowedCores(const Machine& machine, const Budget& budget) {
   for (int id : budget.cpus) {
     const Cpu* cpu = machine.Find(id);
     CHECK(cpu) << "cpu " << id << " is in the budget but not in the machine";
-    by_number.try_emplace(cpu->core, Core{cpu->node, cpu->l3, cpu->core, {}})
+    by_number.try_emplace(cpu->core, Core{cpu->node, cpu->l3, cpu->core, {}, cpu->kind})
         .first->second.cpus.push_back(id);
   }
   std::vector<Core> cores;
@@ -101,6 +102,41 @@ std::vector<Core> AllowedCores(const Machine& machine, const Budget& budget) {
     return std::tie(a.node, a.l3, a.cpus[0]) < std::tie(b.node, b.l3, b.cpus[0]);
   });
   return cores;
+}
+
+ChosenCores WithoutEfficiencyCores(const Machine& machine, std::vector<Core> cores, size_t least) {
+  const auto is_large = [&](const Core& core) {
+    return machine.kinds.empty() || !machine.kinds[static_cast<size_t>(core.kind)].is_efficiency;
+  };
+  const auto large = static_cast<size_t>(std::count_if(cores.begin(), cores.end(), is_large));
+  if (large == 0 || large < least) return {std::move(cores), {}};
+  ChosenCores chosen;
+  for (Core& core : cores)
+    (is_large(core) ? chosen.computing : chosen.left_out).push_back(std::move(core));
+  return chosen;
+}
+
+std::string DescribeKinds(const Machine& machine, const std::vector<int>& cpus) {
+  if (machine.kinds.empty()) return "";
+  std::map<int, std::vector<int>> of_kind;
+  for (const int id : cpus) of_kind[machine.Find(id)->kind].push_back(id);
+  if (of_kind.size() < 2) return "";
+  std::vector<std::string> parts;
+  for (auto at = of_kind.rbegin(); at != of_kind.rend(); ++at)
+    parts.push_back(StrCat("cpu ", FormatCpuList(at->second), parts.empty() ? " are " : " ",
+                           machine.kinds[static_cast<size_t>(at->first)].name));
+  return StrCat(Join(parts, ", "), " cores");
+}
+
+std::string WarningOfKinds(const Machine& machine, const std::vector<int>& cpus) {
+  const auto small = [&](int id) {
+    return !machine.kinds.empty() &&
+           machine.kinds[static_cast<size_t>(machine.Find(id)->kind)].is_efficiency;
+  };
+  const auto count = static_cast<size_t>(std::count_if(cpus.begin(), cpus.end(), small));
+  if (count == 0 || count == cpus.size()) return "";
+  return StrCat(DescribeKinds(machine, cpus),
+                ": all wait for the slowest at the end of every step; auto leaves those out");
 }
 
 std::vector<std::vector<Core>> DivideCores(const std::vector<Core>& cores, size_t parts) {

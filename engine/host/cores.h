@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "engine/host/budget.h"
@@ -12,10 +13,26 @@ namespace pinion {
 struct Core {
   int node, l3, core;
   std::vector<int> cpus;  // its allowed logical CPUs; one thread per core runs on the first
+  int kind = 0;           // as Cpu::kind
 };
 
 // The budget's cores, ordered by node, L3 domain and first CPU: neighbours share most.
 std::vector<Core> AllowedCores(const Machine& machine, const Budget& budget);
+
+// Cores for ranks and the others, in AllowedCores' order.
+struct ChosenCores {
+  std::vector<Core> computing, left_out;
+};
+// Leaves efficiency cores out if `least` others remain: a step ends when its slowest thread does,
+// and the large cores of such a processor saturate its memory by themselves. llama.cpp does the
+// same.
+ChosenCores WithoutEfficiencyCores(const Machine& machine, std::vector<Core> cores, size_t least);
+
+// "cpu 0-7 are performance, cpu 8-15 efficiency cores"; "" if these CPUs are of one kind.
+std::string DescribeKinds(const Machine& machine, const std::vector<int>& cpus);
+// The same, with what it means for the ranks that compute there; "" unless some of the CPUs are
+// efficiency cores and others are not.
+std::string WarningOfKinds(const Machine& machine, const std::vector<int>& cpus);
 
 // Divides `cores` (in AllowedCores' order) into `parts` runs: whole nodes if there are enough,
 // else whole L3 domains, else single cores. Each part has at least one core.

@@ -2,6 +2,7 @@
 #include "engine/host/machine.h"
 
 #include <hwloc.h>
+#include <hwloc/cpukinds.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -52,8 +53,9 @@ hwloc_obj_t Ancestor(hwloc_topology_t topology, hwloc_obj_type_t type, hwloc_obj
   return hwloc_get_ancestor_obj_by_type(topology, type, object);
 }
 
-// If a memory-only node (CXL, high-bandwidth memory) is attached to the same CPUs as a DRAM node,
-// hwloc lists the DRAM node first: that one counts as the CPU's own.
+// Several nodes may hold a CPU if there are nodes of memory alone. hwloc lists one that is attached
+// to a whole socket (CXL) behind those inside, and one that is attached to the same CPUs as a DRAM
+// node (high-bandwidth memory) behind that: the first one counts as the CPU's own.
 hwloc_obj_t NodeOf(hwloc_topology_t topology, hwloc_obj_t pu) {
   hwloc_obj_t node = nullptr;
   while ((node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)))
@@ -100,6 +102,45 @@ void ReadNodes(hwloc_topology_t topology, Machine& machine) {
             [](const NumaNode& a, const NumaNode& b) { return a.id < b.id; });
 }
 
+std::string InfoOf(const hwloc_info_s* infos, unsigned count, std::string_view name) {
+  for (unsigned i = 0; i < count; ++i)
+    if (infos[i].name == name) return infos[i].value;
+  return "";
+}
+
+CpuKind KindOf(const hwloc_info_s* infos, unsigned count, int rank) {
+  const std::string type = InfoOf(infos, count, "CoreType");
+  const std::string mhz = InfoOf(infos, count, "FrequencyMaxMHz");
+  if (type == "IntelCore") return {"performance", false};
+  if (type == "IntelAtom") return {"efficiency", true};
+  return {mhz.empty() ? StrCat("kind ", rank) : StrCat("up to ", mhz, " MHz"), false};
+}
+
+// Kinds that hwloc can rank; one alone is no kind. If all of several are small, none is left out.
+void ReadKinds(hwloc_topology_t topology, Machine& machine) {
+  const int count = hwloc_cpukinds_get_nr(topology, 0);
+  for (int index = 0; count > 1 && index < count; ++index) {
+    int efficiency = -1;
+    unsigned info_count = 0;
+    hwloc_info_s* infos = nullptr;
+    const std::unique_ptr<hwloc_bitmap_s, decltype(&hwloc_bitmap_free)> cpus(hwloc_bitmap_alloc(),
+                                                                             &hwloc_bitmap_free);
+    hwloc_cpukinds_get_info(topology, static_cast<unsigned>(index), cpus.get(), &efficiency,
+                            &info_count, &infos, 0);
+    if (efficiency < 0) {
+      machine.kinds.clear();
+      for (Cpu& cpu : machine.cpus) cpu.kind = 0;
+      return;
+    }
+    for (Cpu& cpu : machine.cpus)
+      if (hwloc_bitmap_isset(cpus.get(), static_cast<unsigned>(cpu.id))) cpu.kind = index;
+    machine.kinds.push_back(KindOf(infos, info_count, index));
+  }
+  const auto small = [](const CpuKind& kind) { return kind.is_efficiency; };
+  if (std::all_of(machine.kinds.begin(), machine.kinds.end(), small))
+    for (CpuKind& kind : machine.kinds) kind.is_efficiency = false;
+}
+
 // In virtual machines, memory plugged in later may be missing from the node's count; for a single
 // node the kernel's total is right.
 void CorrectSingleNode(Machine& machine) {
@@ -126,6 +167,7 @@ Result<Machine> Load(hwloc_topology_t topology, const std::string& description) 
   machine.this_system = hwloc_topology_is_thissystem(topology) != 0;
   ReadCpus(topology, machine);
   ReadNodes(topology, machine);
+  ReadKinds(topology, machine);
   if (machine.cpus.empty() || machine.nodes.empty())
     return Fail(ErrorCode::kFailed, StrCat("machine '", machine.name, "' has no CPU or no memory"));
   return machine;

@@ -18,7 +18,16 @@ struct Cpu {
   int sibling;  // 0 for a core's first logical CPU, 1 for its SMT sibling, ...
   int l3;
   int package;
-  int node;  // NUMA node id
+  int node;      // NUMA node id
+  int kind = 0;  // its index in Machine::kinds; 0 if there are none
+};
+
+// The cores of one kind, on a machine that has several.
+struct CpuKind {
+  std::string name;  // "performance", "efficiency", "up to 3300 MHz", ...
+  // A small core beside large ones (Intel's E cores): each thread of a team does about half of
+  // what one on a large core does. A kind that is only clocked lower is none.
+  bool is_efficiency = false;
 };
 
 struct NumaNode {
@@ -35,6 +44,8 @@ struct Machine {
   std::vector<Cpu> cpus;        // online, ascending by id
   std::vector<NumaNode> nodes;  // ascending by id; one without CPUs has memory only
   uint64_t l3_bytes = 0;        // of one L3 domain; 0: unknown, and `l3` numbers NUMA nodes instead
+  // From the slowest up; empty if all cores are alike, or it is unknown which ones are faster.
+  std::vector<CpuKind> kinds = {};
 
   const Cpu* Find(int cpu_id) const;
 };

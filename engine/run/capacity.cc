@@ -113,6 +113,27 @@ std::string NodeSuggestion(const NodeLoad& load, uint64_t available, const Engin
   return StrCat("; use ", Join(ways, ", or "));
 }
 
+// The share of a rank's memory on each of its nodes: its threads touch the pages, each about as
+// many as the next.
+std::map<int, double> SharesOf(const RankPlan& rank, const Machine& machine) {
+  std::map<int, size_t> threads;
+  for (const int cpu : rank.cpus) ++threads[machine.Find(cpu)->node];
+  if (threads.empty())  // they are not pinned
+    for (const int node : rank.nodes) threads[node] = 1;
+  const size_t all = rank.cpus.empty() ? rank.nodes.size() : rank.cpus.size();
+  std::map<int, double> shares;
+  for (const auto& [node, count] : threads)
+    shares[node] = static_cast<double>(count) / static_cast<double>(all);
+  return shares;
+}
+
+// Nodes of memory alone have no ranks.
+size_t NodesWithCpus(const Machine& machine) {
+  return static_cast<size_t>(
+      std::count_if(machine.nodes.begin(), machine.nodes.end(),
+                    [](const NumaNode& node) { return !node.cpus.empty(); }));
+}
+
 std::string Describe(const NodeLoad& load) {
   std::vector<std::string> ranks;
   for (const size_t rank : load.ranks) ranks.push_back(StrCat(rank));
@@ -172,14 +193,16 @@ Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& o
     weights += needs[rank].weights;
     workspace += needs[rank].workspace;
     kv += rank_kv;
-    const auto& nodes = plan.ranks[rank].nodes;
-    for (int node : nodes) {
+    for (const auto& [node, share] : SharesOf(plan.ranks[rank], machine)) {
+      const auto part = [share = share](uint64_t bytes) {
+        return static_cast<uint64_t>(static_cast<double>(bytes) * share);
+      };
       NodeLoad& load = per_node[node];
       load.ranks.push_back(rank);
-      load.fixed += (needs[rank].weights + needs[rank].workspace) / nodes.size();
-      load.kv += rank_kv / nodes.size();
-      load.span += needs[rank].kv.SpanBytes(blocks) / nodes.size();
-      load.parts += 1 / static_cast<double>(nodes.size());
+      load.fixed += part(needs[rank].weights + needs[rank].workspace);
+      load.kv += part(rank_kv);
+      load.span += part(needs[rank].kv.SpanBytes(blocks));
+      load.parts += share;
     }
   }
   const uint64_t free = LeftByFrontEnd(options, budget.memory_available_bytes);
@@ -196,7 +219,7 @@ Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& o
         ErrorCode::kExhausted,
         StrCat(Describe(load), FormatBytes(load.all()), " on NUMA node ", id, ", which has ",
                FormatBytes(*available), " free (", Sum(weights, workspace, kv), " over all ranks)",
-               NodeSuggestion(load, *available, options, machine.nodes.size())));
+               NodeSuggestion(load, *available, options, NodesWithCpus(machine))));
   }
   return {};
 }

@@ -2,32 +2,65 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "engine/base/strings.h"
+#include "engine/host/cores.h"
 
 namespace pinion::harness {
 namespace {
 
 using Place = int Cpu::*;
 
-// The usable CPUs of every value of `place`; of each core the first one, or all.
-std::map<int, std::vector<int>> CpusBy(Place place, const Host& host, bool siblings = false) {
-  std::set<int> cores;
-  std::map<int, std::vector<int>> places;
-  for (const int id : host.budget.cpus)
-    if (const Cpu* cpu = host.machine.Find(id); cpu && (siblings || cores.insert(cpu->core).second))
-      places[cpu->*place].push_back(id);
+using CpusOfPlace = std::map<int, std::vector<int>>;
+
+// The usable cores that auto takes for a rank.
+std::vector<Core> CoresOf(const Host& host) {
+  return WithoutEfficiencyCores(host.machine, AllowedCores(host.machine, host.budget), 1).computing;
+}
+
+// The CPUs of every value of `place`; of each core the first one, or all.
+CpusOfPlace CpusBy(Place place, const Host& host, const std::vector<Core>& cores,
+                   bool siblings = false) {
+  CpusOfPlace places;
+  for (const Core& core : cores) {
+    std::vector<int>& cpus = places[host.machine.Find(core.cpus[0])->*place];
+    cpus.insert(cpus.end(), core.cpus.begin(), siblings ? core.cpus.end() : core.cpus.begin() + 1);
+  }
+  for (auto& [value, cpus] : places) std::sort(cpus.begin(), cpus.end());
   return places;
+}
+
+CpusOfPlace CpusBy(Place place, const Host& host, bool siblings = false) {
+  return CpusBy(place, host, CoresOf(host), siblings);
 }
 
 int CountOf(Place place, const Host& host) {
   return std::max<int>(1, static_cast<int>(CpusBy(place, host).size()));
 }
 
+std::vector<int> FirstCpus(const std::vector<Core>& cores) {
+  std::vector<int> cpus;
+  for (const Core& core : cores) cpus.push_back(core.cpus[0]);
+  std::sort(cpus.begin(), cpus.end());
+  return cpus;
+}
+
+// If there are cores of several kinds: each kind alone, the fastest first, and all of them; without
+// the list that auto takes.
+std::vector<std::vector<int>> ListsByKind(const Host& host) {
+  const std::vector<Core> cores = AllowedCores(host.machine, host.budget);
+  const CpusOfPlace kinds = CpusBy(&Cpu::kind, host, cores);
+  std::vector<std::vector<int>> lists;
+  if (kinds.size() < 2) return lists;
+  for (auto kind = kinds.rbegin(); kind != kinds.rend(); ++kind) lists.push_back(kind->second);
+  lists.push_back(FirstCpus(cores));
+  std::erase(lists, FirstCpus(CoresOf(host)));
+  return lists;
+}
+
 // The same number of CPUs for every rank, of each place one.
-std::string RankOnEach(const std::map<int, std::vector<int>>& places) {
+std::string RankOnEach(const CpusOfPlace& places) {
   std::vector<std::string> lists;
   for (const auto& [place, cpus] : places) lists.push_back(FormatCpuList(cpus));
   return Join(lists, "|");
@@ -68,6 +101,7 @@ std::vector<ExplicitBinding> ExplicitBindings(const Host& host) {
   for (const Place place : {&Cpu::package, &Cpu::node, &Cpu::l3})
     if (const auto places = CpusBy(place, host); places.size() > 1)
       add(FormatCpuList(places.begin()->second), 1);
+  for (const std::vector<int>& kind : ListsByKind(host)) add(FormatCpuList(kind), 1);
   const auto nodes = CpusBy(&Cpu::node, host), domains = CpusBy(&Cpu::l3, host);
   if (nodes.size() > 1) {
     add(RankOnEach(nodes), nodes.size());

@@ -13,15 +13,16 @@ struct ExplicitBinding {
   int ranks = 1;
 };
 
-// Every second physical core, so that each node and cache keeps its share of threads: if memory
-// bandwidth is the limit, half the threads may be as fast and leave cores for other work. "" if
-// there are fewer than two cores.
+// Every second core that auto takes, so that each node and cache keeps its share of threads: if
+// memory bandwidth is the limit, half the threads may be as fast and leave cores for other work. ""
+// if there are fewer than two cores.
 std::string HalfTheCores(const Host& host);
 
 // Lists made from the topology of the usable CPUs, one hardware thread a core unless said
-// otherwise: half the cores; the first socket, NUMA node and L3 domain alone; a rank on each node,
-// also with all hardware threads; a rank on each L3 domain if there are at most 16. No list twice,
-// and none that holds every core for one rank, as auto does.
+// otherwise: half the cores; the first socket, NUMA node and L3 domain alone; if cores are of
+// several kinds, those of each kind, and all; a rank on each node, also with all hardware threads;
+// a rank on each L3 domain if there are at most 16. Efficiency cores are in the lists by kind
+// alone. No list twice, and none that holds the cores of auto for one rank.
 std::vector<ExplicitBinding> ExplicitBindings(const Host& host);
 
 // Places that have usable CPUs.

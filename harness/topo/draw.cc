@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "engine/base/strings.h"
+#include "engine/host/cores.h"
 #include "harness/topo/styled_text.h"
 
 namespace pinion::harness {
@@ -257,6 +258,10 @@ class Drawing {
                                FormatBytes(budget.memory_available_bytes), " of ",
                                FormatBytes(budget.memory_total_bytes), " memory free"));
     for (const std::string& reason : budget.reasons) Paragraph("", reason, Style::kDim);
+    std::vector<int> cpus;
+    for (const Cpu& cpu : machine_.cpus) cpus.push_back(cpu.id);
+    if (const std::string kinds = DescribeKinds(machine_, cpus); !kinds.empty())
+      Paragraph("kinds", kinds);
     Paragraph("isa", Join(topology_.isa, ", ") + (machine_.this_system ? "" : " (of this CPU)"));
     if (!topology_.amx_refusal.empty())
       Paragraph("", "AMX is left unused: " + topology_.amx_refusal, Style::kDim);

@@ -28,6 +28,21 @@ Result<Topology> Examine(const TopologyOptions& options) {
   return topology;
 }
 
+namespace {
+
+Json KindsOf(const Machine& machine) {
+  Json kinds = Json::MakeArray();
+  for (size_t kind = 0; kind < machine.kinds.size(); ++kind) {
+    std::vector<int> cpus;
+    for (const Cpu& cpu : machine.cpus)
+      if (static_cast<size_t>(cpu.kind) == kind) cpus.push_back(cpu.id);
+    kinds.Append(Json::Object{{"name", machine.kinds[kind].name}, {"cpus", cpus}});
+  }
+  return kinds;
+}
+
+}  // namespace
+
 Json ToJson(const Topology& topology) {
   Json nodes = Json::MakeArray();
   for (const NumaNode& node : topology.machine.nodes) {
@@ -40,6 +55,7 @@ Json ToJson(const Topology& topology) {
   Json object;
   object.Set("budget", ToJson(topology.budget));
   object.Set("nodes", std::move(nodes));
+  object.Set("cpu_kinds", KindsOf(topology.machine));
   object.Set("isa", topology.isa);
   object.Set("amx_refusal", topology.amx_refusal.empty() ? Json() : Json(topology.amx_refusal));
   object.Set("plan", ToJson(topology.plan));

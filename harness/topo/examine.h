@@ -33,8 +33,9 @@ struct Topology {
 // Errors are those of the machine's description, the budget, the binding and the model.
 Result<Topology> Examine(const TopologyOptions& options);
 
-// {"budget":{...},"nodes":[{"id","cpus","memory_bytes"}],"isa":[],"amx_refusal":null,
-//  "plan":{...},"model":null or {...}}
+// {"budget":{...},"nodes":[{"id","cpus","memory_bytes"}],"cpu_kinds":[{"name","cpus"}],"isa":[],
+//  "amx_refusal":null,"plan":{...},"model":null or {...}}; cpu_kinds: from the slowest up, none if
+// all cores are alike
 Json ToJson(const Topology& topology);
 
 }  // namespace pinion::harness

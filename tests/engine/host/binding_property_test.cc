@@ -50,6 +50,12 @@ Machine RandomMachine(Dice& dice) {
     }
     std::sort(machine.nodes.back().cpus.begin(), machine.nodes.back().cpus.end());
   }
+  if (dice.OneIn(3)) {
+    machine.kinds = {{"efficiency", true}, {"performance", false}};
+    std::map<int, int> kind_of_core;
+    for (Cpu& cpu : machine.cpus)
+      cpu.kind = kind_of_core.try_emplace(cpu.core, dice.From(0, 1)).first->second;
+  }
   std::sort(machine.cpus.begin(), machine.cpus.end(),
             [](const Cpu& a, const Cpu& b) { return a.id < b.id; });
   return machine;
@@ -130,7 +136,9 @@ void CheckAuto(const Machine& machine, const Budget& budget, const BindingReques
   if (request.reserved_cpus) {
     EXPECT_EQ(static_cast<int>(plan.frontend_cpus.size()), *request.reserved_cpus);
   }
-  const size_t cores = AllowedCores(machine, budget).size();
+  const size_t cores = WithoutEfficiencyCores(machine, AllowedCores(machine, budget),
+                                              static_cast<size_t>(request.ranks))
+                           .computing.size();
   const auto together = static_cast<size_t>(plan.total_threads()) + plan.frontend_cpus.size();
   if (together < std::min(cores, static_cast<size_t>(budget.max_threads))) {
     EXPECT_THAT(plan.warnings, ::testing::Contains(::testing::HasSubstr("idle"))) << "unsaid";

@@ -207,6 +207,59 @@ TEST(BindingAuto, RefusesMoreRanksThanCores) {
   EXPECT_THAT(ErrorFor(OneSocketSmt(), budget, {.ranks = 0}), HasSubstr("1 or more"));
 }
 
+// A step ends with its slowest thread.
+TEST(BindingKinds, AutoComputesOnLargeCoresAlone) {
+  const Machine machine = LargeAndSmallCores(4, 6);
+  const Plan plan = PlanFor(machine, BudgetOf(machine));
+  EXPECT_EQ(Draw(plan), "0-6:2");
+  EXPECT_THAT(plan.reasons, Contains(HasSubstr("cpu 8-13 are efficiency cores")));
+  EXPECT_THAT(plan.warnings, IsEmpty());
+  EXPECT_EQ(Draw(PlanFor(machine, BudgetOf(machine), {.ranks = 2})), "0,2|4,6");
+  EXPECT_EQ(Draw(PlanFor(machine, BudgetOf(machine), {.smt = true})), "0-7");
+  EXPECT_EQ(PlanFor(machine, BudgetOf(machine), {.bind = "nobind"}).total_threads(), 4);
+}
+
+TEST(BindingKinds, AutoTakesSmallCoresIfTheOthersAreTooFew) {
+  const Machine machine = LargeAndSmallCores(4, 6);
+  EXPECT_EQ(Draw(PlanFor(machine, BudgetOf(machine, "8-11"))), "8-11");
+  const Plan plan = PlanFor(machine, BudgetOf(machine), {.ranks = 5});
+  EXPECT_EQ(plan.total_threads(), 10);
+  EXPECT_THAT(plan.warnings,
+              Contains(AllOf(HasSubstr("cpu 0-6:2 are performance, cpu 8-13 efficiency cores"),
+                             HasSubstr("wait for the slowest"))));
+}
+
+// It waits for clients most of the time, so that a small core is enough and costs no rank a thread.
+TEST(BindingKinds, TheFrontEndHasASmallCore) {
+  const Machine machine = LargeAndSmallCores(2, 3);
+  EXPECT_EQ(Draw(PlanFor(machine, BudgetOf(machine), {.frontend = true})), "0,2 +4");
+  EXPECT_EQ(Draw(PlanFor(machine, BudgetOf(machine), {.reserved = 2})), "0,2 +4-5");
+  EXPECT_EQ(Draw(PlanFor(machine, BudgetOf(machine), {.reserved = 4})), "0 +2,4-6");
+  EXPECT_THAT(ErrorFor(machine, BudgetOf(machine), {.reserved = 5}),
+              HasSubstr("reserve at most 4"));
+  EXPECT_EQ(Draw(PlanFor(machine, BudgetOf(machine, {}, 3.0), {.frontend = true})), "0,2 +4");
+  EXPECT_EQ(Draw(PlanFor(machine, BudgetOf(machine, {}, 2.0), {.reserved = 1})), "0 +4");
+  EXPECT_EQ(Draw(PlanFor(machine, BudgetOf(machine, {}, 1.0), {.frontend = true})), "0");
+}
+
+TEST(BindingKinds, CoresThatAreOnlyClockedLowerCompute) {
+  Machine machine = LargeAndSmallCores(4, 6);
+  machine.kinds = {{"up to 3300 MHz", false}, {"up to 5100 MHz", false}};
+  const Plan plan = PlanFor(machine, BudgetOf(machine));
+  EXPECT_EQ(plan.total_threads(), 10);
+  EXPECT_THAT(plan.reasons, Contains(HasSubstr("cpu 8-13 up to 3300 MHz cores: all compute")));
+}
+
+TEST(BindingKinds, ExplicitModesMayMixThemWithAWarning) {
+  const Machine machine = LargeAndSmallCores(4, 6);
+  for (const char* bind : {"all", "0,2,4,6,8-13"})
+    EXPECT_THAT(PlanFor(machine, BudgetOf(machine), {.bind = bind}).warnings,
+                Contains(HasSubstr("wait for the slowest")))
+        << bind;
+  for (const char* bind : {"0,2,4,6", "8-13"})
+    EXPECT_THAT(PlanFor(machine, BudgetOf(machine), {.bind = bind}).warnings, IsEmpty()) << bind;
+}
+
 TEST(BindingReserve, SpreadsOverTheRanks) {
   const Plan plan = PlanFor(TwoSockets(), BudgetOf(TwoSockets()), {.ranks = 2, .reserved = 2});
   EXPECT_THAT(plan.frontend_cpus, ElementsAre(62, 126));

@@ -241,5 +241,15 @@ TEST(PartOf, DividesCoresQuotaAndMemory) {
       << "more parts than cores";
 }
 
+// A process on small cores alone would hold up the other.
+TEST(PartOf, GivesEveryProcessLargeCores) {
+  const Machine machine = LargeAndSmallCores(4, 6);
+  const Budget whole = *ComputeBudget(machine);
+  EXPECT_EQ(FormatCpuList(PartOf(machine, whole, 0, 2, true).cpus), "0-3,8-10");
+  EXPECT_EQ(FormatCpuList(PartOf(machine, whole, 1, 2, true).cpus), "4-7,11-13");
+  EXPECT_EQ(FormatCpuList(PartOf(machine, whole, 4, 5, true).cpus), "12-13")
+      << "fewer large cores than processes: all are divided";
+}
+
 }  // namespace
 }  // namespace pinion

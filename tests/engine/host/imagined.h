@@ -58,4 +58,19 @@ inline Machine SparseMachine(const std::vector<std::vector<int>>& cpus_of_core,
   return machine;
 }
 
+// One socket of large cores with two hardware threads each, and then small ones with one: 0,1 | 2,3
+// | ... | n | n+1 | ...
+inline Machine LargeAndSmallCores(int large, int small) {
+  std::vector<std::vector<int>> cpus_of_core;
+  for (int core = 0, next = 0; core < large + small; ++core) {
+    cpus_of_core.emplace_back();
+    for (int thread = 0; thread < (core < large ? 2 : 1); ++thread)
+      cpus_of_core.back().push_back(next++);
+  }
+  Machine machine = SparseMachine(cpus_of_core, large + small);
+  machine.kinds = {{"efficiency", true}, {"performance", false}};
+  for (Cpu& cpu : machine.cpus) cpu.kind = cpu.core < large ? 1 : 0;
+  return machine;
+}
+
 }  // namespace pinion

@@ -12,6 +12,7 @@
 #include "harness/space/bindings.h"
 #include "harness/space/own_settings.h"
 #include "kernels/isa.h"
+#include "tests/engine/host/imagined.h"
 #include "tests/test_data.h"
 
 namespace pinion::harness {
@@ -324,6 +325,25 @@ TEST(Bindings, AreMadeFromTheTopology) {
   host.budget.cpus = {1, 2, 3};
   EXPECT_EQ(ExplicitBindings(host)[1].list, "1");
   EXPECT_EQ(ExplicitBindings(host)[2].list, "1|2-3");
+}
+
+// Performance and efficiency cores: auto takes the former alone, so that all of them, and the
+// others alone, are lists to try.
+TEST(Bindings, HaveEveryKindOfCoreAndAllKinds) {
+  Host host = Imagine("pack:1 numa:1 core:6 pu:1");
+  host.machine = LargeAndSmallCores(4, 4);
+  host.budget.cpus = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+  std::vector<std::string> lists;
+  for (const ExplicitBinding& one : ExplicitBindings(host)) lists.push_back(one.list);
+  EXPECT_THAT(lists, ElementsAre("0,4", "8-11", "0-8:2,9-11"));
+  host.machine.kinds = {{"up to 3300 MHz", false}, {"up to 5100 MHz", false}};
+  lists.clear();
+  for (const ExplicitBinding& one : ExplicitBindings(host)) lists.push_back(one.list);
+  EXPECT_THAT(lists, ElementsAre("0-8:4,10", "0-6:2", "8-11")) << "auto takes all";
+  const Definition definition = DefaultDefinition(host, Base(), {});
+  for (const char* list : {"0-6:2", "8-11"})
+    EXPECT_THAT(definition.candidates,
+                testing::Contains(Json(Json::Object{{"threads_bind", list}})));
 }
 
 TEST(Expand, SmtUsesTheOtherHardwareThreadsIfThereAreAny) {
