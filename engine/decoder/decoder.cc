@@ -60,9 +60,12 @@ class ShardedDecoder : public Decoder {
       PINION_ASSIGN(
           KvCache cache,
           KvCache::Allocate(model_.spec, weights.shard, model_.options.cached(),
-                            model_.options.block_tokens, blocks, model_.options.formats.dtype));
+                            model_.options.block_tokens, blocks, model_.options.formats.dtype,
+                            model_.options.memory_of(model_.caches.size())));
       model_.caches.push_back(std::move(cache));
-      PINION_ASSIGN(StateCache states, StateCache::Allocate(model_.spec, weights.shard, places));
+      PINION_ASSIGN(StateCache states,
+                    StateCache::Allocate(model_.spec, weights.shard, places,
+                                         model_.options.memory_of(model_.states.size())));
       model_.states.push_back(std::move(states));
     }
     blocks_ = blocks;
@@ -211,21 +214,24 @@ class ShardedDecoder : public Decoder {
     if (!spec.names.layer_input_table.empty()) {
       PINION_ASSIGN(model_.layer_input_table, source_->Find(spec.names.layer_input_table));
     }
-    PINION_ASSIGN(model_.weights,
-                  LoadWeights(spec, model_.options.formats, model_.options.moe_prepack, *source_,
-                              ranks_, SpanOf(model_.options.communicator, ranks_.count())));
+    PINION_ASSIGN(
+        model_.weights,
+        LoadWeights(spec, model_.options.formats, model_.options.moe_prepack, *source_, ranks_,
+                    SpanOf(model_.options.communicator, ranks_.count()), model_.options.memory));
     if (!model_.options.moe_prepack) KeepPlainExperts();
     for (int rank = 0; rank < ranks_.count(); ++rank) {
       const Shard& shard = model_.weights[static_cast<size_t>(rank)].shard;
       PINION_ASSIGN(
           Workspace workspace,
           Workspace::Allocate(spec, shard, model_.options.formats, model_.options.max_rows,
-                              static_cast<size_t>(ranks_.threads(rank))));
+                              static_cast<size_t>(ranks_.threads(rank)),
+                              model_.options.memory_of(static_cast<size_t>(rank))));
       model_.workspaces.push_back(std::move(workspace));
     }
     model_.logits_stride =
         kernels::RoundUp(static_cast<size_t>(spec.output_width()), kernels::kBlockN);
-    PINION_ASSIGN(logits_, Pages::Allocate(kLogitChunk * model_.logits_stride * sizeof(float)));
+    PINION_ASSIGN(logits_, Pages::Allocate(kLogitChunk * model_.logits_stride * sizeof(float),
+                                           model_.options.memory_of(0)));
     model_.logits = logits_.as<float>();
     model_.kv_places.resize(spec.layer_specs.size());
     for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer) {

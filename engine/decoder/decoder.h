@@ -33,10 +33,15 @@ struct DecoderOptions {
   size_t max_rows = 2048;                    // tokens of the largest step
   size_t block_tokens = 32;
   const kernels::Table* table = nullptr;  // unset: that of isa; tests watch or replace functions
+  // Of the memory of each of this process's ranks; empty: all are local.
+  std::vector<MemoryPolicy> memory = {};
   // The processes that compute the model, each with as many ranks as this one; null: this one
   // alone.
   Communicator* communicator = nullptr;
 
+  MemoryPolicy memory_of(size_t rank) const {
+    return rank < memory.size() ? memory[rank] : MemoryPolicy{};
+  }
   kernels::KvDtype cached() const { return kv_dtype.value_or(kernels::KvDtypeOf(formats.dtype)); }
 };
 

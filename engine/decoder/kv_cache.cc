@@ -8,7 +8,7 @@ namespace pinion {
 
 Result<KvCache> KvCache::Allocate(const DecoderSpec& spec, const Shard& shard,
                                   kernels::KvDtype dtype, size_t block_tokens, size_t blocks,
-                                  kernels::Dtype weights) {
+                                  kernels::Dtype weights, const MemoryPolicy& memory) {
   const KvLayout layout = KvLayout::Of(spec, shard, dtype, block_tokens, weights);
   KvCache cache;
   cache.dtype_ = dtype;
@@ -39,7 +39,7 @@ Result<KvCache> KvCache::Allocate(const DecoderSpec& spec, const Shard& shard,
     offset += layer.bytes;
     cache.layers_.push_back(layer);
   }
-  PINION_ASSIGN(cache.storage_, Pages::Allocate(layout.StorageBytes(blocks)));
+  PINION_ASSIGN(cache.storage_, Pages::Allocate(layout.StorageBytes(blocks), memory));
   return cache;
 }
 

@@ -22,7 +22,8 @@ class KvCache {
  public:
   static Result<KvCache> Allocate(const DecoderSpec& spec, const Shard& shard,
                                   kernels::KvDtype dtype, size_t block_tokens, size_t blocks,
-                                  kernels::Dtype weights = kernels::Dtype::kF32);
+                                  kernels::Dtype weights = kernels::Dtype::kF32,
+                                  const MemoryPolicy& memory = {});
 
   // The planes of a head of the shard, from its first block on; `values` is null if the shape is
   // latent.

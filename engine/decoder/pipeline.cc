@@ -317,9 +317,12 @@ Result<Pipeline> StartPipeline(const DecoderSpec& spec, std::shared_ptr<const Te
   Connect(places, process, floats, partition.stages - 1, *stages);
   for (size_t i = 0; i < stages->size(); ++i) {
     Stage& stage = *(*stages)[i];
-    stage.thread.Post([&, i] {
+    DecoderOptions of_stage = options;
+    for (size_t rank = 0; rank < each && !options.memory.empty(); ++rank)
+      of_stage.memory.at(rank) = options.memory.at(i * each + rank);
+    stage.thread.Post([&, i, of_stage = std::move(of_stage)] {
       loaded[i] = LoadStage(specs[static_cast<size_t>(stage.number)], source,
-                            PlanOfRanks(plan, i * each, each), options, stage);
+                            PlanOfRanks(plan, i * each, each), of_stage, stage);
     });
   }
   for (const auto& stage : *stages) stage->thread.Wait();

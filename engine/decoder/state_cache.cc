@@ -12,8 +12,8 @@ StateShape ShapeOf(const DecoderSpec& spec, const Shard& shard) {
 
 }  // namespace
 
-Result<StateCache> StateCache::Allocate(const DecoderSpec& spec, const Shard& shard,
-                                        size_t places) {
+Result<StateCache> StateCache::Allocate(const DecoderSpec& spec, const Shard& shard, size_t places,
+                                        const MemoryPolicy& memory) {
   StateCache cache;
   cache.shape_ = ShapeOf(spec, shard);
   for (const LayerSpec& layer : spec.layer_specs) {
@@ -21,7 +21,7 @@ Result<StateCache> StateCache::Allocate(const DecoderSpec& spec, const Shard& sh
     cache.layers_ += Recurs(layer.mixer) ? 1 : 0;
   }
   cache.places_ = places;
-  PINION_ASSIGN(cache.storage_, Pages::Allocate(BytesPerSequence(spec, shard) * places));
+  PINION_ASSIGN(cache.storage_, Pages::Allocate(BytesPerSequence(spec, shard) * places, memory));
   return cache;
 }
 

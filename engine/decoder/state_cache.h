@@ -18,7 +18,8 @@ namespace pinion {
 // memory reads as zero, and takes none until it is written.
 class StateCache {
  public:
-  static Result<StateCache> Allocate(const DecoderSpec& spec, const Shard& shard, size_t places);
+  static Result<StateCache> Allocate(const DecoderSpec& spec, const Shard& shard, size_t places,
+                                     const MemoryPolicy& memory = {});
   // Of one sequence.
   static uint64_t BytesPerSequence(const DecoderSpec& spec, const Shard& shard);
 

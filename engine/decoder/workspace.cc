@@ -254,7 +254,7 @@ struct StreamRows {
 };
 
 Result<ThreadScratch> MakeScratch(const DecoderSpec& spec, const Shard& shard,
-                                  const FormatPlan& formats) {
+                                  const FormatPlan& formats, const MemoryPolicy& memory) {
   ThreadScratch scratch;
   const size_t tile = kMlpTileRows * 2 * kernels::kBlockN;
   const size_t delta = DeltaScratchFloats(spec.delta);
@@ -270,7 +270,8 @@ Result<ThreadScratch> MakeScratch(const DecoderSpec& spec, const Shard& shard,
   PINION_ASSIGN(
       scratch.storage,
       Pages::Allocate(floats * sizeof(float) + LatentTileBytes(spec, formats.dtype) +
-                      ExpertTileBytes(spec, shard, formats) + PanelBytes(spec, shard, formats)));
+                          ExpertTileBytes(spec, shard, formats) + PanelBytes(spec, shard, formats),
+                      memory));
   scratch.stream_rows = scratch.storage.as<float>();
   scratch.router_row = scratch.stream_rows + streams.router;
   scratch.input_row = scratch.stream_rows + streams.input;
@@ -293,13 +294,14 @@ Result<ThreadScratch> MakeScratch(const DecoderSpec& spec, const Shard& shard,
 }  // namespace
 
 Result<Workspace> Workspace::Allocate(const DecoderSpec& spec, const Shard& shard,
-                                      const FormatPlan& formats, size_t max_rows, size_t threads) {
+                                      const FormatPlan& formats, size_t max_rows, size_t threads,
+                                      const MemoryPolicy& memory) {
   Workspace workspace;
-  PINION_ASSIGN(workspace.storage, Pages::Allocate(Bytes(spec, shard, formats, max_rows)));
+  PINION_ASSIGN(workspace.storage, Pages::Allocate(Bytes(spec, shard, formats, max_rows), memory));
   LayOut(spec, shard, formats, max_rows, workspace.storage.data(), workspace);
   if (HasExperts(spec)) workspace.experts.work = std::make_unique<ExpertWork>();
   for (size_t i = 0; i < threads; ++i) {
-    PINION_ASSIGN(ThreadScratch scratch, MakeScratch(spec, shard, formats));
+    PINION_ASSIGN(ThreadScratch scratch, MakeScratch(spec, shard, formats, memory));
     workspace.threads.push_back(std::move(scratch));
   }
   return workspace;

@@ -165,7 +165,8 @@ struct Workspace {
   std::vector<ThreadScratch> threads;
 
   static Result<Workspace> Allocate(const DecoderSpec& spec, const Shard& shard,
-                                    const FormatPlan& formats, size_t max_rows, size_t threads);
+                                    const FormatPlan& formats, size_t max_rows, size_t threads,
+                                    const MemoryPolicy& memory = {});
   static uint64_t Bytes(const DecoderSpec& spec, const Shard& shard, const FormatPlan& formats,
                         size_t max_rows);
 };

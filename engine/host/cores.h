@@ -23,9 +23,8 @@ std::vector<Core> AllowedCores(const Machine& machine, const Budget& budget);
 struct ChosenCores {
   std::vector<Core> computing, left_out;
 };
-// Leaves efficiency cores out if `least` others remain: a step ends when its slowest thread does,
-// and the large cores of such a processor saturate its memory by themselves. llama.cpp does the
-// same.
+// Leaves efficiency cores out if `least` others remain: a step ends when its slowest thread does.
+// llama.cpp does the same.
 ChosenCores WithoutEfficiencyCores(const Machine& machine, std::vector<Core> cores, size_t least);
 
 // "cpu 0-7 are performance, cpu 8-15 efficiency cores"; "" if these CPUs are of one kind.

@@ -25,8 +25,8 @@ struct Cpu {
 // The cores of one kind, on a machine that has several.
 struct CpuKind {
   std::string name;  // "performance", "efficiency", "up to 3300 MHz", ...
-  // A small core beside large ones (Intel's E cores): each thread of a team does about half of
-  // what one on a large core does. A kind that is only clocked lower is none.
+  // A small core beside large ones (Intel's E cores), whose thread is the last to end its share of
+  // a step. A kind that is only clocked lower is none.
   bool is_efficiency = false;
 };
 

@@ -56,7 +56,7 @@ void ExemptFromBalancing(void* data, size_t bytes) {
 
 }  // namespace
 
-Result<Pages> Pages::Allocate(size_t bytes) {
+Result<Pages> Pages::Allocate(size_t bytes, const MemoryPolicy& policy) {
   Pages pages;
   if (bytes == 0) return pages;
   void* data = MapAligned(bytes, bytes < kHugePageBytes ? PageBytes() : kHugePageBytes);
@@ -66,7 +66,10 @@ Result<Pages> Pages::Allocate(size_t bytes) {
                                               "; ask for less KV-cache space or a smaller model"));
   // Huge pages mean fewer TLB misses; if the kernel has none, the advice costs nothing.
   if (bytes >= kHugePageBytes) madvise(data, bytes, HugePageAdvice());
-  ExemptFromBalancing(data, bytes);
+  if (policy.mode == MemoryMode::kLocal)
+    ExemptFromBalancing(data, bytes);
+  else
+    SetPolicy(data, bytes, policy);  // which also exempts them
   pages.data_ = static_cast<std::byte*>(data);
   pages.bytes_ = bytes;
   return pages;
@@ -92,7 +95,9 @@ void TouchPages(std::byte* data, size_t bytes) {
   touch(data + bytes - 1);  // data need not begin with a page
 }
 
-std::vector<std::pair<int, uint64_t>> NodesOf(const void* data, size_t bytes) {
+const MovePages kMovePages = move_pages;
+
+MemoryNodes NodesOf(const void* data, size_t bytes, MovePages ask) {
   if (bytes == 0) return {};
   const auto begin = reinterpret_cast<uintptr_t>(data) / PageBytes() * PageBytes();
   const auto end = reinterpret_cast<uintptr_t>(data) + bytes;
@@ -103,13 +108,14 @@ std::vector<std::pair<int, uint64_t>> NodesOf(const void* data, size_t bytes) {
   for (size_t i = 0; i < samples; ++i)
     pages[i] = reinterpret_cast<void*>(begin + page_count * i / samples * PageBytes());
   // Without a list of target nodes the call only reports where each page lies.
-  if (move_pages(0, samples, pages.data(), nullptr, where.data(), 0) != 0) return {};
+  if (ask(0, samples, pages.data(), nullptr, where.data(), 0) != 0)
+    return {{}, StrCat("the kernel refuses move_pages (", std::strerror(errno), ")")};
   std::map<int, uint64_t> bytes_of_node;
   for (size_t i = 0; i < samples; ++i) {
     if (where[i] < 0) continue;  // -ENOENT: not touched yet
     bytes_of_node[where[i]] += bytes * (i + 1) / samples - bytes * i / samples;
   }
-  return {bytes_of_node.begin(), bytes_of_node.end()};
+  return {{bytes_of_node.begin(), bytes_of_node.end()}, ""};
 }
 
 }  // namespace pinion

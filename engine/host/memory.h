@@ -2,23 +2,26 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "engine/base/result.h"
+#include "engine/host/memory_policy.h"
 
 namespace pinion {
 
 inline constexpr size_t kHugePageBytes = size_t{2} << 20;
 
 // Anonymous zeroed memory straight from the kernel; each page is placed on the NUMA node of the
-// thread that touches it first, and stays there unless a policy of the process or the system
-// decides otherwise. Move-only owner. Page aligned; from kHugePageBytes on aligned to huge pages,
-// which are requested unless RuntimeChoice says otherwise.
+// thread that touches it first, and stays there unless `policy`, or a policy of the process or the
+// system, decides otherwise. Move-only owner. Page aligned; from kHugePageBytes on aligned to huge
+// pages, which are requested unless RuntimeChoice says otherwise.
 class Pages {
  public:
   Pages() = default;
-  static Result<Pages> Allocate(size_t bytes);  // 0 bytes: empty, data() == nullptr
+  // 0 bytes: empty, data() == nullptr. A policy that the kernel refuses changes nothing (Grant).
+  static Result<Pages> Allocate(size_t bytes, const MemoryPolicy& policy = {});
   Pages(Pages&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
   Pages& operator=(Pages&& other) noexcept;
@@ -40,14 +43,23 @@ class Pages {
 // lie on the NUMA node of the calling thread. No other thread may write there meanwhile.
 void TouchPages(std::byte* data, size_t bytes);
 
-// The NUMA nodes of the resident pages of [data, data + bytes): {node, bytes} pairs, ascending by
-// node, from a sample of at most 4096 pages (move_pages in query mode). Pages not touched yet are
-// not counted.
-std::vector<std::pair<int, uint64_t>> NodesOf(const void* data, size_t bytes);
+// The NUMA nodes of resident memory: {node, bytes} pairs, ascending by node. Memory that was never
+// written is on none.
+struct MemoryNodes {
+  std::vector<std::pair<int, uint64_t>> bytes_of_node;
+  std::string unknown;  // why the nodes are unknown: "the kernel refuses move_pages (...)"; or ""
+};
 
-// The NUMA nodes of a rank's memory, each as from NodesOf. KV that was never written is on none.
+// move_pages(2), or what a test has in its place: 0, or -1 and errno.
+using MovePages = long (*)(int pid, unsigned long count, void** pages, const int* nodes,
+                           int* status, int flags);
+extern const MovePages kMovePages;
+
+// Of [data, data + bytes), from a sample of at most 4096 pages (move_pages in query mode).
+MemoryNodes NodesOf(const void* data, size_t bytes, MovePages ask = kMovePages);
+
 struct RankPlacement {
-  std::vector<std::pair<int, uint64_t>> weights, kv;
+  MemoryNodes weights, kv;
 };
 
 }  // namespace pinion

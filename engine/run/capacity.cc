@@ -1,6 +1,7 @@
 #include "engine/run/capacity.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 
@@ -106,6 +107,8 @@ std::string NodeSuggestion(const NodeLoad& load, uint64_t available, const Engin
   const auto mib = static_cast<uint64_t>(static_cast<double>(left) / load.parts) >> 20;
   if (options.kv_cache_bytes && mib > 0)
     ways.push_back(StrCat("--kv-cache-space ", mib, "MiB (per rank)"));
+  if (options.memory_policy != "preferred" && nodes > 1)
+    ways.emplace_back("--memory-policy preferred (part of it on other nodes)");
   if (ways.empty())
     ways.emplace_back(
         "a smaller model or dtype, a lower --max-num-batched-tokens, or a node with more "
@@ -179,6 +182,31 @@ Result<size_t> ResolveModelLength(const DecoderSpec& spec, const EngineOptions& 
   return static_cast<size_t>(*options.max_model_len);
 }
 
+uint64_t MostKvBytes(const std::vector<RankNeeds>& needs, const EngineOptions& options,
+                     const Machine& machine, const Budget& budget, const Plan& plan) {
+  constexpr auto kUnlimited = std::numeric_limits<uint64_t>::max();
+  if (options.memory_policy != "strict") return kUnlimited;
+  std::map<int, double> fixed_of, kv_of;  // by node; of every byte of KV, the part there
+  double all = 0;
+  for (const RankNeeds& rank : needs)
+    all += static_cast<double>(rank.kv.block_bytes() + rank.state);
+  for (size_t rank = 0; rank < needs.size(); ++rank) {
+    const RankNeeds& need = needs[rank];
+    for (const auto& [node, share] : SharesOf(plan.ranks[rank], machine)) {
+      fixed_of[node] += share * static_cast<double>(need.weights + need.workspace);
+      kv_of[node] += share * static_cast<double>(need.kv.block_bytes() + need.state) / all;
+    }
+  }
+  uint64_t most = kUnlimited;
+  for (const auto& [node, part] : kv_of) {
+    const auto available = NodeBytes(node, machine, budget);
+    if (!available || !(part > 0)) continue;
+    const double left = std::max(0.0, static_cast<double>(*available) - fixed_of[node]);
+    most = std::min(most, static_cast<uint64_t>(left / part));
+  }
+  return most;
+}
+
 Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& options,
                      size_t model_length, const Machine& machine, const Budget& budget,
                      const Plan& plan) {
@@ -212,6 +240,7 @@ Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& o
                        FormatBytes(budget.memory_available_bytes), " of memory is free",
                        ForFrontEnd(options),
                        Suggestion(weights + workspace + spans, free, needs.size(), options)));
+  if (options.memory_policy == "preferred" || options.memory_policy == "interleave") return {};
   for (const auto& [id, load] : per_node) {
     const auto available = NodeBytes(id, machine, budget);
     if (!available || load.all() <= *available) continue;

@@ -42,12 +42,19 @@ uint64_t LeftByFrontEnd(const EngineOptions& options, uint64_t available_bytes);
 
 // Refuses, before loading, a model that would run out of memory later: compares weights, workspace
 // and KV (as given, or one sequence of --max-model-len, or the smallest useful cache) with free
-// memory, in total (less what the front end may take) and per NUMA node. `needs` and `plan` have
-// the same ranks, which may be those of several replicas. The error suggests a size that fits.
+// memory, in total (less what the front end may take) and, unless --memory-policy lets it lie on
+// other nodes too, per NUMA node. `needs` and `plan` have the same ranks, which may be those of
+// several replicas. The error suggests a size that fits.
 // ErrorCode::kExhausted.
 Status CheckCapacity(const std::vector<RankNeeds>& needs, const EngineOptions& options,
                      size_t model_length, const Machine& machine, const Budget& budget,
                      const Plan& plan);
+
+// The most that KV and states of all ranks may take if --memory-policy strict keeps each rank's
+// part on its nodes, beside its weights and workspace; no limit under the other policies. `budget`
+// is that before loading.
+uint64_t MostKvBytes(const std::vector<RankNeeds>& needs, const EngineOptions& options,
+                     const Machine& machine, const Budget& budget, const Plan& plan);
 
 // Places for states of recurrent layers.
 struct StatePlaces {

@@ -388,6 +388,7 @@ Json EngineLoop::ServerInfo() const {
   out.Set("weight_bytes", info.weight_bytes);
   out.Set("kv_cache", std::move(kv));
   out.Set("placement", PlacementOf(model_));
+  out.Set("memory_policy", MemoryPolicyOf(model_));
   if (model_.step_times) out.Set("step_times", StepTimesJson());
   if (Json role = role_->ToJson(); !role.is_null()) out.Set("prefill", std::move(role));
   out.Set("allocator", info.allocator);

@@ -1,5 +1,6 @@
 #include "engine/run/kv_stage.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/base/log.h"
@@ -51,7 +52,8 @@ void FitSequences(StartedModel& model, const StatePlaces& places, uint64_t state
 
 Status MakeKvCache(StartedModel& model, const std::vector<RankNeeds>& needs, Stages& stages) {
   EngineInfo& info = model.info;
-  const uint64_t available = LeftByFrontEnd(model.options, AvailableMemoryHere());
+  const uint64_t available =
+      std::min(LeftByFrontEnd(model.options, AvailableMemoryHere()), model.most_kv_bytes);
   const auto blocks = SizeKv(needs, model.options, info.max_model_len, available);
   PINION_TRY(Together(model.world, blocks ? Status{} : Unexpected(blocks.error())));
   info.blocks = *blocks;

@@ -38,7 +38,8 @@ struct EngineOptions {
   std::string gemm_kernel = "auto";   // auto: measured | NAME[@ROWS],... (kernels/gemm_plan.h)
   std::string threads_bind = "auto";  // auto | all | nobind | lists joined by '|'
   std::optional<int> reserved_cpus;
-  std::string smt = "off";  // off | on: auto uses all hardware threads of a core
+  std::string smt = "off";              // off | on: auto uses all hardware threads of a core
+  std::string memory_policy = "local";  // local | strict | preferred | interleave: MemoryMode
   int tensor_parallel = 1;
   int pipeline_parallel = 1;               // stages of layers, each on tensor_parallel ranks
   std::optional<uint64_t> kv_cache_bytes;  // per rank; unset: sized from free memory after loading

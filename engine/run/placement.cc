@@ -14,9 +14,10 @@ namespace {
 
 using BytesOfNode = std::vector<std::pair<int, uint64_t>>;
 
-std::string Describe(const BytesOfNode& bytes) {
+std::string Describe(const MemoryNodes& memory) {
+  if (!memory.unknown.empty()) return StrCat("unknown, because ", memory.unknown);
   std::vector<std::string> parts;
-  for (const auto& [node, size] : bytes)
+  for (const auto& [node, size] : memory.bytes_of_node)
     parts.push_back(StrCat(FormatBytes(size), " on node ", node));
   return parts.empty() ? "not written yet" : Join(parts, ", ");
 }
@@ -40,7 +41,8 @@ Json RemoteShareJson(const std::vector<int>& planned, const BytesOfNode& bytes) 
 }
 
 // Weights outside the rank's planned nodes: every step reads them across the interconnect.
-void WarnOfStrays(const RankPlan& rank, const BytesOfNode& weights) {
+void WarnOfStrays(const RankPlan& rank, const MemoryPolicy& policy, const BytesOfNode& weights) {
+  if (policy.mode == MemoryMode::kInterleave) return;  // as it was asked for
   const double share = RemoteShare(rank.nodes, weights).value_or(0);
   if (share <= kRemoteWarning) return;
   uint64_t all = 0;
@@ -51,7 +53,22 @@ void WarnOfStrays(const RankPlan& rank, const BytesOfNode& weights) {
                     "a memory policy (numactl) is set"));
 }
 
+MemoryPolicy PolicyOf(const StartedModel& model, size_t rank) {
+  return rank < model.memory.size() ? model.memory[rank] : MemoryPolicy{};
+}
+
+// Of all ranks: they are granted together.
+const char* InForce(const StartedModel& model) { return Name(PolicyOf(model, 0).mode); }
+
 }  // namespace
+
+Json MemoryPolicyOf(const StartedModel& model) {
+  Json json = Json::MakeObject();
+  json.Set("asked", model.options.memory_policy);
+  json.Set("in_force", InForce(model));
+  json.Set("refusal", model.memory_refusal.empty() ? Json() : Json(model.memory_refusal));
+  return json;
+}
 
 std::optional<double> RemoteShare(const std::vector<int>& planned, const BytesOfNode& bytes) {
   uint64_t elsewhere = 0, all = 0;
@@ -70,13 +87,17 @@ Json PlacementOf(const StartedModel& model) {
     Json entry = Json::MakeObject();
     const std::vector<int>& planned = model.info.plan.ranks[rank].nodes;
     Json remote = Json::MakeObject();
-    remote.Set("weights", RemoteShareJson(planned, placements[rank].weights));
-    remote.Set("kv", RemoteShareJson(planned, placements[rank].kv));
+    const auto& [weights, kv] = placements[rank];
+    remote.Set("weights", RemoteShareJson(planned, weights.bytes_of_node));
+    remote.Set("kv", RemoteShareJson(planned, kv.bytes_of_node));
     entry.Set("rank", static_cast<uint64_t>(rank));
     entry.Set("nodes", Json(planned));
-    entry.Set("weights", ToJson(placements[rank].weights));
-    entry.Set("kv", ToJson(placements[rank].kv));
+    entry.Set("weights", ToJson(weights.bytes_of_node));
+    entry.Set("kv", ToJson(kv.bytes_of_node));
     entry.Set("remote_share", std::move(remote));
+    entry.Set("unknown", weights.unknown.empty() ? Json() : Json(weights.unknown));
+    entry.Set("policy", Name(PolicyOf(model, rank).mode));
+    entry.Set("policy_nodes", Json(PolicyOf(model, rank).nodes));
     list.Append(std::move(entry));
   }
   return list;
@@ -89,9 +110,9 @@ std::string FindPlacement(StartedModel& model) {
   for (size_t rank = 0; rank < placements.size(); ++rank) {
     const auto& [weights, kv] = placements[rank];
     parts.push_back(StrCat("rank ", rank, ": weights ", Describe(weights), "; KV ", Describe(kv)));
-    WarnOfStrays(model.info.plan.ranks[rank], weights);
+    WarnOfStrays(model.info.plan.ranks[rank], PolicyOf(model, rank), weights.bytes_of_node);
   }
-  return Join(parts, "; ");
+  return StrCat("memory policy ", InForce(model), "; ", Join(parts, "; "));
 }
 
 }  // namespace pinion

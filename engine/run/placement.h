@@ -10,6 +10,9 @@
 
 namespace pinion {
 
+// {"asked":"strict","in_force":"local","refusal":"..."}; the last is null if they are the same.
+Json MemoryPolicyOf(const StartedModel& model);
+
 // The share of {node, bytes} that is not on the planned nodes; nullopt if there is nothing, or no
 // node is planned.
 std::optional<double> RemoteShare(const std::vector<int>& planned,

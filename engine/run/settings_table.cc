@@ -117,6 +117,14 @@ std::vector<SettingRow> PlacementRows() {
        .is_placement = true,
        .vllm = {"[in the CPUs]"},
        .llama_cpp = {"[in the CPUs]"}},
+      {.key = "memory_policy",
+       .flag = "--memory-policy",
+       .help =
+           "NUMA nodes of a rank's memory: those of the threads that touch it first; its own nodes "
+           "alone; its own and, if they are full, others; or all nodes in turn",
+       .usual = "local",
+       .access = Field(&EngineOptions::memory_policy),
+       .names = {"local", "strict", "preferred", "interleave"}},
       {.key = "kv_cache_space",
        .flag = "--kv-cache-space",
        .environment = "VLLM_CPU_KVCACHE_SPACE",

@@ -139,6 +139,11 @@ Status MakePlanHere(StartedModel& model, StartState& start) {
                            info.allocator == "glibc" ? " (none preloaded)" : " (preloaded)",
                            "; OpenMP ", info.openmp));
   for (const std::string& warning : info.plan.warnings) LogWarning(warning);
+  auto granted =
+      Grant(PoliciesFor(MemoryModeOf(model.options.memory_policy), start.machine, info.plan));
+  model.memory = std::move(granted.policies);
+  model.memory_refusal = std::move(granted.refusal);
+  if (!model.memory_refusal.empty()) LogWarning(model.memory_refusal);
   if (!choice.warning.empty()) LogWarning(choice.warning);
   return {};
 }
@@ -204,6 +209,7 @@ Status OpenModel(StartedModel& model, StartState& start) {
     LogInfo(kept);
   decoder.isa = model.isa;
   decoder.communicator = model.team;
+  decoder.memory = model.memory;
   info.kv_dtype = decoder.cached();
   info.block_tokens = decoder.block_tokens;
   return {};
@@ -256,6 +262,8 @@ Status CheckMemory(StartedModel& model, StartState& start) {
   }
   PINION_TRY(CheckCapacity(start.needs, model.options, model.info.max_model_len, start.machine,
                            start.budget, model.info.plan));
+  model.most_kv_bytes =
+      MostKvBytes(start.needs, model.options, start.machine, start.budget, model.info.plan);
   start.stages.Done("capacity check",
                     StrCat(FormatBytes(start.budget.memory_available_bytes), " of memory free"));
   return {};

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "engine/exec/executor.h"
 #include "engine/host/budget.h"
 #include "engine/host/machine.h"
+#include "engine/host/memory_policy.h"
 #include "engine/run/capacity.h"
 #include "engine/run/engine.h"
 #include "engine/run/options.h"
@@ -36,6 +39,9 @@ struct StartedModel {
   Communicator* team = nullptr;    // the processes with the same layers; null: this one alone
   std::unique_ptr<MeasuredStepTimes> step_times;  // null if steps have no bound
   EngineInfo info;
+  std::vector<MemoryPolicy> memory;  // those in force, of each rank of info.plan; none: local
+  std::string memory_refusal;        // why --memory-policy is not; else empty
+  uint64_t most_kv_bytes = std::numeric_limits<uint64_t>::max();  // MostKvBytes
   std::string weights_hash;  // of what engines that share work must agree on; empty: not needed
 };
 

@@ -305,14 +305,17 @@ uint64_t ShardWeightBytes(const DecoderSpec& spec, const FormatPlan& formats, bo
 
 Result<std::vector<RankWeights>> LoadWeights(const DecoderSpec& spec, const FormatPlan& formats,
                                              bool moe_prepack, const TensorSource& source,
-                                             Ranks& ranks, const RankSpan& span) {
+                                             Ranks& ranks, const RankSpan& span,
+                                             const std::vector<MemoryPolicy>& memory) {
   const int total = span.total > 0 ? span.total : ranks.count();
   std::vector<RankWeights> all(static_cast<size_t>(ranks.count()));
   for (int rank = 0; rank < ranks.count(); ++rank) {
     RankWeights& weights = all[static_cast<size_t>(rank)];
     weights.shard = MakeShard(spec, total, span.first + rank);
     const uint64_t bytes = ShardWeightBytes(spec, formats, moe_prepack, total, span.first + rank);
-    PINION_ASSIGN(weights.storage, Pages::Allocate(bytes));
+    PINION_ASSIGN(weights.storage,
+                  Pages::Allocate(bytes, memory.empty() ? MemoryPolicy{}
+                                                        : memory.at(static_cast<size_t>(rank))));
     LayOutWeights(spec, formats, moe_prepack, weights.storage.data(), weights);
   }
   ranks.Run([&](const Worker& worker) {

@@ -239,10 +239,11 @@ uint64_t ShardWeightBytes(const DecoderSpec& spec, const FormatPlan& formats, bo
 
 // Packs the share of each of this process's ranks (span.total 0: they are all), all at once: each
 // thread packs the blocks that it will compute with, so its memory is local. Every tensor that the
-// spec names must exist in `source` (OpenWeights has checked it).
+// spec names must exist in `source` (OpenWeights has checked it). memory: by rank; none: local.
 Result<std::vector<RankWeights>> LoadWeights(const DecoderSpec& spec, const FormatPlan& formats,
                                              bool moe_prepack, const TensorSource& source,
-                                             Ranks& ranks, const RankSpan& span = {});
+                                             Ranks& ranks, const RankSpan& span = {},
+                                             const std::vector<MemoryPolicy>& memory = {});
 
 // Blocks of `matrix` that a thread should take at a time for a product with `rows` rows: long
 // enough that handing them out costs nothing (0.1 ms on a core that reads 20 GB/s and does 0.4

@@ -21,9 +21,11 @@ namespace {
 const std::vector<std::string> kBindingKeys = {"threads_bind", "reserved_cpus", "smt",
                                                "tensor_parallel", "pipeline_parallel"};
 // Those that decide what MODEL takes.
-const std::vector<std::string> kModelKeys = {
-    "dtype",        "kv_cache_dtype", "kv_cache_space", "max_model_len", "max_num_batched_tokens",
-    "max_num_seqs", "block_size",     "prefix_caching", "moe_prepack"};
+const std::vector<std::string> kModelKeys = {"dtype",          "kv_cache_dtype",
+                                             "kv_cache_space", "memory_policy",
+                                             "max_model_len",  "max_num_batched_tokens",
+                                             "max_num_seqs",   "block_size",
+                                             "prefix_caching", "moe_prepack"};
 
 constexpr double kLivePatienceSeconds = 10;  // for a server's answer
 

@@ -77,6 +77,7 @@ void AddPlacements(const Host& host, const EngineOptions& base, const SpaceConte
     alone.Add(point);
   }
   if (HasSiblings(host)) alone.Add("smt", "on");
+  if (nodes > 1) alone.Add("memory_policy", "interleave");
   for (const Json& count : parts) alone.Add("replicas", count);
   if (!parts.empty()) alone.Add(Json::Object{{"replicas", parts.back()}, {"prefill_replicas", 1}});
 }

@@ -39,15 +39,27 @@ Result<LiveMemory> MemoryOf(const Json& rank, std::string_view key) {
   if (!shares) return Fail(ErrorCode::kFailed, "'remote_share' is missing: an older version");
   const Json* share = shares->Find(key);
   if (share && share->is_number()) memory.remote_share = share->number();
+  if (const Json* why = rank.Find("unknown"); why && why->is_string())
+    memory.unknown = why->string();
   return memory;
+}
+
+Result<std::vector<int>> NodesIn(const Json& rank, std::string_view key) {
+  PINION_ASSIGN(const Json* const list, ListOf(rank, key));
+  std::vector<int> nodes;
+  for (const Json& node : list->array())
+    if (node.is_int()) nodes.push_back(static_cast<int>(node.integer()));
+  return nodes;
 }
 
 Result<LiveRank> RankOf(const Json& entry) {
   LiveRank rank;
   PINION_ASSIGN(rank.rank, Require<int>(entry, "rank"));
-  PINION_ASSIGN(const Json* const planned, ListOf(entry, "nodes"));
-  for (const Json& node : planned->array())
-    if (node.is_int()) rank.planned.push_back(static_cast<int>(node.integer()));
+  PINION_ASSIGN(rank.planned, NodesIn(entry, "nodes"));
+  PINION_ASSIGN(rank.policy, Optional<std::string>(entry, "policy", ""));
+  if (!rank.policy.empty()) {
+    PINION_ASSIGN(rank.policy_nodes, NodesIn(entry, "policy_nodes"));
+  }
   PINION_ASSIGN(rank.weights, MemoryOf(entry, "weights"));
   PINION_ASSIGN(rank.kv, MemoryOf(entry, "kv"));
   return rank;
@@ -74,9 +86,14 @@ Result<LivePlacement> Read(const Json& info) {
   for (const Json& engine : several ? replicas->array() : Json::Array{info}) {
     PINION_ASSIGN(std::vector<LiveRank> ranks, RanksOf(engine));
     placement.engines.push_back(std::move(ranks));
+    const Json* policy = engine.Find("memory_policy");
+    const Json* refusal = policy ? policy->Find("refusal") : nullptr;
+    if (refusal && refusal->is_string()) placement.policy_refusal = refusal->string();
   }
   return placement;
 }
+
+Json TextOrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
 Json MemoryJson(const LiveMemory& memory) {
   Json nodes = Json::MakeArray();
@@ -86,10 +103,12 @@ Json MemoryJson(const LiveMemory& memory) {
   json.Set("nodes", std::move(nodes));
   json.Set("bytes", memory.bytes());
   json.Set("remote_share", memory.remote_share ? Json(*memory.remote_share) : Json());
+  json.Set("unknown", TextOrNull(memory.unknown));
   return json;
 }
 
 std::string MemoryText(const char* what, const LiveMemory& memory) {
+  if (!memory.unknown.empty()) return StrCat(what, ": unknown, because ", memory.unknown);
   if (memory.nodes.empty()) return StrCat(what, ": not written yet");
   std::vector<std::string> nodes;
   for (const auto& [node, bytes, pages] : memory.nodes)
@@ -100,15 +119,17 @@ std::string MemoryText(const char* what, const LiveMemory& memory) {
 }
 
 std::string RankText(const LiveRank& rank, bool colour) {
-  std::string text =
-      Paragraph(StrCat("rank ", rank.rank),
-                rank.planned.empty()
-                    ? "no node is planned"
-                    : StrCat(rank.planned.size() == 1 ? "planned on node " : "planned on nodes ",
-                             FormatCpuList(rank.planned)),
-                colour);
+  const auto on = [](const std::vector<int>& nodes) {
+    return StrCat(nodes.size() == 1 ? " on node " : " on nodes ", FormatCpuList(nodes));
+  };
+  std::string planned =
+      rank.planned.empty() ? "no node is planned" : StrCat("planned", on(rank.planned));
+  if (!rank.policy.empty()) planned += StrCat(" · memory policy ", rank.policy);
+  if (!rank.policy_nodes.empty()) planned += on(rank.policy_nodes);
+  std::string text = Paragraph(StrCat("rank ", rank.rank), planned, colour);
   for (const auto& [what, memory] : {std::pair{"weights", &rank.weights}, {"KV", &rank.kv}}) {
-    const bool warns = memory->remote_share.value_or(0) > kRemoteWarning;
+    const bool warns =
+        memory->remote_share.value_or(0) > kRemoteWarning && rank.policy != "interleave";
     text +=
         Paragraph("", MemoryText(what, *memory), colour, warns ? Style::kWarning : Style::kPlain);
   }
@@ -141,6 +162,8 @@ Json ToJson(const LivePlacement& placement) {
       Json entry;
       entry.Set("rank", rank.rank);
       entry.Set("nodes", rank.planned);
+      entry.Set("policy", TextOrNull(rank.policy));
+      entry.Set("policy_nodes", rank.policy_nodes);
       entry.Set("weights", MemoryJson(rank.weights));
       entry.Set("kv", MemoryJson(rank.kv));
       list.Append(std::move(entry));
@@ -151,6 +174,7 @@ Json ToJson(const LivePlacement& placement) {
   json.Set("url", placement.url);
   json.Set("model", placement.model);
   json.Set("processes", placement.processes);
+  json.Set("policy_refusal", TextOrNull(placement.policy_refusal));
   json.Set("engines", std::move(engines));
   return json;
 }
@@ -163,6 +187,8 @@ std::string DrawPlacement(const LivePlacement& placement, bool colour) {
     if (placement.engines.size() > 1) text += StrCat("\nengine ", engine, "\n");
     for (const LiveRank& rank : placement.engines[engine]) text += RankText(rank, colour);
   }
+  if (!placement.policy_refusal.empty())
+    text += Paragraph("", placement.policy_refusal, colour, Style::kWarning);
   if (const int others = placement.processes - 1; others > 0)
     text +=
         Paragraph("",

@@ -18,13 +18,16 @@ struct LiveMemory {
   };
   std::vector<OnNode> nodes;           // ascending
   std::optional<double> remote_share;  // on nodes that the plan does not give the rank
+  std::string unknown;                 // why the nodes are unknown; else empty
 
   uint64_t bytes() const;
 };
 
 struct LiveRank {
   int rank = 0;
-  std::vector<int> planned;  // nodes
+  std::vector<int> planned;       // nodes
+  std::string policy;             // of its memory, that is in force; empty: not told
+  std::vector<int> policy_nodes;  // none: those of the threads
   LiveMemory weights, kv;
 };
 
@@ -33,14 +36,16 @@ struct LiveRank {
 struct LivePlacement {
   std::string url, model;
   int processes = 1;                           // that compute the model together
+  std::string policy_refusal;                  // why --memory-policy is not in force; else empty
   std::vector<std::vector<LiveRank>> engines;  // by replica
 };
 
 // From the answer to /server_info. An error if it is not a Pinion server's that runs a model.
 Result<LivePlacement> ReadPlacement(const Json& server_info, const std::string& url);
 
-// {"url","model","processes","engines":[{"ranks":[{"rank","nodes":[planned],
-//  "weights":{"nodes":[{"node","bytes","pages"}],"bytes","remote_share"},"kv":{the same}}]}]}
+// {"url","model","processes","policy_refusal","engines":[{"ranks":[{"rank","nodes":[planned],
+//  "policy","policy_nodes","weights":{"nodes":[{"node","bytes","pages"}],"bytes","remote_share",
+//  "unknown"},"kv":{the same}}]}]}
 Json ToJson(const LivePlacement& placement);
 
 // As text of at most 100 columns.

@@ -80,7 +80,8 @@ Result<ModelFit> FitModel(const EngineOptions& options, const Machine& machine,
     return fit;
   }
   const uint64_t free = budget.memory_available_bytes;
-  PINION_TRY(FillCache(needs, options, free - std::min(free, fixed), fit));
+  const uint64_t most = MostKvBytes(needs, options, machine, budget, plan);
+  PINION_TRY(FillCache(needs, options, std::min(free - std::min(free, fixed), most), fit));
   return fit;
 }
 

@@ -10,6 +10,9 @@ import virtual_machine
 # Arithmetic as in every run; nothing is measured, as the machine is emulated.
 BENCH = ("pinion bench preset:tiny --json --rounds 1 --prompt-len 16 --output-len 2 --isa avx2 "
          "--gemm-kernel avx2 --kv-cache-space 16MiB")
+FULL = ("mkdir -p /tmp/full; mount -t tmpfs -o size=600m,mpol=bind:1 full /tmp/full; "
+        "dd if=/dev/zero of=/tmp/full/file bs=1M count=550 2> /dev/null; "
+        "{}; status=$?; umount /tmp/full; exit $status")
 COMMANDS = {
     "10-topo": "pinion topo --json",
     "20-one-rank": BENCH,
@@ -23,10 +26,15 @@ COMMANDS = {
                  f"echo $$ > /cgroup/one/cgroup.procs; {BENCH}",
     "32-quota": "mkdir /cgroup/part; echo '250000 100000' > /cgroup/part/cpu.max; "
                 f"echo $$ > /cgroup/part/cgroup.procs; {BENCH}",
+    "25-strict": f"{BENCH} -tp 2 --memory-policy strict",
+    "26-interleaved": f"{BENCH} -tp 2 --memory-policy interleave",
+    # One rank of node 0, whose memory the cpuset forbids.
+    "33-forbidden": "mkdir /cgroup/two; echo 0-1 > /cgroup/two/cpuset.cpus; echo 1 > /cgroup/two/cpuset.mems; "
+                    f"echo $$ > /cgroup/two/cgroup.procs; {BENCH} --memory-policy strict",
     # Node 1 is nearly full of a file that lies there.
-    "40-full": "mkdir /tmp/full; mount -t tmpfs -o size=600m,mpol=bind:1 full /tmp/full; "
-               "dd if=/dev/zero of=/tmp/full/file bs=1M count=550 2> /dev/null; "
-               f"{BENCH.replace('16MiB', '250MiB')} -tp 2; status=$?; umount /tmp/full; exit $status",
+    "40-full": FULL.format(f"{BENCH.replace('16MiB', '250MiB')} -tp 2"),
+    "41-full-strict": FULL.format(f"{BENCH.replace('16MiB', '250MiB')} -tp 2 --memory-policy strict"),
+    "42-full-preferred": FULL.format(f"{BENCH.replace('16MiB', '250MiB')} -tp 2 --memory-policy preferred"),
     "50-offline": "echo 0 > /sys/devices/system/cpu/cpu3/online; pinion topo --json",
     "51-offline-bound": f"{BENCH} -tp 2 --threads-bind '0-1|2-3'",
     "52-offline-ranks": f"{BENCH} -tp 2",
@@ -71,6 +79,7 @@ def test_one_rank_spans_both_nodes_and_says_so(ran):
     ("21-two-ranks", [([0, 1], [0]), ([2, 3], [1])]),
     ("22-crossed", [([2, 3], [1]), ([0, 1], [0])]),
     ("24-two-stages", [([0, 1], [0]), ([2, 3], [1])]),
+    ("25-strict", [([0, 1], [0]), ([2, 3], [1])]),
 ])
 def test_every_ranks_memory_lies_on_its_node(ran, name, ranks):
     assert plan(ran, name) == ranks
@@ -97,9 +106,31 @@ def test_a_quota_bounds_the_threads(ran):
     assert len(cpus) == 2
 
 
-def test_a_full_node_is_named_before_anything_is_loaded(ran):
-    status, _, errors = ran["40-full"]
+def test_interleaved_memory_lies_on_both_nodes(ran):
+    assert plan(ran, "26-interleaved") == [([0, 1], [0]), ([2, 3], [1])]
+    assert placement(ran, "26-interleaved") == [([0, 1], [0, 1])] * 2
+    assert "memory policy interleave" in ran["26-interleaved"][2]
+    assert "not on the nodes that the plan gives it" not in ran["26-interleaved"][2]
+
+
+def test_a_policy_over_a_forbidden_node_is_refused_by_the_kernel_and_the_run_goes_on(ran):
+    status, _, errors = ran["33-forbidden"]
+    assert status == 0, errors
+    assert "--memory-policy strict is not in force" in errors and "memory policy local" in errors, errors
+    assert placement(ran, "33-forbidden")[0][0] == [1]
+
+
+def test_preferred_memory_may_spill_over(ran):
+    status, _, errors = ran["42-full-preferred"]
+    assert status == 0, errors
+    assert "memory policy preferred" in errors
+
+
+@pytest.mark.parametrize("name", ["40-full", "41-full-strict"])
+def test_a_full_node_is_named_before_anything_is_loaded(ran, name):
+    status, _, errors = ran[name]
     assert status != 0
+    assert "or --memory-policy preferred" in errors, errors
     assert "rank 1 needs" in errors and "on NUMA node 1, which has" in errors, errors
     assert "use --kv-cache-space" in errors and "load and pack" not in errors, errors
 

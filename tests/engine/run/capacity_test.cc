@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
@@ -16,6 +17,7 @@
 namespace pinion {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -157,6 +159,56 @@ TEST(CheckCapacity, NamesTheRankOfAFullNodeAndWaysOut) {
   EXPECT_TRUE(scene.Check()) << offer;
   scene.options.kv_cache_bytes = uint64_t{1500} << 20;
   EXPECT_THAT(scene.Check().error().message, HasSubstr("--kv-cache-dtype int8"));
+}
+
+// One rank on the first of two nodes, which has room for a quarter of its cache.
+Scene OnASmallNode(const char* policy) {
+  Scene scene(1);
+  scene.machine = *ImagineMachine("numa:2 core:2 pu:1");
+  scene.budget = *ComputeBudget(scene.machine);
+  scene.options.threads_bind = "0-1";
+  scene.options.memory_policy = policy;
+  scene.options.kv_cache_bytes = uint64_t{4} << 30;
+  scene.budget.memory_available_bytes = uint64_t{1} << 40;
+  scene.budget.node_available_bytes[0] =
+      scene.needs[0].weights + scene.needs[0].workspace + (uint64_t{1} << 30);
+  scene.budget.node_available_bytes[1] = uint64_t{1} << 39;
+  return scene;
+}
+
+TEST(CheckCapacity, APolicyThatMaySpillCountsAllNodes) {
+  for (const char* policy : {"local", "strict"}) {
+    const Status refused = OnASmallNode(policy).Check();
+    ASSERT_FALSE(refused) << policy;
+    EXPECT_THAT(refused.error().message,
+                AllOf(HasSubstr("rank 0 needs "), HasSubstr(" on NUMA node 0, which has "),
+                      HasSubstr("or --memory-policy preferred")));
+  }
+  for (const char* policy : {"preferred", "interleave"}) {
+    Scene scene = OnASmallNode(policy);
+    EXPECT_TRUE(scene.Check()) << policy;
+    scene.budget.memory_available_bytes = uint64_t{5} << 30;
+    EXPECT_THAT(scene.Check().error().message, HasSubstr("of memory is free")) << policy;
+  }
+}
+
+// Else the kernel would end the process when the cache is first used.
+TEST(MostKvBytes, IsWhatAStrictRanksNodeHasLeft) {
+  const auto most = [](const char* policy, const char* bind, int ranks) {
+    Scene scene = OnASmallNode(policy);
+    scene.options.tensor_parallel = ranks;
+    scene.options.threads_bind = bind;
+    scene.needs = CountNeeds(scene.spec, scene.decoder, {ranks});
+    scene.budget.node_available_bytes[0] =
+        scene.needs[0].weights + scene.needs[0].workspace + (uint64_t{1} << 30);
+    return MostKvBytes(scene.needs, scene.options, scene.machine, scene.budget,
+                       *PlanFor(scene.options, scene.machine, scene.budget));
+  };
+  for (const char* policy : {"local", "preferred", "interleave"})
+    EXPECT_EQ(most(policy, "0-1", 1), std::numeric_limits<uint64_t>::max()) << policy;
+  EXPECT_EQ(most("strict", "0-1", 1), uint64_t{1} << 30);
+  EXPECT_EQ(most("strict", "0-1|2-3", 2), uint64_t{2} << 30) << "as much for the other rank";
+  EXPECT_LT(most("strict", "0|1", 2), uint64_t{1} << 30) << "both ranks' weights are there";
 }
 
 TEST(CheckCapacity, LeavesRoomForRequests) {

@@ -63,9 +63,11 @@ TEST(LivePlacement, RendersJson) {
   const Json& ranks = *json.Find("engines")->array().at(0).Find("ranks");
   EXPECT_EQ(
       ranks.array().at(1).Dump(),
-      R"({"rank":1,"nodes":[1],"weights":{"nodes":[{"node":0,"bytes":4096,"pages":1},)"
-      R"({"node":1,"bytes":12288,"pages":3}],"bytes":16384,"remote_share":0.25},)"
-      R"("kv":{"nodes":[{"node":1,"bytes":8192,"pages":2}],"bytes":8192,"remote_share":0.0}})");
+      R"({"rank":1,"nodes":[1],"policy":null,"policy_nodes":[],)"
+      R"("weights":{"nodes":[{"node":0,"bytes":4096,"pages":1},)"
+      R"({"node":1,"bytes":12288,"pages":3}],"bytes":16384,"remote_share":0.25,"unknown":null},)"
+      R"("kv":{"nodes":[{"node":1,"bytes":8192,"pages":2}],"bytes":8192,"remote_share":0.0,)"
+      R"("unknown":null}})");
   EXPECT_TRUE(ranks.array().at(0).Find("kv")->Find("remote_share")->is_null());
 }
 
@@ -79,6 +81,32 @@ TEST(LivePlacement, ShowsEveryEngineOfSeveral) {
   EXPECT_THAT(text, HasSubstr("engine 1\nrank 0"));
   EXPECT_THAT(text, HasSubstr("planned on nodes 2-3"));
   EXPECT_THAT(DrawPlacement(Placed(Info()), false), Not(HasSubstr("engine 0")));
+}
+
+TEST(LivePlacement, ShowsTheMemoryPolicyInForceAndWhyItIsNot) {
+  const Json strict = WithRankKey("policy", "\"strict\"");
+  EXPECT_THAT(ErrorOfInfo(strict), HasSubstr("policy_nodes"));
+  Json info = strict;
+  Json placement = *info.Find("placement");
+  placement.array()[1].Set("policy_nodes", Json::Parse("[1]").value());
+  info.Set("placement", placement);
+  EXPECT_THAT(DrawPlacement(Placed(info), false),
+              HasSubstr("rank 1     planned on node 1 · memory policy strict on node 1\n"));
+  placement.array()[1].Set("policy", "interleave");
+  info.Set("placement", placement);
+  EXPECT_THAT(DrawPlacement(Placed(info), true), Not(HasSubstr("\x1b[33m"))) << "it was asked for";
+  info.Set("memory_policy", Json::Parse(R"({"asked": "strict", "in_force": "local",
+      "refusal": "the kernel refuses mbind"})")
+                                .value());
+  EXPECT_THAT(DrawPlacement(Placed(info), false), HasSubstr("the kernel refuses mbind\n"));
+  EXPECT_EQ(*ToJson(Placed(info)).Find("policy_refusal"), Json("the kernel refuses mbind"));
+}
+
+TEST(LivePlacement, TellsUnknownNodesFromUnusedMemory) {
+  Json info = WithRankKey("unknown", "\"the kernel refuses move_pages\"");
+  EXPECT_THAT(DrawPlacement(Placed(info), false),
+              HasSubstr("weights: unknown, because the kernel refuses move_pages\n           "
+                        "KV: unknown, because"));
 }
 
 TEST(LivePlacement, SaysThatOtherProcessesHavePagesToo) {
