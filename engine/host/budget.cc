@@ -128,6 +128,20 @@ void ApplyMemory(Budget& budget, const Machine& machine, const BudgetLimits& lim
       budget.node_available_bytes[node.id] = *bytes;
 }
 
+// Processes with CPUs of their own, as a launcher bound them, each as many as the next: the time
+// that the quota grants is for all of them.
+void ShareQuota(Budget& budget, size_t parts) {
+  if (!budget.cpu_quota) return;
+  const double whole = *budget.cpu_quota, share = whole / static_cast<double>(parts);
+  budget.cpu_quota = share;
+  const double threads = std::max(1.0, std::floor(share));
+  if (threads < budget.max_threads) budget.max_threads = static_cast<int>(threads);
+  budget.reasons.push_back(StrCat("the launcher started ", parts,
+                                  " processes here, which share the ", whole,
+                                  " CPUs of time: at most ", budget.max_threads,
+                                  budget.max_threads == 1 ? " thread" : " threads", " each"));
+}
+
 }  // namespace
 
 Result<Budget> ComputeBudget(const Machine& machine, const BudgetLimits& limits) {
@@ -157,7 +171,10 @@ Budget PartOf(const Machine& machine, Budget whole, size_t part, size_t parts, b
   if (parts < 2) return whole;
   whole.memory_available_bytes /= parts;
   for (auto& [node, bytes] : whole.node_available_bytes) bytes /= parts;
-  if (!divide_cpus) return whole;
+  if (!divide_cpus) {
+    ShareQuota(whole, parts);
+    return whole;
+  }
   const ChosenCores cores = WithoutEfficiencyCores(machine, AllowedCores(machine, whole), parts);
   whole.cpus.clear();
   const auto take_share_of = [&](const std::vector<Core>& all) {

@@ -36,9 +36,9 @@ struct BudgetLimits {
 // `limits` applies. Errors: no CPU left, an allowed CPU that does not exist, a quota <= 0.
 Result<Budget> ComputeBudget(const Machine& machine, const BudgetLimits& limits = {});
 
-// The budget of process `part` of `parts` that share `whole`: an equal share of the memory and, if
-// `divide_cpus`, of the threads that the quota allows and of the cores: whole nodes or L3 domains
-// if there are enough; with more processes than cores, some get the same core.
+// The budget of process `part` of `parts` that share `whole`: an equal share of the memory, of the
+// threads that the quota allows and, if `divide_cpus`, of the cores: whole nodes or L3 domains if
+// there are enough; with more processes than cores, some get the same core.
 Budget PartOf(const Machine& machine, Budget whole, size_t part, size_t parts, bool divide_cpus);
 
 // Free memory now (MemAvailable and the cgroups' headroom), for sizing KV after loading.

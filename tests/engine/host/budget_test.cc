@@ -241,6 +241,21 @@ TEST(PartOf, DividesCoresQuotaAndMemory) {
       << "more parts than cores";
 }
 
+// mpirun --bind-to core: each process has CPUs of its own, but the quota is that of all.
+TEST(PartOf, DividesTheQuotaAmongProcessesWithTheirOwnCpus) {
+  const Machine machine = Imagine("pack:1 numa:1 core:8 pu:1");
+  const Budget own = BudgetOf(machine, "0-3", 6.0);
+  EXPECT_EQ(own.max_threads, 4);
+  const Budget share = PartOf(machine, own, 0, 2, false);
+  EXPECT_EQ(share.max_threads, 3) << "half of 6, as for the other process";
+  EXPECT_EQ(share.cpu_quota, 3.0);
+  EXPECT_EQ(share.cpus, own.cpus);
+  EXPECT_THAT(share.reasons.back(), HasSubstr("share the 6 CPUs of time: at most 3 threads each"));
+  EXPECT_EQ(PartOf(machine, own, 0, 9, false).max_threads, 1) << "never none";
+  EXPECT_EQ(PartOf(machine, BudgetOf(machine, "0-3", 64.0), 0, 2, false).max_threads, 4);
+  EXPECT_EQ(PartOf(machine, BudgetOf(machine, "0-3"), 0, 2, false).max_threads, 4) << "no quota";
+}
+
 // A process on small cores alone would hold up the other.
 TEST(PartOf, GivesEveryProcessLargeCores) {
   const Machine machine = LargeAndSmallCores(4, 6);
