@@ -108,7 +108,8 @@ def test_a_quota_bounds_the_threads(ran):
 
 def test_interleaved_memory_lies_on_both_nodes(ran):
     assert plan(ran, "26-interleaved") == [([0, 1], [0]), ([2, 3], [1])]
-    assert placement(ran, "26-interleaved") == [([0, 1], [0, 1])] * 2
+    # Of the cache, the warm-up touches only two huge pages, which may lie on one node.
+    assert [weights for weights, _ in placement(ran, "26-interleaved")] == [[0, 1]] * 2
     assert "memory policy interleave" in ran["26-interleaved"][2]
     assert "not on the nodes that the plan gives it" not in ran["26-interleaved"][2]
 
