@@ -17,16 +17,23 @@ namespace asio = transfer_asio;
 Connection::Connection(Socket socket)
     : socket_(std::move(socket)),
       deadline_(socket_.get_executor()),
-      write_deadline_(socket_.get_executor()) {}
+      write_deadline_(socket_.get_executor()),
+      alive_(socket_.get_executor()),
+      silence_(socket_.get_executor()) {}
 
 asio::awaitable<std::optional<TransferMessage>> Connection::Receive(size_t most_bytes) {
   const auto self = shared_from_this();
+  receiving_ = true;
+  auto message = co_await ReceiveNow(most_bytes);
+  receiving_ = false;
+  co_return message;
+}
+
+asio::awaitable<std::optional<TransferMessage>> Connection::ReceiveNow(size_t most_bytes) {
   char bytes[FrameHeader::kBytes];
-  auto [header_error, got] =
-      co_await asio::async_read(socket_, asio::buffer(bytes), kTransferAwait);
-  if (header_error) {
-    if (header_error != asio::error::eof && header_error != asio::error::operation_aborted)
-      error_ = header_error.message();
+  if (const auto error = co_await Fill(bytes, sizeof bytes)) {
+    const bool is_end = error == asio::error::eof || error == asio::error::operation_aborted;
+    if (!is_end && error_.empty()) error_ = error.message();
     co_return std::nullopt;
   }
   const FrameHeader header = DecodeHeader(bytes);
@@ -36,14 +43,26 @@ asio::awaitable<std::optional<TransferMessage>> Connection::Receive(size_t most_
     co_return std::nullopt;
   }
   std::string payload(header.payload_bytes, '\0');
-  auto [error, count] = co_await asio::async_read(socket_, asio::buffer(payload), kTransferAwait);
-  if (error) {
-    error_ = "it ended within a message";
+  if (co_await Fill(payload.data(), payload.size())) {
+    if (error_.empty()) error_ = "it ended within a message";
     co_return std::nullopt;
   }
   auto message = DecodePayload(header.type, payload);
   if (!message) error_ = "it sent something that is no message of ours";
   co_return message;
+}
+
+// Every part is heard: a long message over a slow link takes longer than any silence.
+asio::awaitable<boost::system::error_code> Connection::Fill(char* dst, size_t bytes) {
+  while (bytes > 0) {
+    auto [error, count] =
+        co_await socket_.async_read_some(asio::buffer(dst, bytes), kTransferAwait);
+    if (error) co_return error;
+    ++heard_;
+    dst += count;
+    bytes -= count;
+  }
+  co_return boost::system::error_code();
 }
 
 void Connection::Send(std::string frame) {
@@ -77,6 +96,8 @@ void Connection::Close() {
   boost::system::error_code ignored;
   deadline_.cancel();
   write_deadline_.cancel();
+  alive_.cancel();
+  silence_.cancel();
   socket_.close(ignored);
   if (writing_) return;  // the first frame is in use until Write notices
   for (const std::string& frame : frames_) *unsent_ -= frame.size();
@@ -91,6 +112,35 @@ void Connection::StartDeadline(asio::steady_timer& timer, double seconds) {
     const auto self = weak.lock();
     if (error || !self) return;
     self->error_ = "it took too long";
+    self->Close();
+  });
+}
+
+void Connection::SendSignsOfLife(double period_s) {
+  alive_.expires_after(TransferSeconds(period_s));
+  alive_.async_wait([weak = weak_from_this(), period_s](boost::system::error_code error) {
+    const auto self = weak.lock();
+    if (error || !self || !self->socket_.is_open()) return;
+    if (!self->writing_) self->Send(EncodeTransfer(AliveMessage{}));
+    self->SendSignsOfLife(period_s);
+  });
+}
+
+void Connection::CloseIfSilent(double seconds) { ListenOn(seconds, 0); }
+
+// In quarters: a process that was stopped itself finds a single one over when it goes on, and then
+// reads what has come meanwhile.
+void Connection::ListenOn(double seconds, int silent_quarters) {
+  constexpr int kQuarters = 4;
+  silence_.expires_after(TransferSeconds(seconds / kQuarters));
+  silence_.async_wait([weak = weak_from_this(), seconds, silent_quarters,
+                       heard = heard_](boost::system::error_code error) {
+    const auto self = weak.lock();
+    if (error || !self || !self->socket_.is_open()) return;
+    const bool is_silent = self->receiving_ && self->heard_ == heard;
+    const int quarters = is_silent ? silent_quarters + 1 : 0;
+    if (quarters < kQuarters) return self->ListenOn(seconds, quarters);
+    self->error_ = StrCat("it has given no sign of life for ", seconds, " s");
     self->Close();
   });
 }

@@ -37,6 +37,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Closes it unless KeepOpen is called within so many seconds.
   void CloseAfter(double seconds);
   void KeepOpen() { deadline_.cancel(); }
+  // From now on: a sign of life so often, unless something is being sent anyway.
+  void SendSignsOfLife(double period_s);
+  // From now on: closes it once not a byte has come for so many seconds, or up to a quarter more.
+  // Only time in Receive counts.
+  void CloseIfSilent(double seconds);
 
   // Bytes that wait to be sent; any thread.
   using Unsent = std::shared_ptr<std::atomic<size_t>>;
@@ -45,14 +50,18 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const std::string& error() const { return error_; }
 
  private:
+  transfer_asio::awaitable<std::optional<TransferMessage>> ReceiveNow(size_t most_bytes);
+  transfer_asio::awaitable<boost::system::error_code> Fill(char* dst, size_t bytes);
   transfer_asio::awaitable<void> Write();
   void StartDeadline(transfer_asio::steady_timer& timer, double seconds);
+  void ListenOn(double seconds, int silent_quarters);
 
   Socket socket_;
-  transfer_asio::steady_timer deadline_, write_deadline_;
+  transfer_asio::steady_timer deadline_, write_deadline_, alive_, silence_;
   const Unsent unsent_ = std::make_shared<std::atomic<size_t>>(0);
   std::deque<std::string> frames_;  // to be sent
-  bool writing_ = false;
+  bool writing_ = false, receiving_ = false;
+  uint64_t heard_ = 0;  // how often something has come
   std::string error_;
 };
 

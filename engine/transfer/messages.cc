@@ -35,6 +35,8 @@ template <typename Archive>
 void Fields(Archive& archive, DoneMessage& m) {
   archive(m.id, m.error, m.cached_tokens);
 }
+template <typename Archive>
+void Fields(Archive&, AliveMessage&) {}
 
 namespace {
 

@@ -53,8 +53,11 @@ struct DoneMessage {  // the last of an order
   uint64_t cached_tokens = 0;  // that it found computed
 };
 
+// Said again and again while nothing else is: a process that is stopped keeps its connections.
+struct AliveMessage {};
+
 using TransferMessage = std::variant<HelloMessage, OrderMessage, CancelMessage, WelcomeMessage,
-                                     BlocksMessage, StateMessage, DoneMessage>;
+                                     BlocksMessage, StateMessage, DoneMessage, AliveMessage>;
 
 struct FrameHeader {
   static constexpr size_t kBytes = 8;

@@ -147,6 +147,7 @@ class AsioPrefillClient final : public PrefillClient {
     }
     LogInfo(StrCat("prompts are computed by the engine at ", options_.from[index].Text()));
     SetUp(index, connection, welcome->most_tokens);
+    connection->CloseIfSilent(options_.silence_s);
     co_await Read(index, connection);
     reason = connection->error().empty() ? "it closed the connection" : connection->error();
     connection->Close();
@@ -211,7 +212,7 @@ class AsioPrefillClient final : public PrefillClient {
       const std::lock_guard lock(mutex_);
       if (Forget(done->id, peers_[index])) inbox_.Push(std::move(*done));
     } else {
-      return false;
+      return std::holds_alternative<AliveMessage>(message);
     }
     return true;
   }

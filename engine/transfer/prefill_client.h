@@ -13,7 +13,8 @@
 namespace pinion {
 
 // Has prompts computed by other engines: the network of an engine with --role decode. A thread of
-// its own keeps a connection to each of them, and tries again once a second where there is none.
+// its own keeps a connection to each of them, and tries again once a second where there is none. An
+// engine that gives no sign of life is taken for lost until it answers again.
 // Thread rule: one thread, which may be any.
 class PrefillClient {
  public:
@@ -23,6 +24,9 @@ class PrefillClient {
     size_t block_bytes = 0, state_bytes = 0;  // of images: no message is much longer
     std::vector<int> cpus;                    // as PrefillServer's
     double retry_s = 1;
+    // A peer that is silent for so long is lost: stopped, say, or its machine is. With the quarter
+    // that may be added it is noticed within 10 s.
+    double silence_s = 8;
   };
   static std::unique_ptr<PrefillClient> Start(Options options);
   virtual ~PrefillClient() = default;

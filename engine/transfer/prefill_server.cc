@@ -154,6 +154,7 @@ class AsioPrefillServer final : public PrefillServer {
       connection->Send(EncodeTransfer(WelcomeMessage{refusal, options_.most_tokens}));
       if (refusal.empty()) {
         ++welcome_;
+        connection->SendSignsOfLife(options_.sign_of_life_s);
         co_await TakeOrders(connection);
         --welcome_;
       } else {

@@ -23,8 +23,9 @@ class PrefillServer {
   struct Options {
     Address listen;
     Facts facts;
-    size_t most_tokens = 0;  // of an order
-    std::vector<int> cpus;   // where its thread may run; none: where its maker does
+    size_t most_tokens = 0;     // of an order
+    std::vector<int> cpus;      // where its thread may run; none: where its maker does
+    double sign_of_life_s = 1;  // how often one is sent while there is nothing else to send
   };
   // Errors: the address cannot be listened on.
   static Result<std::unique_ptr<PrefillServer>> Start(Options options);

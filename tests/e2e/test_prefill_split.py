@@ -162,6 +162,40 @@ def test_servers_on_different_hosts_answer_as_one(one, pair):
     assert text(prefill, "pair " + LONG) == text(one, "pair " + LONG)
 
 
+def processes_of(server):
+    """The server and its engine."""
+    children = subprocess.run(["pgrep", "-P", str(server.process.pid)], capture_output=True, text=True).stdout
+    return [server.process.pid, *map(int, children.split())]
+
+
+def test_prompts_of_a_stopped_engine_are_computed_here_until_it_goes_on(one, start_server, model):
+    """A process that is stopped keeps its connections: only its silence tells."""
+    port = free_port()
+    decode = start_server(model, "--role", "decode", "--prefill-from", f"127.0.0.1:{port}", *FLAGS)
+    prefill = start_server(model, "--role", "prefill", "--prefill-listen", f"127.0.0.1:{port}", *FLAGS)
+    assert wait_until(lambda: is_up(decode))
+    asked = prompts("stopped")
+    expected = [text(one, prompt) for prompt in asked]
+    stopped = processes_of(prefill)
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        assert all_texts(decode, asked) == expected
+        assert wait_until(lambda: not is_up(decode))
+        assert "no sign of life" in decode.log.read_text()
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+    orders = metric(decode, "pinion:transfer_prompts_total")
+
+    def is_ordered_again(numbers=iter(range(10**6))):
+        prompt = f"goes on {next(numbers)} {LONG}"
+        assert text(decode, prompt) == text(one, prompt)
+        return metric(decode, "pinion:transfer_prompts_total") > orders
+
+    assert wait_until(is_ordered_again)
+
+
 def test_a_salt_keeps_handed_over_prefixes_apart(pair):
     decode, _ = pair
     first = complete(decode, "salted " + LONG, cache_salt="a")["usage"]

@@ -29,20 +29,26 @@ Address OwnAddress(const char* name) {
   return address;
 }
 
-std::unique_ptr<PrefillServer> Listen(const Address& address) {
+constexpr double kNever = 1e6;
+
+// Without signs of life, of which a busy machine might come too late.
+std::unique_ptr<PrefillServer> Listen(const Address& address, double sign_of_life_s = kNever) {
   PrefillServer::Options options;
   options.listen = address;
+  options.sign_of_life_s = sign_of_life_s;
   options.facts = kFacts;
   options.most_tokens = 100;
   return PrefillServer::Start(std::move(options)).value();
 }
 
-std::unique_ptr<PrefillClient> Ask(const Address& address, const Facts& facts = kFacts) {
+std::unique_ptr<PrefillClient> Ask(const Address& address, const Facts& facts = kFacts,
+                                   double silence_s = kNever) {
   PrefillClient::Options options;
   options.from = {address};
   options.facts = facts;
   options.block_bytes = 10;
   options.retry_s = 0.01;
+  options.silence_s = silence_s;
   return PrefillClient::Start(std::move(options));
 }
 
