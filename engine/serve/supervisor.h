@@ -7,12 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/restart_policy.h"
 #include "engine/base/result.h"
 #include "engine/serve/engine_link.h"
 #include "engine/serve/engine_process.h"
 #include "engine/serve/engine_state.h"
+#include "engine/serve/heartbeat.h"
 #include "engine/serve/http.h"
-#include "engine/serve/restart_policy.h"
 
 namespace pinion {
 

@@ -16,8 +16,8 @@
 #include <utility>
 #include <variant>
 
-#include "engine/base/strings.h"
 #include "engine/base/descriptor.h"
+#include "engine/base/strings.h"
 #include "engine/transfer/connection.h"
 #include "engine/transfer/prefill_client.h"
 #include "engine/transfer/prefill_server.h"
