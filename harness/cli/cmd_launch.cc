@@ -9,9 +9,13 @@
 
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
+#include "engine/comm/world.h"
 #include "harness/artifacts/artifacts.h"
 #include "harness/cli/commands.h"
+#include "harness/load/http_client.h"
+#include "harness/load/server_url.h"
 #include "harness/profile/front.h"
+#include "harness/profile/keep_running.h"
 #include "harness/profile/launch.h"
 
 namespace pinion::harness {
@@ -24,6 +28,7 @@ struct LaunchOptions {
   std::optional<std::string> served_model_name;
   bool dry_run = false;
   bool json = false;
+  bool restart = false;
   std::vector<std::string> allowed_hosts;
   std::string haproxy, nginx;  // hosts
   std::string artifact;        // its kind
@@ -51,6 +56,28 @@ Status Become(const Command& command) {
   return Fail(ErrorCode::kIo, StrCat("starting ", arguments[0], ": ", std::strerror(errno)));
 }
 
+// Where the server can be asked how it is.
+Result<ServerUrl> UrlOf(const LaunchOptions& options) {
+  const bool is_v6 = options.host.find(':') != std::string::npos;
+  if (options.host == "0.0.0.0" || options.host == "::") return ServerUrl::OfPort(options.port);
+  return ParseServerUrl(StrCat(is_v6 ? "[" : "", options.host, is_v6 ? "]:" : ":", options.port));
+}
+
+// Stays beside the server and starts it again; its exit code.
+Result<int> StayBeside(const LaunchOptions& options, const Command& command) {
+  constexpr double kPatienceSeconds = 1;  // a server that is ready answers at once
+  if (Launched())
+    return Fail(ErrorCode::kUsage,
+                "--restart cannot start processes of a model again that mpirun has started; start "
+                "`pinion launch` without it");
+  if (options.port == 0)
+    return Fail(ErrorCode::kUsage,
+                "--restart wants a --port: with 0 the server would be at another one each time");
+  PINION_ASSIGN(const ServerUrl url, UrlOf(options));
+  return KeepRunning(command, {},
+                     [url] { return HttpFetch(url, "/health", kPatienceSeconds).has_value(); });
+}
+
 bool IsFile(const LaunchOptions& options) {
   return !options.artifact.empty() || !options.haproxy.empty() || !options.nginx.empty();
 }
@@ -68,7 +95,8 @@ Result<std::string> FileOf(const LaunchOptions& options, const Profile& profile)
   return is_haproxy ? HaproxyText(listen, servers) : NginxText(listen, servers);
 }
 
-Status RunLaunch(const LaunchOptions& options) {
+// The exit code.
+Result<int> RunLaunch(const LaunchOptions& options) {
   if (!options.image.empty() && options.artifact.empty())
     return Fail(ErrorCode::kUsage, "--image is of the files that --emit and --k8s print: add one");
   LaunchRequest request{
@@ -79,14 +107,15 @@ Status RunLaunch(const LaunchOptions& options) {
   if (IsFile(options)) {
     PINION_ASSIGN(const std::string text, FileOf(options, request.profile));
     std::printf("%s", text.c_str());
-    return {};
+    return 0;
   }
   PINION_ASSIGN(const LaunchEnvironment here, InspectEnvironment());
   PINION_ASSIGN(const Launch launch, PlanLaunch(request, here));
   for (const std::string& warning : launch.warnings) LogWarning(warning);
-  if (!options.dry_run) return Become(launch.command);
+  if (options.restart) return StayBeside(options, launch.command);
+  if (!options.dry_run) return Unexpected(Become(launch.command).error());
   std::printf("%s\n", (options.json ? ToJson(launch).Dump(2) : ShellText(launch.command)).c_str());
-  return {};
+  return 0;
 }
 
 // What is printed in place of starting the server, one of them.
@@ -149,14 +178,19 @@ void AddLaunch(CLI::App& app, int& exit_code) {
       ->allow_extra_args(false);
   auto* dry_run = command->add_flag("--dry-run", options->dry_run,
                                     "only print the command and its environment");
+  command
+      ->add_flag("--restart", options->restart,
+                 "stay beside the server and start it again if it crashes or fails, after 1 s at "
+                 "first and up to 30 s later")
+      ->excludes(dry_run);
   AddFiles(*command, *options, dry_run);
   command
       ->add_flag("--json", options->json,
                  "with --dry-run: print JSON instead of text, with the warnings")
       ->needs(dry_run);
   command->callback([options, &exit_code] {
-    const Status done = RunLaunch(*options);
-    exit_code = done ? 0 : Report(done.error());
+    const Result<int> done = RunLaunch(*options);
+    exit_code = done ? *done : Report(done.error());
   });
 }
 

@@ -2,10 +2,14 @@
 
 import json
 import os
+import pathlib
+import signal
 import subprocess
+import urllib.error
 
 import jsonschema
 import pytest
+from conftest import wait_until
 
 
 @pytest.fixture
@@ -121,3 +125,74 @@ def test_missing_file_and_bad_flags(pinion, tmp_path):
     assert pinion("launch", tmp_path / "none.json").returncode == 1
     assert pinion("launch").returncode == 2
     assert pinion("launch", tmp_path / "none.json", "--port", "70000").returncode == 2
+
+
+def only_child(pid):
+    """The process that this one has started; None while there is none."""
+    children = [int(child) for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children")
+                for child in path.read_text().split()]
+    return children[0] if children else None
+
+
+def is_alive(pid):
+    try:
+        return ") Z " not in pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture
+def kept(start_server, profile, tmp_path):
+    """A server that is started again, with what keeps it."""
+    file = tmp_path / "profile.json"
+    file.write_text(json.dumps(profile))
+    return start_server(file, "--restart", command="launch")
+
+
+def answers(server):
+    try:
+        reply = server.post("/v1/completions", {"model": "preset:tiny", "prompt": "a", "max_tokens": 3,
+                                                "ignore_eos": True})
+        return reply["usage"]["completion_tokens"] == 3
+    except (urllib.error.URLError, ConnectionError):
+        return False
+
+
+def test_a_server_that_was_killed_is_ready_again_and_answers(kept):
+    assert answers(kept)
+    first = only_child(kept.process.pid)
+    engine = only_child(first)
+    os.kill(first, signal.SIGKILL)
+    assert wait_until(lambda: only_child(kept.process.pid) not in (None, first) and answers(kept))
+    assert wait_until(lambda: not is_alive(engine)), "an engine without a server"
+    assert "the server was ended by signal 9 (Killed); starting it again in 1 s" in kept.log.read_text()
+    last = only_child(kept.process.pid)
+    assert kept.stop() == 0
+    assert not is_alive(last)
+
+
+def test_a_server_does_not_outlive_what_keeps_it(kept):
+    server = only_child(kept.process.pid)
+    engine = only_child(server)
+    kept.process.kill()
+    assert wait_until(lambda: not is_alive(server) and not is_alive(engine))
+
+
+def test_a_server_that_refuses_its_flags_is_not_started_again(launch, profile):
+    done = launch(profile, "--restart", "--allowed-hosts", "no/host")
+    assert done.returncode == 2
+    assert "starting it again" not in done.stderr and "no/host" in done.stderr
+
+
+@pytest.mark.parametrize("flags, said", [
+    (["--port", 0], "wants a --port"),
+    (["--dry-run"], "--dry-run"),
+])
+def test_restart_wants_a_server_that_can_be_found_again(launch, profile, flags, said):
+    done = launch(profile, "--restart", *flags)
+    assert done.returncode == 2 and said in done.stderr
+
+
+def test_restart_is_not_for_processes_that_mpirun_has_started(launch, profile):
+    done = launch(profile, "--restart", env={"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"})
+    assert done.returncode == 2 and "mpirun" in done.stderr
