@@ -29,7 +29,7 @@ struct LaunchOptions {
   bool dry_run = false;
   bool json = false;
   bool restart = false;
-  std::vector<std::string> allowed_hosts;
+  std::vector<std::string> allowed_hosts, launcher;
   std::string haproxy, nginx;  // hosts
   std::string artifact;        // its kind
   std::string image;           // empty: the usual one
@@ -50,9 +50,9 @@ Status Become(const Command& command) {
   for (const auto& [name, value] : command.environment) setenv(name.c_str(), value.c_str(), 1);
   std::vector<char*> arguments;
   for (const std::string& argument : command.arguments)
-    arguments.push_back(const_cast<char*>(argument.c_str()));  // execv does not write to them
+    arguments.push_back(const_cast<char*>(argument.c_str()));  // execvp does not write to them
   arguments.push_back(nullptr);
-  execv(arguments[0], arguments.data());
+  execvp(arguments[0], arguments.data());
   return Fail(ErrorCode::kIo, StrCat("starting ", arguments[0], ": ", std::strerror(errno)));
 }
 
@@ -68,8 +68,8 @@ Result<int> StayBeside(const LaunchOptions& options, const Command& command) {
   constexpr double kPatienceSeconds = 1;  // a server that is ready answers at once
   if (Launched())
     return Fail(ErrorCode::kUsage,
-                "--restart cannot start processes of a model again that mpirun has started; start "
-                "`pinion launch` without it");
+                "--restart cannot start again what mpirun has started; have it start mpirun: "
+                "pinion launch PROFILE --restart -- mpirun -n 2");
   if (options.port == 0)
     return Fail(ErrorCode::kUsage,
                 "--restart wants a --port: with 0 the server would be at another one each time");
@@ -99,8 +99,12 @@ Result<std::string> FileOf(const LaunchOptions& options, const Profile& profile)
 Result<int> RunLaunch(const LaunchOptions& options) {
   if (!options.image.empty() && options.artifact.empty())
     return Fail(ErrorCode::kUsage, "--image is of the files that --emit and --k8s print: add one");
-  LaunchRequest request{
-      {}, options.host, options.port, options.served_model_name, options.allowed_hosts, ""};
+  LaunchRequest request{{},
+                        options.host,
+                        options.port,
+                        options.served_model_name,
+                        options.allowed_hosts,
+                        options.launcher};
   // What a pipe holds can be read only once.
   if (std::filesystem::is_regular_file(options.profile)) request.profile_path = options.profile;
   PINION_ASSIGN(request.profile, ReadProfile(options.profile));
@@ -119,7 +123,8 @@ Result<int> RunLaunch(const LaunchOptions& options) {
 }
 
 // What is printed in place of starting the server, one of them.
-void AddFiles(CLI::App& command, LaunchOptions& options, CLI::Option* dry_run) {
+void AddFiles(CLI::App& command, LaunchOptions& options, CLI::Option* dry_run,
+              CLI::Option* launcher) {
   constexpr char kGroup[] = "Files";
   constexpr char kHosts[] = "HOST[:PORT],...";
   CLI::Option* haproxy =
@@ -151,7 +156,7 @@ void AddFiles(CLI::App& command, LaunchOptions& options, CLI::Option* dry_run) {
       ->group(kGroup);
   const std::vector<CLI::Option*> files = {haproxy, nginx, emit, kubernetes};
   for (CLI::Option* one : files) {
-    one->group(kGroup)->excludes(dry_run);
+    one->group(kGroup)->excludes(dry_run)->excludes(launcher);
     for (CLI::Option* other : files)
       if (one != other) one->excludes(other);
   }
@@ -183,7 +188,10 @@ void AddLaunch(CLI::App& app, int& exit_code) {
                  "stay beside the server and start it again if it crashes or fails, after 1 s at "
                  "first and up to 30 s later")
       ->excludes(dry_run);
-  AddFiles(*command, *options, dry_run);
+  auto* launcher = command->add_option(
+      "LAUNCHER", options->launcher,
+      "behind `--`: a command that starts the server's, such as -- mpirun -n 2 --host one,two");
+  AddFiles(*command, *options, dry_run, launcher);
   command
       ->add_flag("--json", options->json,
                  "with --dry-run: print JSON instead of text, with the warnings")

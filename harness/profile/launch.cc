@@ -97,6 +97,7 @@ std::vector<std::pair<std::string, std::string>> ChooseRuntime(const RuntimeChoi
 Command CommandOf(const LaunchRequest& request, const Configuration& configuration) {
   Command command = ServeCommand(configuration, request.host, request.port);
   auto& arguments = command.arguments;
+  arguments.insert(arguments.begin(), request.launcher.begin(), request.launcher.end());
   if (request.served_model_name)
     arguments.insert(arguments.end(), {"--served-model-name", *request.served_model_name});
   for (const std::string& name : request.allowed_hosts)

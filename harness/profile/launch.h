@@ -18,7 +18,8 @@ struct LaunchRequest {
   int port = kUsualPort;
   std::optional<std::string> served_model_name;
   std::vector<std::string> allowed_hosts;  // besides the names of the server's machine
-  std::string profile_path;  // for the server to show its evidence; empty: it shows none
+  std::vector<std::string> launcher = {};  // words before the command: mpirun and its flags
+  std::string profile_path = {};  // for the server to show its evidence; empty: it shows none
 };
 
 // The machine and environment to launch a profile in.

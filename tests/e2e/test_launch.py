@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import urllib.error
@@ -10,6 +11,7 @@ import urllib.error
 import jsonschema
 import pytest
 from conftest import wait_until
+from test_mpi import ENVIRONMENT, MPIRUN
 
 
 @pytest.fixture
@@ -127,11 +129,14 @@ def test_missing_file_and_bad_flags(pinion, tmp_path):
     assert pinion("launch", tmp_path / "none.json", "--port", "70000").returncode == 2
 
 
+def children_of(pid):
+    return [int(child) for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children")
+            for child in path.read_text().split()]
+
+
 def only_child(pid):
     """The process that this one has started; None while there is none."""
-    children = [int(child) for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children")
-                for child in path.read_text().split()]
-    return children[0] if children else None
+    return next(iter(children_of(pid)), None)
 
 
 def is_alive(pid):
@@ -195,4 +200,22 @@ def test_restart_wants_a_server_that_can_be_found_again(launch, profile, flags, 
 
 def test_restart_is_not_for_processes_that_mpirun_has_started(launch, profile):
     done = launch(profile, "--restart", env={"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"})
-    assert done.returncode == 2 and "mpirun" in done.stderr
+    assert done.returncode == 2 and "launch PROFILE --restart -- mpirun" in done.stderr
+
+
+@pytest.mark.skipif(not shutil.which("mpirun"), reason="there is no mpirun")
+def test_a_model_of_several_processes_that_loses_one_is_started_again(start_server, profile, tmp_path):
+    profile["configuration"] = {"threads_bind": "nobind", "kv_cache_space": 0.0625, "tensor_parallel": 2}
+    file = tmp_path / "profile.json"
+    file.write_text(json.dumps(profile))
+    kept = start_server(file, "--restart", "--", *MPIRUN, 2, command="launch",
+                        env={**ENVIRONMENT, "OMP_NUM_THREADS": "1"})
+    assert answers(kept)
+    first = only_child(kept.process.pid)
+    follower = max(children_of(first))  # mpirun starts the leader first
+    os.kill(follower, signal.SIGKILL)
+    assert wait_until(lambda: only_child(kept.process.pid) not in (None, first) and answers(kept))
+    processes = [only_child(kept.process.pid), *children_of(only_child(kept.process.pid))]
+    assert len(processes) == 3
+    kept.process.kill()
+    assert wait_until(lambda: not any(map(is_alive, processes)))

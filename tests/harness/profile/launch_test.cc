@@ -72,6 +72,16 @@ TEST_F(PlanLaunchTest, TellsTheServerItsProfile) {
   EXPECT_EQ(arguments.back(), "a profile.json");
 }
 
+TEST_F(PlanLaunchTest, ALauncherStartsTheServer) {
+  LaunchRequest request = Request();
+  request.launcher = {"mpirun", "-n", "2"};
+  const auto launch = PlanLaunch(request, Here());
+  ASSERT_TRUE(launch) << launch.error().message;
+  const auto& arguments = launch->command.arguments;
+  EXPECT_EQ(std::vector(arguments.begin(), arguments.begin() + 3), request.launcher);
+  EXPECT_EQ(arguments[4], "serve");
+}
+
 TEST_F(PlanLaunchTest, PassesEverySettingThatIsNotTheDefault) {
   LaunchRequest request = Request();
   auto& options = request.profile.configuration.options;
