@@ -5,6 +5,7 @@
 #include "engine/base/strings.h"
 #include "engine/spec/architecture.h"
 #include "engine/spec/attention_spec.h"
+#include "engine/spec/kv_tables.h"
 
 namespace pinion {
 namespace {
