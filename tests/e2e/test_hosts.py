@@ -2,6 +2,7 @@
 mpirun reaches through an agent as it would reach hosts through ssh."""
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -10,9 +11,12 @@ import signal
 import subprocess
 import sys
 
+import late_link
 import pytest
 from conftest import PATIENCE_S, wait_until
 from test_mpi import ENVIRONMENT, EXACT, IDS
+from test_prefill_split import FLAGS as SPLIT_FLAGS
+from test_prefill_split import MODEL, prompts
 
 PORT = 8111  # free in a namespace of our own
 # Prints every line of streams that follow one another, so that some stream is always in the middle.
@@ -27,6 +31,14 @@ while True:
         print(line, flush=True)
 """
 
+FETCH = f"""
+import sys, urllib.request
+body = sys.stdin.read()
+request = urllib.request.Request("http://127.0.0.1:{PORT}" + sys.argv[1], None if body == "null" else body.encode(),
+                                 {{"Content-Type": "application/json"}})
+print(urllib.request.urlopen(request, timeout=110).read().decode())
+"""
+
 
 def may_make_namespaces():
     if os.geteuid() != 0 or not shutil.which("ip"):
@@ -34,6 +46,31 @@ def may_make_namespaces():
     made = subprocess.run(["ip", "netns", "add", "pinion-try"], capture_output=True).returncode == 0
     subprocess.run(["ip", "netns", "del", "pinion-try"], capture_output=True)
     return made
+
+
+# Links: tc's queues at the end of each host, in which what leaves it waits; or a relay of our own.
+LINKS = {
+    "0.1 ms, 1 Gbit/s": ["netem", "delay", "100us", "rate", "1gbit"],
+    "1 ms, 1 Gbit/s": ["netem", "delay", "1ms", "rate", "1gbit"],
+    "1 Gbit/s": ["tbf", "rate", "1gbit", "burst", "128kb", "latency", "100ms"],
+    "0.1 ms, by a relay": 0.0001,
+    "1 ms, by a relay": 0.001,
+}
+
+
+@functools.cache
+def why_no_link(link):
+    """Why this machine has no such link; empty: it has."""
+    if isinstance(LINKS[link], float):
+        return late_link.why_none()
+    if not shutil.which("tc"):
+        return "there is no tc (iproute2)"
+    name = f"pinion-{os.getpid()}-try"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    tried = subprocess.run(["tc", "-n", name, "qdisc", "add", "dev", "lo", "root", *LINKS[link]], capture_output=True,
+                           text=True)
+    subprocess.run(["ip", "netns", "del", name], check=True)
+    return tried.returncode and f"the kernel has no sch_{LINKS[link][0]}: {tried.stderr.strip()}"
 
 
 pytestmark = pytest.mark.skipif(not may_make_namespaces(),
@@ -46,6 +83,7 @@ class Hosts:
     def __init__(self, count, folder):
         self.names = [f"pin{os.getpid()}-{i}" for i in range(1, count + 1)]
         self.bridge = f"pb{os.getpid()}"  # with a number, at most 15 letters
+        self.relay = None
         self.agent = folder / "agent.sh"
         self.agent.write_text('#!/bin/sh\nhost=${1##*.}; shift\n'
                               f'exec ip netns exec "pin{os.getpid()}-$host" unshare --uts '
@@ -67,9 +105,12 @@ class Hosts:
             port = self.port(i)
             self.ip("link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
             self.ip("link", "set", port, "master", self.bridge, "up")
-            self.ip("-n", name, "addr", "add", f"10.99.7.{i}/24", "dev", "eth0")
-            self.ip("-n", name, "link", "set", "eth0", "up")
+            self.address(i)
             self.ip("-n", name, "link", "set", "lo", "up")
+
+    def address(self, host):
+        self.ip("-n", self.names[host - 1], "addr", "add", f"10.99.7.{host}/24", "dev", "eth0")
+        self.ip("-n", self.names[host - 1], "link", "set", "eth0", "up")
 
     def down(self):
         for host, name in enumerate(self.names, 1):
@@ -80,11 +121,34 @@ class Hosts:
             subprocess.run(["ip", "link", "del", self.port(host)], capture_output=True)
             subprocess.run(["ip", "netns", "del", name], capture_output=True)
         subprocess.run(["ip", "link", "del", self.bridge], capture_output=True)
+        if self.relay:
+            self.relay.close()
+
+    def on(self, host, *command):
+        """The words that run a command on a host."""
+        return ["ip", "netns", "exec", self.names[host - 1], "unshare", "--uts", "sh", "-c",
+                f'hostname host{host}; exec "$@"', "sh", *map(str, command)]
 
     def on_first(self, *command):
-        """The words that run a command on host 1."""
-        return ["ip", "netns", "exec", self.names[0], "unshare", "--uts", "sh", "-c",
-                'hostname host1; exec "$@"', "sh", *map(str, command)]
+        return self.on(1, *command)
+
+    def slow_down(self, link):
+        """From now on every host's link is one of LINKS; a relay's is between two hosts."""
+        if isinstance(LINKS[link], float):
+            for host in (1, 2):
+                self.ip("link", "del", self.port(host))
+            self.relay = late_link.LateLink(self.names, LINKS[link])
+            for host in (1, 2):
+                self.address(host)
+            return
+        for name in self.names:
+            subprocess.run(["tc", "-n", name, "qdisc", "add", "dev", "eth0", "root", *LINKS[link]], check=True)
+
+    def sent_bytes(self, host):
+        """What has left the host through its link."""
+        shown = subprocess.run(["ip", "-n", self.names[host - 1], "-s", "-j", "link", "show", "eth0"], check=True,
+                               capture_output=True, text=True).stdout
+        return json.loads(shown)[0]["stats64"]["tx"]["bytes"]
 
     def mpirun(self, binary, *arguments, bind=("--bind-to", "none")):
         hosts = ",".join(f"10.99.7.{i}" for i in range(1, len(self.names) + 1))
@@ -113,6 +177,15 @@ class Hosts:
         """From now on the network does not reach the host."""
         self.ip("-n", self.names[host - 1], "link", "set", "eth0", "down")
 
+    def mend(self, host):
+        self.ip("-n", self.names[host - 1], "link", "set", "eth0", "up")
+
+    def fetch(self, host, path, body=None):
+        """What the server on a host answers there; CalledProcessError: nothing, or with an error."""
+        done = subprocess.run(self.on(host, sys.executable, "-c", FETCH, path), input=json.dumps(body), text=True,
+                              check=True, capture_output=True, timeout=120)
+        return done.stdout
+
 
 def environment():
     return {**os.environ, **ENVIRONMENT, "OMP_NUM_THREADS": "1"}
@@ -137,13 +210,30 @@ def hosts(tmp_path):
     (2, "llama", ["-tp", 2]), (2, "gemma3n", ["-tp", 2]), (3, "gptoss", ["-tp", 3]),
     (2, "gemma3n", ["-pp", 2]), (3, "qwen3.5-moe", ["-pp", 3]), (4, "deepseekv3", ["-pp", 2, "-tp", 2])])
 def test_hosts_score_as_ranks_of_one_process(hosts, binary, pinion, data, tmp_path, count, model, split):
+    assert_hosts_score_as_one(hosts(count), binary, pinion, data / "models" / model, tmp_path, split)
+
+
+# Sums wait for the slowest term and stages for each other, however late a message comes.
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("model, split", [("llama", ["-tp", 2]), ("gemma3n", ["-pp", 2])])
+def test_hosts_of_slow_links_score_as_ranks_of_one_process(hosts, binary, pinion, data, tmp_path, model, split, link):
+    if why_no_link(link):
+        pytest.skip(why_no_link(link))
+    pair = hosts(2)
+    pair.slow_down(link)
+    before = [pair.sent_bytes(host) for host in (1, 2)]
+    assert_hosts_score_as_one(pair, binary, pinion, data / "models" / model, tmp_path, split)
+    assert all(pair.sent_bytes(host) - sent > 100_000 for host, sent in zip((1, 2), before)), "it carried what is summed"
+
+
+def assert_hosts_score_as_one(several, binary, pinion, model, tmp_path, split):
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text("".join(json.dumps(line) + "\n" for line in IDS))
-    command = ["score", data / "models" / model, "--input", prompts, *EXACT]
+    command = ["score", model, "--input", prompts, *EXACT]
     tensor = split[split.index("-tp"):] if "-tp" in split else []
     one = pinion(*command, *tensor, "--logits", tmp_path / "one.safetensors", env=environment())
     assert one.returncode == 0, one.stderr
-    many = subprocess.run(hosts(count).mpirun(binary, *command, *split, "--logits",
+    many = subprocess.run(several.mpirun(binary, *command, *split, "--logits",
                                               tmp_path / "many.safetensors"),
                           capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120,
                           env=environment())
@@ -231,3 +321,72 @@ def test_a_broken_link_between_followers_ends_everything(served):
     served[0].part(2, 3)
     said, _ = everything_ends(served)
     assert re.search("process [12] of the model gave no sign of life for 6 s", said), said
+
+
+@contextlib.contextmanager
+def serving_pair(pair, binary, model, tmp_path):
+    """A server on host 1 that has its prompts computed by one on host 2."""
+    flags = {1: ["--role", "decode", "--prefill-from", "10.99.7.2:9100"],
+             2: ["--role", "prefill", "--prefill-listen", "10.99.7.2:9100"]}
+    servers = []
+    try:
+        for host in (1, 2):
+            with open(tmp_path / f"log{host}", "wb") as log:
+                servers.append(subprocess.Popen(pair.on(host, binary, "serve", model, "--port", PORT, *flags[host],
+                                                        *SPLIT_FLAGS),
+                                                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT))
+        assert wait_until(lambda: prompts_peer(pair).get("up")), (tmp_path / "log1").read_text()
+        yield
+    finally:
+        for server in servers:
+            server.terminate()
+        for server in servers:
+            server.wait(PATIENCE_S)
+
+
+def prompts_peer(pair):
+    """What host 1 tells of the engine that computes its prompts; nothing while it does not answer."""
+    with contextlib.suppress(subprocess.CalledProcessError):
+        return json.loads(pair.fetch(1, "/server_info"))["prefill"]["prompts_from"][0]
+    return {}
+
+
+def completion(prompt):
+    return {"model": MODEL, "prompt": prompt, "max_tokens": 8, "temperature": 0}
+
+
+def texts(reply):
+    return [choice["text"] for choice in reply["choices"]]
+
+
+@pytest.mark.parametrize("link", [None, *LINKS])
+def test_prompts_that_another_host_computes_are_answered_as_by_one_engine(hosts, binary, start_server, data, tmp_path,
+                                                                         link):
+    if link and why_no_link(link):
+        pytest.skip(why_no_link(link))
+    model = data / "models/tiny-trained"
+    pair = hosts(2)
+    if link:
+        pair.slow_down(link)
+    asked = completion(prompts("hosts"))
+    expected = texts(start_server(model, *SPLIT_FLAGS).post("/v1/completions", asked))
+    with serving_pair(pair, binary, model, tmp_path):
+        assert texts(json.loads(pair.fetch(1, "/v1/completions", asked))) == expected
+        metrics = pair.fetch(1, "/metrics")
+    taken = re.search(r'^pinion:transfer_tokens_total{[^}]*direction="taken"[^}]*} (\S+)$', metrics, re.M)
+    assert float(taken[1]) > 0
+    assert re.search(r"^pinion:transfer_failed_prompts_total(?:{[^}]*})? 0(?:\.0)?$", metrics, re.M)
+
+
+def test_prompts_of_a_host_that_is_cut_off_are_computed_here_until_it_is_back(hosts, binary, start_server, data,
+                                                                             tmp_path):
+    model = data / "models/tiny-trained"
+    pair = hosts(2)
+    asked = completion(prompts("cut"))
+    expected = texts(start_server(model, *SPLIT_FLAGS).post("/v1/completions", asked))
+    with serving_pair(pair, binary, model, tmp_path):
+        pair.cut(2)
+        assert texts(json.loads(pair.fetch(1, "/v1/completions", asked))) == expected
+        assert wait_until(lambda: prompts_peer(pair).get("up") is False)
+        pair.mend(2)
+        assert wait_until(lambda: prompts_peer(pair).get("up"))
