@@ -23,9 +23,12 @@ struct SamplingParams {
   double repetition_penalty = 1;  // > 0; over prompt and output
   double presence_penalty = 0;    // [-2, 2]; over output
   double frequency_penalty = 0;   // [-2, 2]; over output
-  std::optional<uint64_t> seed;   // unset: drawn from the engine's seed and the request number
-  int max_tokens = 16;            // >= 1
-  int min_tokens = 0;             // EOS and stop ids are masked, stop strings ignored, before this
+  // Set: all three penalties are over the last so many tokens of prompt and output together, as
+  // llama-server's are. The API's name is its `repeat_last_n`, which the front end reads.
+  std::optional<size_t> penalty_window;
+  std::optional<uint64_t> seed;  // unset: drawn from the engine's seed and the request number
+  int max_tokens = 16;           // >= 1
+  int min_tokens = 0;            // EOS and stop ids are masked, stop strings ignored, before this
   bool ignore_eos = false;
   std::vector<int32_t> stop_token_ids;
   std::vector<std::string> stop;  // none empty; checked by OutputText

@@ -237,6 +237,12 @@ Sampler::Sampler(const SamplingParams& params, uint64_t seed, std::vector<int32_
                  std::span<const int32_t> prompt)
     : params_(params), seed_(seed), eos_ids_(std::move(eos_ids)) {
   if (params_.thought.any()) thought_.emplace(params_.thought);
+  if (!penalises()) return;
+  if (params_.penalty_window) {
+    const size_t seen = std::min(*params_.penalty_window, prompt.size());
+    for (const int32_t id : prompt.last(seen)) Count(id);
+    return;
+  }
   if (params_.repetition_penalty == 1) return;
   prompt_ids_.assign(prompt.begin(), prompt.end());
   std::sort(prompt_ids_.begin(), prompt_ids_.end());
@@ -244,6 +250,7 @@ Sampler::Sampler(const SamplingParams& params, uint64_t seed, std::vector<int32_
 }
 
 bool Sampler::penalises() const {
+  if (params_.penalty_window == 0) return false;
   return params_.repetition_penalty != 1 || params_.presence_penalty != 0 ||
          params_.frequency_penalty != 0;
 }
@@ -257,7 +264,7 @@ SampledToken Sampler::Sample(const kernels::Table& table, std::span<float> logit
   token.id = Choose(table, logits, mask);
   if (params_.logprobs >= 0) AddLogprobs(table, raw.values, raw.log_sum, params_.logprobs, token);
   ++drawn_;
-  if (penalises()) ++output_counts_[token.id];
+  if (penalises()) Count(token.id);
   if (!params_.bad_words_ids.empty()) output_.push_back(token.id);
   if (thought_) thought_->Take(token.id);
   return token;
@@ -317,6 +324,16 @@ void Sampler::Adjust(std::span<float> logits) const {
   if (penalises()) Penalise(logits);
 }
 
+void Sampler::Count(int32_t id) {
+  ++counts_[id];
+  if (!params_.penalty_window) return;
+  window_.push_back(id);
+  if (window_.size() <= *params_.penalty_window) return;
+  const auto oldest = counts_.find(window_.front());
+  if (--oldest->second == 0) counts_.erase(oldest);
+  window_.pop_front();
+}
+
 void Sampler::Penalise(std::span<float> logits) const {
   const float repetition = static_cast<float>(params_.repetition_penalty);
   const auto repeat = [&](int32_t id) {
@@ -326,12 +343,13 @@ void Sampler::Penalise(std::span<float> logits) const {
   };
   if (repetition != 1) {
     for (const int32_t id : prompt_ids_) repeat(id);
-    for (const auto& [id, count] : output_counts_)
+    for (const auto& [id, count] : counts_)
       if (!std::binary_search(prompt_ids_.begin(), prompt_ids_.end(), id)) repeat(id);
   }
-  for (const auto& [id, count] : output_counts_)
-    logits[static_cast<size_t>(id)] -=
-        static_cast<float>(params_.frequency_penalty * count + params_.presence_penalty);
+  for (const auto& [id, count] : counts_)
+    if (Holds(logits, id))
+      logits[static_cast<size_t>(id)] -=
+          static_cast<float>(params_.frequency_penalty * count + params_.presence_penalty);
 }
 
 size_t Sampler::Draw(const kernels::Table& table, std::span<float> logits) const {

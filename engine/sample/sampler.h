@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -57,13 +58,17 @@ class Sampler {
   void AllowOnlyAllowed(std::span<float> logits) const;
   void MaskBadWords(std::span<float> logits) const;
   void Penalise(std::span<float> logits) const;
+  void Count(int32_t id);
   size_t Draw(const kernels::Table& table, std::span<float> logits) const;
   bool penalises() const;
 
   SamplingParams params_;
   uint64_t seed_;
   std::vector<int32_t> eos_ids_;
-  std::unordered_map<int32_t, int> output_counts_;  // kept only if a penalty needs them
+  // What penalties see of the output, or of the prompt and the output if they have a window; kept
+  // only if a penalty needs them.
+  std::unordered_map<int32_t, int> counts_;
+  std::deque<int32_t> window_;
   std::vector<int32_t> prompt_ids_;        // unique; kept only if a repetition penalty needs them
   std::vector<int32_t> output_;            // kept only if there are bad words
   std::optional<ThoughtTracker> thought_;  // if there is a budget

@@ -84,6 +84,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"access_programs", kAny, kNone, kResponses},  // of OpenAI's own models
     {"activation", kBool, kOneText | kScores},
     {"adaptive_decay", kAny, kNone, kLlamas},  // of a sampler that is off
+    {"adaptive_target", kNumber, kLlamas},
     {"add_generation_prompt", kBool, kChat | kOfChats | kOneText},
     {"add_special_tokens", kBool, kTexts | kPrompts | kVectors | kClassify},
     {"allowed_token_ids", kTokenIds, kTexts, kPrompts},
@@ -117,13 +118,12 @@ constexpr auto kFields = std::to_array<Field>({
     {"endianness", kEndianness, kVectors},
     {"frequency_penalty", kNumber, kTexts, kPrompts},
     {"grammar", kString, kLlamas},
-    {"grammar_lazy", kAny, kNone, kLlamas},
     {"guided_choice", kStrings, kTexts, kPrompts},
     {"guided_decoding_backend", kAny, kNone, kAll},
     {"guided_grammar", kString, kTexts, kPrompts},
     {"guided_json", kJsonSchema, kTexts, kPrompts},
     {"guided_regex", kString, kTexts, kPrompts},
-    {"guided_whitespace_pattern", kAny, kNone, kAll},
+    {"guided_whitespace_pattern", kAny, kNone, kPrompts},
     {"id_slot", kAny, kNone, kLlamas},  // sequences have no slots
     {"ignore_eos", kBool, kTexts, kPrompts},
     {"image", kAny, kNone, kResponses},  // how images in the input are kept
@@ -155,7 +155,6 @@ constexpr auto kFields = std::to_array<Field>({
     {"messages", kSomeMessages, kMessages | kCountTokens, kNone, kMessages | kCountTokens},
     {"metadata", kStringMap, kResponses},  // shown again
     {"metadata", kAny, kNone, kAllButResponses},
-    {"min_keep", kAny, kNone, kLlamas},
     {"min_p", kNumber, kTexts, kPrompts},
     {"min_tokens", kInt, kTexts, kPrompts},
     {"mirostat", kNumber, kLlamas},
@@ -166,15 +165,15 @@ constexpr auto kFields = std::to_array<Field>({
     {"model", kString, kAll},
     {"n", kInt, kOpenAi | kLlamas, kOfChats},
     {"n_cache_reuse", kAny, kNone, kLlamas},
-    {"n_indent", kAny, kNone, kLlamas},
     {"n_keep", kAny, kNone, kLlamas},
     {"n_predict", kInt, kLlamas},
     {"n_probs", kInt, kLlamas},
     {"normalize", kBool, kVectors},
     {"output_dimension", kInt, kCohereEmbed},
     {"parallel_tool_calls", kBool, kChat | kResponses, kOfChats},
-    {"penalize_nl", kAny, kNone, kLlamas},
-    {"prediction", kAny, kNone, kAll},  // a guess at the answer, to save time
+    {"parse_special", kBool, kTokenize},
+    {"penalize_nl", kAny, kNone, kLlamas},  // llama-server does not read it any more
+    {"prediction", kAny, kNone, kAll},      // a guess at the answer, to save time
     {"presence_penalty", kNumber, kTexts, kPrompts},
     {"priority", kInt, kTexts | kPools, kPrompts},
     {"prompt", kPrompt, kCompletions | kLlama, kNone, kCompletions | kLlama},
@@ -190,7 +189,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"query", kString, kRerank, kNone, kRerank},
     {"reasoning", kObject, kResponses},
     {"reasoning_effort", kString, kChat | kMessages | kPrompts},
-    {"repeat_last_n", kAny, kNone, kLlamas},  // penalties see all tokens
+    {"repeat_last_n", kInt, kLlamas},
     {"repeat_penalty", kNumber, kLlamas},
     {"repetition_penalty", kNumber, kOpenAi | kMessages | kResponses, kPrompts},
     {"request_id", kAny, kNone, kAll},
@@ -280,6 +279,9 @@ constexpr auto kUnsupported = std::to_array<UnsupportedField>({
     {"input_extra", kLlama, "it is a field of /infill"},
     {"input_prefix", kLlama, "it is a field of /infill"},
     {"input_suffix", kLlama, "it is a field of /infill"},
+    {"grammar_lazy", kLlamas, "leave it out: a grammar holds from the answer's first token on"},
+    {"guided_whitespace_pattern", kTexts,
+     "leave it out: JSON has one space after a comma or a colon, and none elsewhere"},
     {"inputs", kCohereEmbed, "send 'texts'"},
     {"lora", kLlamas, "leave it out"},
     {"messages", kScores, "put the texts into the query and the documents"},
@@ -288,7 +290,9 @@ constexpr auto kUnsupported = std::to_array<UnsupportedField>({
     {"preserved_tokens", kLlamas, "leave it out"},
     {"previous_response_id", kResponses,
      "this server stores no responses: send the earlier items again as 'input'"},
+    {"min_keep", kLlamas, "leave it out: every sampler keeps at least the best token"},
     {"prompt", kResponses,
+    {"n_indent", kLlamas, "leave it out, and break the text at its line ends"},
      "this server stores no prompts: send the text as 'instructions' or 'input'"},
     {"use_beam_search", kTexts | kPrompts, "use n with a temperature above 0"},
 });

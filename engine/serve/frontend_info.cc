@@ -7,6 +7,7 @@
 #include "engine/base/version.h"
 #include "engine/serve/frontend.h"
 #include "engine/serve/incoming.h"
+#include "engine/serve/schema_llama.h"
 
 namespace pinion {
 namespace {
@@ -86,6 +87,7 @@ void Frontend::Props(HttpRequest, Reply reply, const EndpointFacts&) {
   params.Set("top_p", defaults.top_p);
   params.Set("min_p", defaults.min_p);
   params.Set("repeat_penalty", defaults.repetition_penalty);
+  params.Set("repeat_last_n", static_cast<int64_t>(kLlamaPenaltyWindow));
   params.Set("presence_penalty", defaults.presence_penalty);
   params.Set("frequency_penalty", defaults.frequency_penalty);
   Json settings = Json::MakeObject();

@@ -1,5 +1,6 @@
 #include "engine/serve/llama_writer.h"
 
+#include <limits>
 #include <utility>
 
 #include "engine/base/strings.h"
@@ -33,6 +34,12 @@ const char* StopType(const ChoicePart& part) {
   return part.stop_reason.is_string() ? "word" : "eos";
 }
 
+// -1: all tokens.
+int ShownWindow(const SamplingParams& params) {
+  const size_t seen = params.penalty_window.value_or(std::numeric_limits<size_t>::max());
+  return seen <= std::numeric_limits<int>::max() ? static_cast<int>(seen) : -1;
+}
+
 Json GenerationSettings(const GenerationRequest& request) {
   const SamplingParams& params = request.params;
   Json settings(Json::Object{{"n_predict", request.prompt_only ? 0 : params.max_tokens},
@@ -41,6 +48,7 @@ Json GenerationSettings(const GenerationRequest& request) {
                              {"top_p", params.top_p},
                              {"min_p", params.min_p},
                              {"repeat_penalty", params.repetition_penalty},
+                             {"repeat_last_n", ShownWindow(params)},
                              {"presence_penalty", params.presence_penalty},
                              {"frequency_penalty", params.frequency_penalty},
                              {"ignore_eos", params.ignore_eos},

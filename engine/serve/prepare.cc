@@ -202,6 +202,7 @@ ApiResult<Prepared> Preparer::Generation(HttpRequest& request, Api api, size_t m
     prepared.request.shown = std::move(read.shown);
     prepared.request.line_limit_ns = read.line_limit_ns;
     prepared.request.thought_budget_is_wish = read.thought_budget_is_wish;
+    prepared.request.params.penalty_window = read.penalty_window;
     if (read.fill_in) prepared.request.fill_in = std::move(read.fill_in);
     if (api == Api::kResponses) NameAsResponses(prepared.request);
     if (api == Api::kLlama || api == Api::kInfill) FinishLlama(model_.defaults, prepared.request);

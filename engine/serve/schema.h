@@ -149,6 +149,7 @@ struct TranslatedBody {
 };
 
 // All of these read bodies whose fields CheckFields has let pass.
+  std::optional<size_t> penalty_window = {};  // of SamplingParams
 ApiResult<GenerationRequest> ReadCompletionRequest(const Json& body, const ApiDefaults& defaults);
 ApiResult<GenerationRequest> ReadChatRequest(const Json& body, const ApiDefaults& defaults);
 

@@ -24,6 +24,7 @@ struct Switch {
   double off;
 };
 constexpr auto kSwitches = std::to_array<Switch>({
+    {"adaptive_target", -1},
     {"dry_multiplier", 0},
     {"dynatemp_range", 0},
     {"mirostat", 0},
@@ -135,6 +136,16 @@ ApiResult<int64_t> ReadLineLimit(const Json& body) {
   return std::max(limit_ms, 0) * int64_t{1'000'000};
 }
 
+// -1: all.
+ApiResult<size_t> ReadPenaltyWindow(const Json& body) {
+  PINION_ASSIGN(const int tokens,
+                Get<int>(body, "repeat_last_n", static_cast<int>(kLlamaPenaltyWindow)));
+  if (tokens < -1)
+    return Bad("repeat_last_n", StrCat("'repeat_last_n' is ", tokens,
+                                       ", want at least 0 tokens, or -1 for all of them"));
+  return tokens < 0 ? std::numeric_limits<size_t>::max() : static_cast<size_t>(tokens);
+}
+
 ApiResult<TranslatedBody> TranslateLlama(Api api, const Json& body) {
   PINION_TRY(CheckSwitches(body));
   Json changed = SharedFields(body, api, Api::kCompletions);
@@ -143,7 +154,8 @@ ApiResult<TranslatedBody> TranslateLlama(Api api, const Json& body) {
   PINION_TRY(AddGrammar(body, changed));
   PINION_TRY(AddRest(body, changed));
   PINION_ASSIGN(const int64_t line_limit_ns, ReadLineLimit(body));
-  return TranslatedBody{std::move(changed), {}, {}, line_limit_ns};
+  PINION_ASSIGN(const size_t penalty_window, ReadPenaltyWindow(body));
+  return TranslatedBody{std::move(changed), {}, {}, line_limit_ns, false, penalty_window};
 }
 
 // Other files, as {"filename", "text"} or as texts.

@@ -1,9 +1,14 @@
 #pragma once
 
+#include <cstddef>
+
 #include "engine/base/json.h"
 #include "engine/serve/schema.h"
 
 namespace pinion {
+
+// The last tokens that penalties see unless a body has `repeat_last_n`: llama-server's default.
+inline constexpr size_t kLlamaPenaltyWindow = 64;
 
 // The body of completions that asks for what a body of llama-server's /completion asks for: its
 // own names (`n_predict`, `repeat_penalty`, `n_probs`, `grammar`, `json_schema`, ...) become those

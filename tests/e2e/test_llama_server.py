@@ -130,6 +130,23 @@ def test_tokens_and_probabilities_are_told(plain):
     assert max(top["logprob"] for top in first["top_logprobs"]) == first["logprob"]
 
 
+def test_penalties_see_as_many_of_the_last_tokens_as_asked(plain):
+    def tokens(**body):
+        done = post(plain, "/completion", prompt="Say it again and again", n_predict=100, temperature=0, ignore_eos=True,
+                    return_tokens=True, **body)
+        return done["tokens"], done["generation_settings"]["repeat_last_n"]
+
+    free, _ = tokens()
+    assert len(set(free)) < len(free), "the model repeats itself unless it is penalised"
+    assert tokens(presence_penalty=2, repeat_penalty=1e6, repeat_last_n=0) == (free, 0)
+    for asked, window, shown in (({"repeat_last_n": 3}, 3, 3), ({}, 64, 64), ({"repeat_last_n": -1}, 100, -1)):
+        said, told = tokens(repeat_penalty=1e6, presence_penalty=2, **asked)
+        assert told == shown
+        for at, token in enumerate(said):
+            assert token not in said[max(0, at - window):at], (asked, at)
+        assert window == 100 or len(set(said)) < len(said), "what is past the window may come again"
+
+
 def test_too_many_n_probs_are_refused_by_that_name(plain):
     code, message = refusal(plain, "/completion", prompt="Once", n_predict=3, n_probs=1000)
     assert code == 400 and "'n_probs' is 1000" in message
@@ -150,6 +167,8 @@ def test_schemas_and_grammars_constrain_the_answer(plain, binary):
 def test_what_is_not_supported_is_refused_by_name(server):
     for body, why in (({"mirostat": 2}, "'mirostat' is 2"), ({"lora": [{"id": 0}]}, "'lora' is not supported"),
                       ({"repetition_penalty": 2}, "'repetition_penalty'"), ({"colour": 1}, "'colour' is not a field"),
+                      ({"min_keep": 2}, "'min_keep' is not supported"), ({"n_indent": 4}, "'n_indent' is not supported"),
+                      ({"repeat_last_n": -2}, "'repeat_last_n' is -2"),
                       ({"n_predict": -3}, "'n_predict' is -3"), ({"t_max_predict_ms": "1 s"}, "'t_max_predict_ms'"), ({"input_prefix": "x"}, "field of /infill")):
         code, message = refusal(server, "/completion", prompt="x", **body)
         assert code == 400 and why in message, body

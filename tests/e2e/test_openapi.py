@@ -26,7 +26,7 @@ EXAMPLES = {
     "structured_outputs": [{"regex": "a"}], "suffix": [""], "system": ["x"], "task": ["embed"],
     "text": [{"format": {"type": "text"}}], "texts": [["x"]], "thinking": [{"type": "disabled"}],
     "thinking_token_budget": [-1], "timeout": [60], "tokens": [[5]],
-    "tool_choice": ["auto", {"type": "auto"}], "tools": [[]], "top_n_sigma": [-1], "truncate": ["END"],
+    "tool_choice": ["auto", {"type": "auto"}], "tools": [[]], "adaptive_target": [-1], "top_n_sigma": [-1], "truncate": ["END"],
     **{name: [0] for name in ("dry_multiplier", "dynatemp_range", "mirostat", "xtc_probability")},
 }
 TOGETHER = {"top_logprobs": {"logprobs": True, "top_logprobs": 1}, "stream_options": {"stream": True, "stream_options": {}}}

@@ -411,6 +411,39 @@ TEST(Sampler, PenalisesPresenceAndFrequencyOfTheOutputOnly) {
   }
 }
 
+TEST(Sampler, PenalisesWhatItsWindowHoldsOfPromptAndOutput) {
+  SamplingParams params;
+  params.repetition_penalty = 2;
+  params.presence_penalty = 0.5;
+  params.frequency_penalty = 0.25;
+  params.penalty_window = 3;
+  const std::vector<int32_t> prompt = {3, 0, 1, 1};  // the window sees 0, 1, 1
+  Sampler sampler(params, 1, {}, prompt);
+  std::vector<float> logits = {4, 4, 9, 4};
+  EXPECT_EQ(sampler.Sample(Scalar(), logits).id, 2);
+  EXPECT_THAT(logits, ElementsAre(2 - 0.75f, 2 - 1.f, 9, 4));
+  logits = {4, 4, 4, 9};  // now 1, 1, 2
+  EXPECT_EQ(sampler.Sample(Scalar(), logits).id, 3);
+  EXPECT_THAT(logits, ElementsAre(4, 2 - 1.f, 2 - 0.75f, 9));
+  logits = {4, 4, 4, 4};  // now 1, 2, 3
+  EXPECT_EQ(sampler.Sample(Scalar(), logits).id, 0);
+  EXPECT_THAT(logits, ElementsAre(4, 1.25f, 1.25f, 1.25f));
+}
+
+TEST(Sampler, PenalisesNothingWithoutAWindow) {
+  SamplingParams params;
+  params.repetition_penalty = 2;
+  params.presence_penalty = 2;
+  params.penalty_window = 0;
+  const std::vector<int32_t> prompt = {0};
+  Sampler sampler(params, 1, {}, prompt);
+  for (int i = 0; i < 2; ++i) {
+    std::vector<float> logits = {4, 3};
+    EXPECT_EQ(sampler.Sample(Scalar(), logits).id, 0);
+    EXPECT_THAT(logits, ElementsAre(4, 3));
+  }
+}
+
 // ---- Logprobs -------------------------------------------------------------------------------
 
 TEST(Sampler, GivesLogprobsOfTheRawLogits) {

@@ -41,7 +41,9 @@ TEST(SchemaLlama, IgnoresWhatChangesNoAnswerHere) {
   EXPECT_EQ(
       TranslatedLlama(R"({"prompt":"hi","cache_prompt":true,"id_slot":1,"n_keep":4,"grammar":"",
                            "t_max_prompt_ms":9,"mirostat":0,"mirostat_tau":5.0,"typical_p":1.0,
-                           "dry_multiplier":0.0,"dry_base":1.75,"lora":[],"image_data":[]})"),
+                           "dry_multiplier":0.0,"dry_base":1.75,"lora":[],"image_data":[],
+                           "min_keep":0,"n_indent":0,"grammar_lazy":false,"penalize_nl":true,
+                           "adaptive_target":-1.0,"adaptive_decay":0.9})"),
       R"({"prompt":"hi"})");
 }
 
@@ -60,6 +62,16 @@ TEST(SchemaLlama, ReadsALimitOfTimeUnlessItIsOff) {
   for (const char* off : {"0", "-1", "null"}) EXPECT_EQ(limit_ns(off), 0) << off;
   EXPECT_EQ(limit_ns("2147483647"), 2'147'483'647'000'000);
   EXPECT_THAT(TranslatedLlama(R"({"t_max_predict_ms":"soon"})"), HasSubstr("t_max_predict_ms: "));
+}
+
+TEST(SchemaLlama, PenalisesTheLast64TokensUnlessToldOtherwise) {
+  const auto window = [](const std::string& body) {
+    return Translate(*Json::Parse(body))->penalty_window;
+  };
+  EXPECT_EQ(window("{}"), 64u);
+  EXPECT_EQ(window(R"({"repeat_last_n":0})"), 0u);
+  EXPECT_EQ(window(R"({"repeat_last_n":7})"), 7u);
+  EXPECT_EQ(window(R"({"repeat_last_n":-1})"), std::numeric_limits<size_t>::max());
 }
 
 TEST(SchemaLlama, ReadsBiasesInBothForms) {
@@ -82,7 +94,10 @@ TEST(SchemaLlama, RefusesByName) {
        {R"({"mirostat":1})", R"({"typical_p":0.5})", R"({"xtc_probability":0.1})",
         R"({"post_sampling_probs":true})", R"({"lora":[{"id":0}]})", R"({"logprobs":1})",
         R"({"suffix":"x"})", R"({"input_suffix":"x"})", R"({"n_probs":-1})", R"({"samplers":[1]})",
-        R"({"samplers":5})", R"({"grammar":"root ::= \"a\"","json_schema":{}})"}) {
+        R"({"samplers":5})", R"({"repeat_last_n":-2})", R"({"min_keep":2})", R"({"n_indent":4})",
+        R"({"grammar_lazy":true})", R"({"adaptive_target":0.5})",
+        R"({"guided_whitespace_pattern":"[ ]*"})",
+        R"({"grammar":"root ::= \"a\"","json_schema":{}})"}) {
     const std::string name = Json::Parse(body)->object().front().first;
     EXPECT_THAT(TranslatedLlama(body), HasSubstr(StrCat(name, ": '", name, "' "))) << body;
   }
