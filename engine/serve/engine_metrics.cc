@@ -39,10 +39,12 @@ Buckets LengthBuckets(size_t longest) {
   }
 }
 
-// Of features that no model here has: a dashboard's panels show 0 instead of nothing.
+// What does not happen here: a dashboard's panels show 0 instead of nothing.
 constexpr std::pair<const char*, const char*> kNeverCounted[] = {
     {"vllm:external_prefix_cache_queries_total", "Tokens looked up in other instances: none."},
     {"vllm:external_prefix_cache_hits_total", "Tokens found in other instances: none."},
+    // The cache gives whole blocks before a prompt's last one, and all that it gives is used.
+    {"vllm:prompt_tokens_recomputed_total", "Cached prompt tokens that were computed again: none."},
     {"vllm:mm_cache_queries_total", "Images looked up in a cache: none."},
     {"vllm:mm_cache_hits_total", "Images found in a cache: none."},
 };
@@ -53,7 +55,7 @@ struct EngineMetrics::State {
   State(prometheus::Registry& registry, const std::string& model, size_t engine)
       : make(registry, {{"model_name", model}, {"engine", StrCat(engine)}}),
         make_own(registry, {{"model_name", model}}) {
-    for (const char* source : {"host", "disk", "p2p", "external_unspecified"})
+    for (const char* source : {"host", "disk", "external_unspecified"})
       cached_by_source.Add({{"source", source}});
     waiting_by_reason.Add({{"reason", "deferred"}});
     for (const auto& [name, help] : kNeverCounted) make.Counter(name, help);
@@ -98,11 +100,14 @@ struct EngineMetrics::State {
   FromTotals external_tokens{by_source.Add({{"source", "external_kv_transfer"}})};
   FromTotals hit_tokens{by_source.Add({{"source", "local_cache_hit"}})};
   FromTotals cached_tokens{
-      make.Counter("vllm:prompt_tokens_cached_total", "Prompt tokens found in the prefix cache.")};
+      make.Counter("vllm:prompt_tokens_cached_total",
+                   "Prompt tokens found in the prefix cache or taken from another engine.")};
   MetricsOf<prometheus::Counter> cached_by_source =
       make.Counters("vllm:prompt_tokens_cached_by_source_total",
-                    "Prompt tokens found in the prefix cache, by where it lies.");
+                    "The same tokens by where their keys and values lay: in memory, or (p2p) in "
+                    "another engine's.");
   FromTotals device_tokens{cached_by_source.Add({{"source", "device"}})};
+  FromTotals peer_tokens{cached_by_source.Add({{"source", "p2p"}})};
   FromTotals generation_tokens{make.Counter("vllm:generation_tokens_total", "Tokens generated.")};
   FromTotals prefix_queries{make.Counter("vllm:prefix_cache_queries_total",
                                          "Prompt tokens looked up in the prefix cache.")};
@@ -213,8 +218,9 @@ void EngineMetrics::SetStats(const EngineStats& stats) {
   state_->prompt_tokens.Set(computed + hits + taken);
   state_->computed_tokens.Set(computed);
   state_->hit_tokens.Set(hits);
-  state_->cached_tokens.Set(hits);
+  state_->cached_tokens.Set(hits + taken);
   state_->device_tokens.Set(hits);
+  state_->peer_tokens.Set(taken);
   const double tokens = computed + static_cast<double>(stats.output_tokens);
   if (tokens < state_->step_tokens_before) state_->step_tokens_before = 0;  // another process
   if (tokens > state_->step_tokens_before)

@@ -10,6 +10,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
+#include "engine/serve/cache_config.h"
 #include "engine/serve/fields.h"
 #include "engine/serve/http_refusal.h"
 #include "engine/serve/incoming.h"
@@ -72,33 +73,6 @@ bool IsJson(std::string_view content_type) {
          std::equal(media.begin(), media.end(), json.begin(), [](char a, char b) {
            return std::tolower(static_cast<unsigned char>(a)) == b;
          });
-}
-
-// The labels of vllm:cache_config_info, under vLLM's names.
-std::map<std::string, std::string> CacheConfigOf(const Json& info) {
-  std::map<std::string, std::string> labels;
-  const Json* cache = info.Find("kv_cache");
-  if (!cache) return labels;
-  const std::pair<const char*, const char*> kNames[] = {{"block_tokens", "block_size"},
-                                                        {"blocks", "num_gpu_blocks"},
-                                                        {"bytes", "kv_cache_memory_bytes"}};
-  for (const auto& [ours, theirs] : kNames)
-    if (const Json* value = cache->Find(ours)) labels[theirs] = value->Dump();
-  if (const Json* dtype = cache->Find("dtype"); dtype && dtype->is_string())
-    labels["cache_dtype"] = dtype->string();
-  return labels;
-}
-
-// Those of each engine.
-std::vector<std::map<std::string, std::string>> CacheConfigsOf(const std::string& server_info,
-                                                               size_t engines) {
-  const Json info = Json::Parse(server_info).value_or(Json());
-  const Json* replicas = info.Find("replicas");
-  std::vector<std::map<std::string, std::string>> configs;
-  for (size_t i = 0; i < engines; ++i)
-    configs.push_back(
-        CacheConfigOf(replicas && i < replicas->array().size() ? replicas->array()[i] : info));
-  return configs;
 }
 
 }  // namespace
@@ -297,7 +271,7 @@ void Frontend::OnMessage(LinkMessage message) {
     max_model_len_ = ready->max_model_len;
     slots_ = ready->max_num_seqs;
     metrics_.SetSleepLevel(0);
-    metrics_.SetModel(max_model_len_, CacheConfigsOf(ready->server_info, engines_));
+    metrics_.SetModel(max_model_len_, CacheConfigsOf(ready->server_info, engines_, max_model_len_));
     kv_tokens_ = ready->kv_tokens;
     OnEngineState(EngineState::kReady, "");
   }

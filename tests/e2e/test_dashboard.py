@@ -19,6 +19,9 @@ SUMMED = [
       for what in ("hits", "queries")),
     *({"vllm:prompt_tokens_by_source_total": {"source": source}}
       for source in ("local_compute", "local_cache_hit", "external_kv_transfer")),
+    {"vllm:prompt_tokens_cached_total": {}}, {"vllm:prompt_tokens_recomputed_total": {}},
+    *({"vllm:prompt_tokens_cached_by_source_total": {"source": source}}
+      for source in ("device", "host", "p2p", "disk", "external_unspecified")),
 ]
 HISTOGRAMS = ["vllm:time_to_first_token_seconds", "vllm:inter_token_latency_seconds",
               "vllm:request_time_per_output_token_seconds", "vllm:e2e_request_latency_seconds",
@@ -66,6 +69,14 @@ def test_every_histogram_has_buckets_a_sum_and_a_count(series):
         assert buckets["+Inf"] == count and len(buckets) > 5, name
     for name, limit in BOUNDARIES.items():
         assert limit in {float(labels["le"]) for labels, _ in series[f"{name}_bucket"]}, (name, limit)
+
+
+def test_the_cache_is_described_as_vllm_does(series):
+    (((labels, value)),) = series["vllm:cache_config_info"]
+    assert value == 1
+    assert int(labels["kv_cache_size_tokens"]) == int(labels["num_gpu_blocks"]) * int(labels["block_size"])
+    assert float(labels["kv_cache_max_concurrency"]) > 0 and labels["enable_prefix_caching"] == "True"
+    assert {"cache_dtype", "gpu_memory_utilization", "num_cpu_blocks", "sliding_window"} <= labels.keys()
 
 
 def test_exchanges_are_told_by_status_and_handler(series):

@@ -103,6 +103,10 @@ def test_one_engine_computes_the_prompts_and_the_other_answers(group):
     assert metric(group, "vllm:prompt_tokens_by_source_total", 0, 'source="local_compute"') - computed >= usage["prompt_tokens"] - 32
     assert metric(group, "vllm:prompt_tokens_by_source_total", 1, 'source="external_kv_transfer"') - taken >= usage[
         "prompt_tokens"] - 32
+    cached = metric(group, "vllm:prompt_tokens_cached_total", 1)
+    assert cached == sum(metric(group, "vllm:prompt_tokens_by_source_total", 1, f'source="{source}"')
+                         for source in ("local_cache_hit", "external_kv_transfer"))
+    assert cached == metric(group, "vllm:prompt_tokens_cached_by_source_total", 1)
     after = [metric(group, "vllm:generation_tokens_total", engine) for engine in (0, 1)]
     assert after == [yielded[0], yielded[1] + usage["completion_tokens"]]
     assert metric(group, "pinion:transfer_failed_prompts_total") == 0

@@ -61,6 +61,24 @@ TEST(ServeMetrics, ShowsTheEnginesCounts) {
     EXPECT_THAT(text, HasSubstr(line));
 }
 
+TEST(ServeMetrics, CountsWhatAnotherEngineGaveAsCached) {
+  ServeMetrics metrics("m");
+  EngineStats stats;
+  stats.prompt_tokens = 100;
+  stats.kv.prefix_hit_tokens = 32;
+  stats.transfer.taken_tokens = 64;
+  metrics.SetEngine(0, stats);
+  const std::string text = metrics.Render();
+  for (const char* rest :
+       {"total{engine=\"0\",model_name=\"m\"} 196",
+        "cached_total{engine=\"0\",model_name=\"m\"} 96",
+        "recomputed_total{engine=\"0\",model_name=\"m\"} 0",
+        "cached_by_source_total{engine=\"0\",model_name=\"m\",source=\"device\"} 32",
+        "cached_by_source_total{engine=\"0\",model_name=\"m\",source=\"p2p\"} 64",
+        "cached_by_source_total{engine=\"0\",model_name=\"m\",source=\"host\"} 0"})
+    EXPECT_THAT(text, HasSubstr(std::string("vllm:prompt_tokens_") + rest));
+}
+
 TEST(ServeMetrics, TellsOfRequestsAndTheirPhases) {
   ServeMetrics metrics("m");
   metrics.SetModel(300, {{{"block_size", "64"}}});
