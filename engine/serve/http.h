@@ -108,6 +108,7 @@ struct HttpOptions {
   std::function<void(const AccessRecord&)> log;
   std::shared_ptr<MemoryBudget> memory;   // of bodies and unsent answers; none: no limit
   double sse_keep_alive_seconds = 0;      // see HttpRules
+  std::string root_path;                  // likewise
   std::string ssl_certfile, ssl_keyfile;  // PEM; empty: no TLS
 };
 

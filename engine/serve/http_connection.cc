@@ -16,6 +16,15 @@ using boost::system::error_code;
 
 namespace {
 
+// "/root/v1/models" becomes "/v1/models": of proxies that leave a prefix in the path.
+void TakeRoot(const std::string& root, std::string& path) {
+  if (root.empty() || !path.starts_with(root)) return;
+  if (path.size() == root.size())
+    path = "/";
+  else if (path[root.size()] == '/')
+    path.erase(0, root.size());
+}
+
 constexpr auto kAwait = asio::experimental::as_tuple(asio::use_awaitable);
 constexpr auto kNever = std::chrono::steady_clock::time_point::max();
 constexpr size_t kReadBytes = 16 << 10, kReadBodyBytes = 64 << 10;
@@ -129,6 +138,7 @@ Awaitable<bool> HttpConnection::ReadAndAnswer(AccessRecord& record) {
   const bool wants_continue = parser.wants_continue();
   HttpHead head = parser.TakeHead();
   head.address = address_;
+  TakeRoot(options.root_path, head.path);
   record.address = address_;
   record.method = head.method;
   record.path = head.path;

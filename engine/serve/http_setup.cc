@@ -54,6 +54,7 @@ Result<std::unique_ptr<HttpSetup>> HttpSetup::Make(const ServeOptions& options,
   PINION_ASSIGN(http.max_connections, ConnectionsOf(rules));
   http.header_seconds = rules.header_seconds;
   http.sse_keep_alive_seconds = rules.sse_keep_alive_s;
+  http.root_path = rules.root_path;
   http.ssl_certfile = rules.ssl_certfile;
   http.ssl_keyfile = rules.ssl_keyfile;
   http.memory = std::move(memory);

@@ -26,6 +26,7 @@ struct ServedModel {
   OutputFormat output = {};
   std::vector<std::string> aliases = {};  // further names that clients may use
   PoolingFacts pooling = {};              // whose task says what it is served for
+  Json::Object template_kwargs = {};      // of templates, unless a request says otherwise
 
   bool IsCalled(std::string_view asked) const;
 };

@@ -175,7 +175,8 @@ constexpr const char* kUnreadyResponse = R"({
 
 }  // namespace
 
-Json OpenApiDocument(std::span<const EndpointFacts> endpoints, const FieldRules& rules) {
+Json OpenApiDocument(std::span<const EndpointFacts> endpoints, const FieldRules& rules,
+                     const std::string& root_path) {
   Json paths = Json::MakeObject(), schemas = Json::MakeObject();
   for (const EndpointFacts& endpoint : endpoints) {
     std::string method(endpoint.method);
@@ -190,6 +191,8 @@ Json OpenApiDocument(std::span<const EndpointFacts> endpoints, const FieldRules&
   document.Set("info", Json(Json::Object{{"title", "Pinion"}, {"version", Version()}}));
   document.Set("paths", std::move(paths));
   Json responses(Json::Object{{"Error", ParseSchema(kErrorResponse)},
+  if (!root_path.empty())
+    document.Set("servers", Json(Json::Array{Json(Json::Object{{"url", root_path}})}));
                               {"Unready", ParseSchema(kUnreadyResponse)}});
   document.Set("components", Json(Json::Object{{"schemas", std::move(schemas)},
                                                {"responses", std::move(responses)}}));

@@ -35,6 +35,8 @@ struct EndpointFacts {
 
 // An OpenAPI 3.1 document of these endpoints; the fields of their bodies are those of FieldTable,
 // as far as the rules allow them.
-Json OpenApiDocument(std::span<const EndpointFacts> endpoints, const FieldRules& rules);
+// `root_path`: see HttpRules.
+Json OpenApiDocument(std::span<const EndpointFacts> endpoints, const FieldRules& rules,
+                     const std::string& root_path = {});
 
 }  // namespace pinion

@@ -43,6 +43,7 @@ struct HttpRules {
   std::vector<std::string> allowed_hosts;  // besides the names of this machine; "*": any
   std::vector<std::string> api_keys;       // empty: none is asked for
   std::string ssl_certfile, ssl_keyfile;   // PEM; empty: no TLS
+  std::string root_path;                   // "/a/b", with which paths may begin; empty: none
   std::string access_log;                  // path, "-": standard output; empty: none
   double sse_keep_alive_s = 0;             // silence after which a stream gets a comment; 0: never
   double header_seconds = 20;              // from a request's first byte to the end of its header
@@ -75,6 +76,11 @@ struct ServeOptions {
   std::string tool_call_parser = "auto", reasoning_parser = "auto";
   // Jinja, in place of the model's own chat template; unset: that one.
   std::optional<std::string> chat_template;
+  Json::Object template_kwargs;  // what every template is given unless a request says otherwise
+  // What requests leave unsaid: in place of the model's generation_config.json (unset: that one),
+  // and beside it, which counts more.
+  std::optional<Json> generation_config;
+  Json::Object generation_overrides;
   Json profile;       // that the settings come from: shown, never obeyed; null: none
   std::string trace;  // file that both processes write their spans to; empty: none
   FrontLimits limits;

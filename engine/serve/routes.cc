@@ -45,7 +45,7 @@ void Router::Describe(const HttpRequest& request, HttpReply& reply) {
   if (request.method != kDescription.method)
     return RefuseMethod(reply, request, kDescription.method);
   if (description_.empty())
-    description_ = OpenApiDocument(Offered(), frontend_.field_rules()).Dump();
+    description_ = OpenApiDocument(Offered(), frontend_.field_rules(), root_path_).Dump();
   reply.Send(200, kDescription.media, description_);
 }
 

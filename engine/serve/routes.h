@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/serve/http.h"
@@ -17,8 +18,9 @@ class Frontend;
 // /openapi.json. Thread rule: the server's event loop.
 class Router {
  public:
-  // Both outlive the object.
-  Router(AdminApi& admin, Frontend& frontend) : admin_(admin), frontend_(frontend) {}
+  // Both outlive the object. `root_path`: see HttpRules.
+  Router(AdminApi& admin, Frontend& frontend, std::string root_path = {})
+      : admin_(admin), frontend_(frontend), root_path_(std::move(root_path)) {}
 
   // 404, with all paths that the model can answer, for one that belongs to nobody.
   void Route(HttpRequest request, std::shared_ptr<HttpReply> reply);
@@ -32,6 +34,7 @@ class Router {
 
   AdminApi& admin_;
   Frontend& frontend_;
+  std::string root_path_;
   std::string description_;  // once it was asked for
 };
 

@@ -14,6 +14,8 @@ namespace {
 
 using Checked = ApiResult<void>;
 
+constexpr const char* kMaxNewTokens = "max_new_tokens";
+
 constexpr size_t kMaxSaltBytes = 1024;
 
 Checked ReadBadWords(const Json& body, GenerationRequest& request) {
@@ -214,16 +216,27 @@ Json ToJson(const ApiError& error) {
   return Json(Json::Object{{"error", std::move(inner)}});
 }
 
-Result<ApiDefaults> ReadApiDefaults(const std::optional<Json>& generation_config) {
+const std::vector<std::string>& ApiDefaultNames() {
+  static const std::vector<std::string> names = {
+      "temperature", "top_p", "top_k", "min_p", "repetition_penalty", kMaxNewTokens};
+  return names;
+}
+
+Result<ApiDefaults> ReadApiDefaults(const std::optional<Json>& generation_config,
+                                    const Json::Object& overrides) {
   ApiDefaults defaults;
   defaults.params.temperature = 1;
-  if (!generation_config) return defaults;
+  std::vector<Json::Object> parts;
+  if (generation_config && generation_config->is_object())
+    parts.push_back(generation_config->object());
+  parts.push_back(overrides);
+  const Json config = MergeObjects(std::move(parts));
   Json chosen = Json::MakeObject();
-  for (const char* key : {"temperature", "top_p", "top_k", "min_p", "repetition_penalty"})
-    if (Given(*generation_config, key)) chosen.Set(key, *generation_config->Find(key));
+  for (const std::string& key : ApiDefaultNames())
+    if (key != kMaxNewTokens && Given(config, key)) chosen.Set(key, *config.Find(key));
   const auto read = [&]() -> Status {
     PINION_TRY(ReadSamplingParams(chosen, defaults.params));
-    PINION_ASSIGN(const int most, Optional<int>(*generation_config, "max_new_tokens", 0));
+    PINION_ASSIGN(const int most, Optional<int>(config, kMaxNewTokens, 0));
     if (most > 0) defaults.max_new_tokens = most;
     return Validate(defaults.params);
   };

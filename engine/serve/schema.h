@@ -40,7 +40,11 @@ struct ApiDefaults {
   SamplingParams params;              // temperature 1 unless the file says otherwise
   std::optional<int> max_new_tokens;  // also the limit for every request
 };
-Result<ApiDefaults> ReadApiDefaults(const std::optional<Json>& generation_config);
+// `overrides`: members that count more than those in it.
+Result<ApiDefaults> ReadApiDefaults(const std::optional<Json>& generation_config,
+                                    const Json::Object& overrides = {});
+// The members that it reads.
+const std::vector<std::string>& ApiDefaultNames();
 
 using Prompt = std::variant<std::string, std::vector<int32_t>>;
 

@@ -138,7 +138,11 @@ class Serving {
     }
     model.pooling = FactsOf(files, task);
     model.vocabulary = static_cast<size_t>(files.spec.vocabulary);
-    PINION_ASSIGN(model.defaults, ReadApiDefaults(files.generation_config));
+    PINION_ASSIGN(model.defaults,
+                  ReadApiDefaults(options_.generation_config ? options_.generation_config
+                                                             : files.generation_config,
+                                  options_.generation_overrides));
+    model.template_kwargs = options_.template_kwargs;
     PINION_ASSIGN(tokenizer_, OpenTokenizer(files));
     if (options_.chat_template) tokenizer_->SetChatTemplate(*options_.chat_template);
     PINION_ASSIGN(model.output,
@@ -150,7 +154,7 @@ class Serving {
     frontend_.emplace(
         std::move(model), *tokenizer_, options_.limits, *pool_, *server_, memory_,
         [this](const LinkMessage& message) { return engine_->Send(message); }, engine_->size());
-    router_.emplace(*admin_, *frontend_);
+    router_.emplace(*admin_, *frontend_, options_.http.root_path);
     return {};
   }
 

@@ -8,7 +8,8 @@
 
 namespace pinion::harness {
 
-// The flags of `serve` that say how conversations become prompts, and answers messages.
+// The flags of `serve` that say how conversations become prompts, and answers messages; and what
+// requests leave unsaid.
 class ChatFlags {
  public:
   // Both objects must outlive parsing: flags write into `options`, or are kept until Resolve.
@@ -17,7 +18,7 @@ class ChatFlags {
   Status Resolve(ServeOptions& options) const;
 
  private:
-  std::string chat_template_;
+  std::string chat_template_, template_kwargs_, generation_config_, generation_overrides_;
 };
 
 }  // namespace pinion::harness

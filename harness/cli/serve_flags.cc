@@ -193,6 +193,11 @@ void ServeFlags::AddHttp(CLI::App& command) {
                   "its private key (PEM; default: in the certificate's file)")
       ->group(kHttp);
   command
+      .add_option("--root-path", options_.http.root_path,
+                  "prefix such as /llm with which a proxy leaves the paths of requests: it may "
+                  "stand before every path")
+      ->group(kHttp);
+  command
       .add_option("--access-log", options_.http.access_log,
                   "file to append a line of JSON to for every request, '-' for standard output")
       ->group(kHttp);
@@ -446,6 +451,10 @@ Status ServeFlags::ResolveAccess(HttpRules& rules) const {
   for (const std::string& key : rules.api_keys) PINION_TRY(CheckKey(key, "--api-key"));
   if (!api_key_file_.empty()) PINION_TRY(ReadKeyFile(api_key_file_, rules.api_keys));
   PINION_TRY(ReadKeyVariable(rules.api_keys));
+  while (rules.root_path.ends_with('/')) rules.root_path.pop_back();
+  if (!rules.root_path.empty() && !rules.root_path.starts_with('/'))
+    return Fail(ErrorCode::kUsage, StrCat("--root-path is ", rules.root_path,
+                                          ", want a path that begins with '/', such as /llm"));
   if (rules.ssl_certfile.empty() && !rules.ssl_keyfile.empty())
     return Fail(ErrorCode::kUsage, "--ssl-keyfile without --ssl-certfile: give both, or neither");
   return {};

@@ -23,7 +23,7 @@ constexpr char kGpu[] =
     "--kv-cache-space)";
 constexpr char kGpuNames[] =
     "gpu-memory-utilization device-memory-utilization swap-space cpu-offload-gb cpu-offload-params "
-    "num-gpu-blocks-override enforce-eager cuda-graph-sizes device device-ids "
+    "num-gpu-blocks-override enforce-eager cuda-graph-sizes device-ids "
     "cudagraph-capture-sizes max-cudagraph-capture-size cudagraph-metrics "
     "sleep-mode-offload-cudagraph enable-cumem-allocator enable-nccl-comm-suspend "
     "disable-nccl-for-dp-synchronization disable-custom-all-reduce enable-layerwise-nvtx-tracing "
@@ -34,12 +34,13 @@ constexpr FlagGroup kGroups[] = {
     {Fate::kRefused, kGpu, kGpuNames},
     {Fate::kTaken, "",
      "dtype seed max-model-len kv-cache-dtype enable-prefix-caching served-model-name "
-     "enable-sleep-mode tensor-parallel-size pipeline-parallel-size block-size "
+     "enable-sleep-mode tensor-parallel-size pipeline-parallel-size data-parallel-size block-size "
      "max-num-batched-tokens max-num-seqs "
      "max-num-queued-reqs max-num-queued-tokens shutdown-timeout sse-keep-alive-interval host port "
      "allow-credentials allowed-origins allowed-methods allowed-headers api-key ssl-keyfile "
      "ssl-certfile model chat-template trust-request-chat-template tool-call-parser "
-     "reasoning-parser max-logprobs"},
+     "reasoning-parser max-logprobs device default-chat-template-kwargs generation-config "
+     "override-generation-config root-path"},
     {Fate::kIgnored, "no code of a checkpoint is ever run", "trust-remote-code"},
     {Fate::kIgnored, "long prompts are always read in chunks; --max-step-ms bounds a step",
      "enable-chunked-prefill no-enable-chunked-prefill long-prefill-token-threshold= "
@@ -59,7 +60,9 @@ constexpr FlagGroup kGroups[] = {
      "async-scheduling no-async-scheduling"},
     {Fate::kIgnored, "there is one tokenizer and one implementation of every model",
      "tokenizer-mode= model-impl= moe-backend= linear-backend= attention-backend= "
-     "performance-mode= optimization-level= prefix-caching-hash-algo= "
+     "performance-mode= optimization-level= prefix-caching-hash-algo= mamba-backend= "
+     "mamba-ssu-algorithm= gdn-prefill-backend= kda-prefill-backend= kda-decode-backend= "
+     "use-replayssm no-use-replayssm replayssm-buffer-len= "
      "disable-hybrid-kv-cache-manager no-disable-hybrid-kv-cache-manager disable-cascade-attn"},
     {Fate::kIgnored, "texts of requests are never logged; --access-log FILE logs their paths",
      "enable-log-requests no-enable-log-requests disable-log-requests max-log-len= "
@@ -68,6 +71,10 @@ constexpr FlagGroup kGroups[] = {
      "disable-log-stats aggregate-engine-logging enable-server-load-tracking "
      "enable-prompt-tokens-details show-hidden-metrics-for-version= kv-cache-metrics "
      "kv-cache-metrics-sample= enable-mfu-metrics enable-per-request-metrics"},
+    {Fate::kIgnored, "the states of recurrent layers are kept behind prompts without being told",
+     "mamba-block-size= mamba-cache-mode= enable-mamba-shared-prefix-checkpoint"},
+    {Fate::kIgnored, "of every checkpoint the language model alone is loaded",
+     "language-model-only"},
     {Fate::kIgnored, "/openapi.json is always there, and pages for it are not",
      "disable-fastapi-docs enable-offline-docs"},
     {Fate::kIgnored, "every answer has X-Request-Id", "enable-request-id-headers"},
@@ -79,7 +86,7 @@ constexpr FlagGroup kGroups[] = {
      "mm-encoder-attn-dtype mm-encoder-fp8-scale-path mm-encoder-fp8-scale-save-path "
      "mm-encoder-fp8-scale-save-margin interleave-mm-strings skip-mm-profiling video-pruning-rate "
      "video-pruning-method mm-tensor-ipc mm-processor-device mm-ipc-gpu-memory-gb "
-     "mm-device-do-normalize disable-chunked-mm-input language-model-only "
+     "mm-device-do-normalize disable-chunked-mm-input "
      "allowed-local-media-path allowed-media-domains trust-request-mm-kwargs"},
     {Fate::kRefused, "is for adapters; merge the adapter into its checkpoint and serve that",
      "enable-lora max-loras max-lora-rank lora-dtype enable-tower-connector-lora max-cpu-loras "
@@ -121,21 +128,15 @@ constexpr FlagGroup kGroups[] = {
      "hf-overrides hf-config-path model-class-overrides rope-scaling rope-theta "
      "disable-sliding-window quantization-config allow-deprecated-quantization pooler-config "
      "convert runner use-fp64-gumbel logprobs-mode"},
-    {Fate::kRefused,
-     "sets how answers are drawn; edit the model's generation_config.json, or send the fields with "
-     "each request",
-     "generation-config override-generation-config"},
     {Fate::kRefused, "names files; Pinion downloads none: run `hf download` and name the folder",
      "revision code-revision tokenizer-revision hf-token download-dir ignore-patterns tokenizer "
      "skip-tokenizer-init model-loader-extra-config"},
     {Fate::kRefused, "loads Python code, and Pinion runs none; leave it out",
      "logits-processors io-processor-plugin worker-cls worker-extension-cls scheduler-cls "
      "middleware tool-parser-plugin reasoning-parser-plugin tool-server weight-transfer-config"},
-    {Fate::kRefused, "is for models with states, which Pinion does not load yet; leave it out",
-     "mamba-backend mamba-ssu-algorithm enable-mamba-cache-stochastic-rounding "
-     "mamba-cache-philox-rounds mamba-cache-dtype mamba-ssm-cache-dtype mamba-block-size "
-     "mamba-cache-mode enable-mamba-shared-prefix-checkpoint replayssm-buffer-len use-replayssm "
-     "gdn-prefill-backend kda-prefill-backend kda-decode-backend"},
+    {Fate::kRefused, "rounds the states of recurrent layers, which are float32 here; leave it out",
+     "mamba-cache-dtype mamba-ssm-cache-dtype enable-mamba-cache-stochastic-rounding "
+     "mamba-cache-philox-rounds"},
     {Fate::kRefused, "compiles or replaces kernels; Pinion's are built in, see --isa",
      "compilation-config attention-config kernel-config additional-config ir-op-priority "
      "sparse-indexer-topk-backend jit-monitor-mode jit-monitor-verbose aux-output-config"},
@@ -150,7 +151,7 @@ constexpr FlagGroup kGroups[] = {
     {Fate::kRefused, "chooses what follows grammars, which is llguidance here; leave it out",
      "structured-outputs-config guided-decoding-backend"},
     {Fate::kRefused, "changes the chat template; use --chat-template FILE",
-     "chat-template-content-format default-chat-template-kwargs response-role"},
+     "chat-template-content-format response-role"},
     {Fate::kRefused, "sets what requests may ask for; here each request says so itself",
      "return-tokens-as-token-ids enable-force-include-usage enable-prompt-embeds "
      "enable-return-routed-experts return-sampling-mask tokens-only fingerprint-mode "
@@ -161,7 +162,7 @@ constexpr FlagGroup kGroups[] = {
     {Fate::kRefused, "sends figures elsewhere; scrape /metrics, or use --trace FILE",
      "otlp-traces-endpoint collect-detailed-traces custom-histogram-buckets profiler-config"},
     {Fate::kRefused, "is another way to listen; use --host and --port behind a proxy",
-     "grpc-port grpc uds root-path"},
+     "grpc-port grpc uds"},
     {Fate::kRefused, "is for certificates of clients; put a proxy in front that checks them",
      "ssl-ca-certs ssl-cert-reqs ssl-ciphers enable-ssl-refresh"},
     {Fate::kRefused, "bounds a request's header; the bounds are built in, see --max-body-size",
@@ -181,6 +182,17 @@ std::vector<std::string> NamesOf(const FlagGroup& group) {
     if (!name.empty())
       names.push_back((name.front() == 'q' && name.size() <= 2 ? "-" : "--") + name);
   return names;
+}
+
+// "auto" is what vLLM finds itself, which is a CPU here.
+void TakeDevice(CLI::App& command) {
+  const auto check = [](const std::string& given) {
+    if (given == "cpu" || given == "auto") return;
+    throw CLI::ValidationError("--device", StrCat("is '", given, "', and Pinion computes on CPUs; ",
+                                                  "want cpu, or leave it out"));
+  };
+  command.add_option_function<std::string>("--device", check, "where to compute: cpu (default)")
+      ->group("Engine");
 }
 
 void Refuse(const std::string& flag, const char* why, CLI::App& command) {
@@ -212,6 +224,7 @@ bool Has(const CLI::App& command, std::string flag) {
 
 void RefuseGpuFlags(CLI::App& command) {
   for (const std::string& flag : NamesOf(kGroups[0])) Refuse(flag, kGpu, command);
+  TakeDevice(command);
 }
 
 void AddVllmFlags(CLI::App& command) {

@@ -2,8 +2,10 @@
 
 import json
 import re
+import shutil
 import subprocess
 import urllib.error
+import urllib.request
 
 import pytest
 
@@ -107,3 +109,81 @@ def test_a_chat_template_of_a_request(start_server, data):
 def test_a_chat_template_that_is_not_there_is_refused(pinion):
     done = pinion("serve", "preset:tiny", "--chat-template", "/nowhere/mine.jinja")
     assert done.returncode == 2 and "/nowhere/mine.jinja" in done.stderr and "--chat-template" in done.stderr
+
+
+def test_the_device_is_the_cpu(pinion):
+    for device in ("cpu", "auto"):
+        done = pinion("run", "preset:tiny", "-p", "x", "--max-tokens", 1, "--device", device)
+        assert done.returncode == 0, done.stderr
+    for command in ("run", "serve"):
+        done = pinion(command, "preset:tiny", "--device", "cuda")
+        assert done.returncode == 2 and "--device" in done.stderr and "'cuda'" in done.stderr, done.stderr
+
+
+def test_data_parallel_size_is_in_the_table(rows):
+    assert ("--data-parallel-size", "taken", "") in rows
+
+
+def test_every_template_gets_the_servers_arguments(start_server):
+    template = "{{ mood }} {{ enable_thinking }} {{ messages[0].content }}"
+    server = start_server("preset:tiny", "--stand-in", 1000, "--chat-template", template,
+                          "--default-chat-template-kwargs", '{"mood": "calm", "enable_thinking": false}')
+    asked = {"messages": [{"role": "user", "content": "one"}]}
+
+    def prompt(**more):
+        return server.post("/apply-template", {**asked, **more})["prompt"]
+
+    assert prompt() == "calm False one"
+    assert prompt(chat_template_kwargs={"mood": "wild"}) == "wild False one"
+    assert prompt(reasoning_effort="high") == "calm True one"
+
+
+@pytest.mark.parametrize("flags, temperature", [
+    ((), 0.3), (("--generation-config", "auto"), 0.3), (("--generation-config", "vllm"), 1),
+    (("--generation-config", "FOLDER"), 0.6), (("--override-generation-config", '{"temperature": 0.5}'), 0.5),
+    (("--generation-config", "vllm", "--override-generation-config", '{"top_k": 7}'), 1)])
+def test_what_requests_leave_unsaid(start_server, data, tmp_path, flags, temperature):
+    shutil.copytree(data / "models/tiny-trained", tmp_path / "model")
+    for folder, wanted in (("model", 0.3), ("other", 0.6)):
+        path = tmp_path / folder / "generation_config.json"
+        path.parent.mkdir(exist_ok=True)
+        config = json.loads(path.read_text()) if path.exists() else {}
+        path.write_text(json.dumps({**config, "temperature": wanted}))
+    flags = [str(tmp_path / "other") if flag == "FOLDER" else flag for flag in flags]
+    server = start_server(tmp_path / "model", "--stand-in", 1000, *flags)
+    defaults = json.loads(server.get("/props"))["default_generation_settings"]["params"]
+    assert defaults["temperature"] == temperature
+    assert (defaults["top_k"] == 7) == ('{"top_k": 7}' in flags)
+
+
+@pytest.mark.parametrize("flag, value, why", [
+    ("--generation-config", "/nowhere", "/nowhere/generation_config.json"),
+    ("--override-generation-config", '{"colour": 1}', "has 'colour'"),
+    ("--override-generation-config", '{"top_p": 7}', "top_p is 7"),
+    ("--override-generation-config", "5", "want a JSON object"),
+    ("--default-chat-template-kwargs", "{", "want a JSON object"),
+    ("--root-path", "llm", "begins with '/'"),
+])
+def test_flags_that_say_nothing_sensible_are_refused(pinion, flag, value, why):
+    done = pinion("serve", "preset:tiny", flag, value)
+    assert done.returncode == 2 and flag in done.stderr and why in done.stderr, done.stderr
+
+
+def test_paths_may_begin_with_the_proxys_prefix(start_server):
+    server = start_server("preset:tiny", "--stand-in", 1000, "--root-path", "/llm/", "--api-key", "secret")
+
+    def status(path):
+        try:
+            return urllib.request.urlopen(urllib.request.Request(
+                server.url + path, headers={"Authorization": "Bearer secret"}), timeout=60).status
+        except urllib.error.HTTPError as refused:
+            return refused.code
+
+    assert {path: status(path) for path in ("/v1/models", "/llm/v1/models", "/llm", "/llm/health?x=1")} == {
+        "/v1/models": 200, "/llm/v1/models": 200, "/llm": 200, "/llm/health?x=1": 200}
+    assert status("/llmv1/models") == 404 and status("/other/v1/models") == 404
+    with pytest.raises(urllib.error.HTTPError) as keyless:
+        urllib.request.urlopen(server.url + "/llm/v1/models", timeout=60)
+    assert keyless.value.code == 401, "a path with the prefix needs a key as well"
+    asked = urllib.request.Request(server.url + "/openapi.json", headers={"Authorization": "Bearer secret"})
+    assert json.load(urllib.request.urlopen(asked, timeout=60))["servers"] == [{"url": "/llm"}]
