@@ -89,6 +89,8 @@ AdminApi::AdminApi(HttpServer& server, const FaultOptions& options, Actions acti
                                 .summary = "Whether the model answers",
                                 .media = "text/plain",
                                 .failure = Failure::kState};
+  EndpointFacts health_of_llama = health;
+  health_of_llama.path = "/v1/health";
   EndpointFacts ping = health;
   ping.path = "/ping";
   EndpointFacts ping_by_post = ping;  // as SageMaker's containers answer
@@ -96,6 +98,7 @@ AdminApi::AdminApi(HttpServer& server, const FaultOptions& options, Actions acti
   const QueryParameter level = {"level", R"({"type":"integer","enum":[1,2]})"};
   endpoints_ = {
       {health, &AdminApi::Health},
+      {health_of_llama, &AdminApi::Health},
       {ping, &AdminApi::Health},
       {ping_by_post, &AdminApi::Health},
       {{"/version", "GET", "The server's version"}, &AdminApi::Version},

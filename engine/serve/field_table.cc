@@ -14,7 +14,7 @@ constexpr ApiSet kTexts = kOpenAi | kMessages | kResponses | kLlamas;
 constexpr ApiSet kVectors = kEmbeddings | kPooling;
 constexpr ApiSet kScores = kScore | kRerank;
 constexpr ApiSet kOneText = kVectors | kClassify;  // each a text, or a conversation
-constexpr ApiSet kPools = kVectors | kScores | kClassify | kCohereEmbed;
+constexpr ApiSet kPools = kVectors | kScores | kClassify | kCohereEmbed | kLlamaEmbed;
 // What they answer depends on the prompt alone. People send them the whole body of a chat, or of a
 // Message (the last).
 constexpr ApiSet kOfChats = kTokenize | kApplyTemplate;
@@ -86,6 +86,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"adaptive_decay", kAny, kNone, kLlamas},  // of a sampler that is off
     {"adaptive_target", kNumber, kLlamas},
     {"add_generation_prompt", kBool, kChat | kOfChats | kOneText},
+    {"add_special", kBool, kTokenize},  // llama-server's names of this and of the text
     {"add_special_tokens", kBool, kTexts | kPrompts | kVectors | kClassify},
     {"allowed_token_ids", kTokenIds, kTexts, kPrompts},
     {"background_options", kAny, kNone, kResponses},
@@ -96,6 +97,8 @@ constexpr auto kFields = std::to_array<Field>({
     {"cache_salt", kString, kTexts | kPools, kPrompts},
     {kChatTemplate, kString, kTemplated},
     {"chat_template_kwargs", kObject, kTemplated},
+    {"content", kPrompt, kLlamaEmbed, kNone, kLlamaEmbed},
+    {"content", kString, kTokenize},
     {"continue_final_message", kBool, kChat | kOfChats | kOneText},
     {"data_1", kDocuments, kScore},
     {"data_2", kDocuments, kScore},
@@ -112,6 +115,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"early_stopping", kAny, kNone, kAll},  // of beam search
     {"echo", kBool, kCompletions},
     {"echo", kBool, kChat, kOfChats},  // only what the assistant has said last
+    {"embd_normalize", kInt, kLlamaEmbed},
     {"embed_dtype", kElement, kVectors},
     {"embedding_types", kVectorTypes, kCohereEmbed},
     {"encoding_format", kEncoding, kVectors},
@@ -162,6 +166,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"mirostat_tau", kAny, kNone, kLlamas},
     {"mm_payload", kAny, kNone, kAll},
     {"mm_processor_kwargs", kAny, kNone, kAll},
+    {"modalities", kStrings, kChat, kOfChats},
     {"model", kString, kAll},
     {"n", kInt, kOpenAi | kLlamas, kOfChats},
     {"n_cache_reuse", kAny, kNone, kLlamas},
@@ -274,27 +279,28 @@ constexpr auto kUnsupported = std::to_array<UnsupportedField>({
      "this server stores no responses: send all items of the conversation as 'input'"},
     {"function_call", kTexts | kPrompts, "use tools"},
     {"functions", kTexts | kPrompts, "use tools"},
+    {"grammar_lazy", kLlamas, "leave it out: a grammar holds from the answer's first token on"},
+    {"guided_whitespace_pattern", kTexts,
+     "leave it out: JSON has one space after a comma or a colon, and none elsewhere"},
     {"image_data", kLlamas, "send text"},
     {"images", kCohereEmbed, "send texts"},
     {"input_extra", kLlama, "it is a field of /infill"},
     {"input_prefix", kLlama, "it is a field of /infill"},
     {"input_suffix", kLlama, "it is a field of /infill"},
-    {"grammar_lazy", kLlamas, "leave it out: a grammar holds from the answer's first token on"},
-    {"guided_whitespace_pattern", kTexts,
-     "leave it out: JSON has one space after a comma or a colon, and none elsewhere"},
     {"inputs", kCohereEmbed, "send 'texts'"},
     {"lora", kLlamas, "leave it out"},
     {"messages", kScores, "put the texts into the query and the documents"},
+    {"min_keep", kLlamas, "leave it out: every sampler keeps at least the best token"},
     {"moderation", kResponses, "this server moderates nothing: leave it out"},
+    {"n_indent", kLlamas, "leave it out, and break the text at its line ends"},
     {"post_sampling_probs", kLlamas, "leave it out: probabilities are those of the model"},
     {"preserved_tokens", kLlamas, "leave it out"},
     {"previous_response_id", kResponses,
      "this server stores no responses: send the earlier items again as 'input'"},
-    {"min_keep", kLlamas, "leave it out: every sampler keeps at least the best token"},
     {"prompt", kResponses,
-    {"n_indent", kLlamas, "leave it out, and break the text at its line ends"},
      "this server stores no prompts: send the text as 'instructions' or 'input'"},
     {"use_beam_search", kTexts | kPrompts, "use n with a temperature above 0"},
+    {"with_pieces", kTokenize, "'return_token_strs' gives the texts of tokens beside them"},
 });
 
 constexpr bool ByName(const Field& a, const Field& b) { return a.name < b.name; }

@@ -35,6 +35,7 @@ const char* IdPrefix(Api api) {
       return "resp_";
     case Api::kEmbeddings:
     case Api::kCohereEmbed:
+    case Api::kLlamaEmbed:
       return "embd-";
     case Api::kPooling:
       return "pool-";

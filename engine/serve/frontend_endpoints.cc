@@ -38,6 +38,7 @@ const char* Instead(const PoolingFacts& facts, bool labels) {
 const std::vector<Frontend::Endpoint>& Frontend::Endpoints() {
   using enum Api;
   using F = Frontend;
+  constexpr const char* kVectorsOfLlama = "Vectors of texts, in llama-server's form";
   constexpr const char* kScoring = "How well documents match a query";
   constexpr const char* kRanking = "Documents in the order in which they match a query";
   static const std::vector<Endpoint> kEndpoints = {
@@ -54,6 +55,7 @@ const std::vector<Frontend::Endpoint>& Frontend::Endpoints() {
         QueryParameter{"fail_on_no_slot", R"({"type":"integer","enum":[0,1]})"}},
        &F::Slots},
       {{"/v1/models", "GET", "The names of the model"}, &F::Models},
+      {{"/models", "GET", "The names of the model"}, &F::Models},
       {{kOneModel, "GET", "One name of the model"}, &F::Models},
       {{"/v1/completions", "POST", "Text that follows a text", kCompletions},
        &F::Generate,
@@ -85,13 +87,17 @@ const std::vector<Frontend::Endpoint>& Frontend::Endpoints() {
       {{"/v2/embed", "POST", "Vectors of texts, in Cohere's form", kCohereEmbed},
        &F::Pool,
        Needs::kEmbeddings},
+      {{"/embedding", "POST", kVectorsOfLlama, kLlamaEmbed}, &F::Pool, Needs::kEmbeddings},
+      {{"/embeddings", "POST", kVectorsOfLlama, kLlamaEmbed}, &F::Pool, Needs::kEmbeddings},
       {{"/pooling", "POST", "What the model makes of texts: vectors or scores", kPooling},
        &F::Pool,
        Needs::kVectors},
       {{"/score", "POST", kScoring, kScore}, &F::Pool, Needs::kScores},
       {{"/v1/score", "POST", kScoring, kScore}, &F::Pool, Needs::kScores},
       {{"/rerank", "POST", kRanking, kRerank}, &F::Pool, Needs::kScores},
+      {{"/reranking", "POST", kRanking, kRerank}, &F::Pool, Needs::kScores},
       {{"/v1/rerank", "POST", kRanking, kRerank}, &F::Pool, Needs::kScores},
+      {{"/v1/reranking", "POST", kRanking, kRerank}, &F::Pool, Needs::kScores},
       {{"/v2/rerank", "POST", kRanking, kRerank}, &F::Pool, Needs::kScores},
       {{"/classify", "POST", "The labels of texts", kClassify}, &F::Pool, Needs::kLabels},
       {{kInvocations, "POST", "What SageMaker asks: the answer to the body of another endpoint"},

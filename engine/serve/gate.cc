@@ -77,7 +77,9 @@ std::string ClientOf(const std::string& address) {
 }
 
 // Whether the server is up: supervisors ask that without a key.
-bool TellsOfLife(std::string_view path) { return path == "/health" || path == "/ping"; }
+bool TellsOfLife(std::string_view path) {
+  return path == "/health" || path == "/v1/health" || path == "/ping";
+}
 
 bool TellsOfServer(std::string_view path) { return TellsOfLife(path) || path == "/metrics"; }
 

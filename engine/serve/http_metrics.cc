@@ -23,7 +23,7 @@ const prometheus::Histogram::BucketBoundaries kCoarseBuckets = {0.1, 0.5, 1};
 // Probes, which would hide the rest.
 bool IsProbe(std::string_view path) {
   constexpr auto kProbes = std::to_array<std::string_view>(
-      {"/metrics", "/health", "/load", "/ping", "/version", "/server_info"});
+      {"/metrics", "/health", "/v1/health", "/load", "/ping", "/version", "/server_info"});
   return std::find(kProbes.begin(), kProbes.end(), path) != kProbes.end();
 }
 

@@ -31,6 +31,8 @@ const char* BodyName(Api api) {
       return "Embedding";
     case Api::kCohereEmbed:
       return "CohereEmbedding";
+    case Api::kLlamaEmbed:
+      return "LlamaEmbedding";
     case Api::kPooling:
       return "Pooling";
     case Api::kScore:
@@ -189,10 +191,10 @@ Json OpenApiDocument(std::span<const EndpointFacts> endpoints, const FieldRules&
   Json document = Json::MakeObject();
   document.Set("openapi", "3.1.0");
   document.Set("info", Json(Json::Object{{"title", "Pinion"}, {"version", Version()}}));
-  document.Set("paths", std::move(paths));
-  Json responses(Json::Object{{"Error", ParseSchema(kErrorResponse)},
   if (!root_path.empty())
     document.Set("servers", Json(Json::Array{Json(Json::Object{{"url", root_path}})}));
+  document.Set("paths", std::move(paths));
+  Json responses(Json::Object{{"Error", ParseSchema(kErrorResponse)},
                               {"Unready", ParseSchema(kUnreadyResponse)}});
   document.Set("components", Json(Json::Object{{"schemas", std::move(schemas)},
                                                {"responses", std::move(responses)}}));

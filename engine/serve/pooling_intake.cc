@@ -31,6 +31,7 @@ constexpr auto kInputTypes =
 
 const char* FieldOf(Api api) {
   if (api == Api::kCohereEmbed) return "texts";
+  if (api == Api::kLlamaEmbed) return "content";
   return api == Api::kScore || api == Api::kRerank ? "documents" : "input";
 }
 

@@ -117,8 +117,20 @@ std::string PoolingWriter::Elements(const std::vector<ChoicePart>& choices) cons
   return out;
 }
 
+// Each text's list of vectors, which has one: those of single tokens are not given out.
+std::string PoolingWriter::LlamaList(const std::vector<ChoicePart>& choices) const {
+  std::string out = "[";
+  for (size_t i = 0; i < choices.size(); ++i) {
+    out += StrCat(i > 0 ? "," : "", "{\"index\":", i, ",\"embedding\":[");
+    AppendNumbers(out, VectorOf(choices[i]));
+    out += "]}";
+  }
+  return out + "]";
+}
+
 std::string PoolingWriter::Whole(const std::vector<ChoicePart>& choices, const Usage& usage) const {
   if (api_ == Api::kRerank) return Ranking(choices, usage);
+  if (api_ == Api::kLlamaEmbed) return LlamaList(choices);
   if (!wishes_.form.json()) return Elements(choices);
   const std::vector<float> scores = api_ == Api::kScore ? ScoresOf(choices) : std::vector<float>();
   std::string out = StrCat("{\"id\":\"", head_.id,

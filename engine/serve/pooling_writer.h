@@ -35,6 +35,7 @@ class PoolingWriter final : public AnswerWriter {
   void AppendVector(std::string& out, const ChoicePart& choice, const char* field) const;
   std::string Elements(const std::vector<ChoicePart>& choices) const;
   void AppendClass(std::string& out, const ChoicePart& choice) const;
+  std::string LlamaList(const std::vector<ChoicePart>& choices) const;
   std::string Ranking(const std::vector<ChoicePart>& choices, const Usage& usage) const;
 
   const Api api_;

@@ -90,7 +90,9 @@ ApiResult<std::string> Preparer::Detokenize(HttpRequest& request) const {
   PINION_ASSIGN(const Json body, ReadBody(request, Api::kDetokenize, unknown));
   PINION_ASSIGN(const DetokenizeRequest asked, ReadDetokenizeRequest(body));
   PINION_ASSIGN(const std::string text, intake_.Detokenize(asked));
-  std::string answer = "{\"prompt\":";
+  std::string answer = "{\"prompt\":";  // vLLM's name; llama-server's
+  AppendJsonString(answer, text);
+  answer += ",\"content\":";
   AppendJsonString(answer, text);
   return answer + "}";
 }

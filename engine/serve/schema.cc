@@ -263,6 +263,49 @@ ApiResult<GenerationRequest> ReadCompletionRequest(const Json& body, const ApiDe
   return request;
 }
 
+namespace {
+
+// OpenAI's: what the answer is to consist of.
+Checked CheckModalities(const Json& body) {
+  const Json* asked = body.Find("modalities");
+  if (!asked || asked->is_null()) return {};
+  const bool text = asked->is_array() &&
+                    std::all_of(asked->array().begin(), asked->array().end(), [](const Json& one) {
+                      return one.is_string() && one.string() == "text";
+                    });
+  if (text) return {};
+  return Bad("modalities",
+             StrCat("'modalities' is ", Excerpt(*asked), ", want [\"text\"], which is all that ",
+                    "this server answers with"));
+}
+
+// vLLM calls the text `prompt` and llama-server `content`, which has no special tokens before it
+// unless it is asked for them.
+Checked ReadText(const Json& body, std::optional<bool> adds, TokenizeRequest& request) {
+  const bool llama = Given(body, "content");
+  if (llama && Given(body, "prompt"))
+    return Bad("content", "'content' and 'prompt' are two names of one field; send one of them");
+  const Json* text = body.Find(llama ? "content" : "prompt");
+  if (!text || !text->is_string())
+    return Bad(
+        llama ? "content" : "prompt",
+        llama ? "'content' must be a string" : "'prompt' must be a string, or 'messages' a list");
+  request.prompt = text->string();
+  request.add_special_tokens = adds.value_or(!llama);
+  return {};
+}
+
+ApiResult<std::optional<bool>> ReadAddSpecial(const Json& body) {
+  std::optional<bool> adds;
+  for (const char* name : {"add_special", "add_special_tokens"}) {
+    if (!Given(body, name)) continue;
+    PINION_ASSIGN(adds, Get<bool>(body, name, true));
+  }
+  return adds;
+}
+
+}  // namespace
+
 ApiResult<GenerationRequest> ReadChatRequest(const Json& body, const ApiDefaults& defaults) {
   GenerationRequest request;
   request.api = Api::kChat;
@@ -275,6 +318,7 @@ ApiResult<GenerationRequest> ReadChatRequest(const Json& body, const ApiDefaults
     request.output.tools = std::make_shared<const KnownTools>(request.conversation.tools);
   PINION_ASSIGN(request.output.parallel, Get<bool>(body, "parallel_tool_calls", true));
   PINION_ASSIGN(request.output.shows_thoughts, Get<bool>(body, "include_reasoning", true));
+  PINION_TRY(CheckModalities(body));
   PINION_TRY(ReadCommon(body, request));
   PINION_TRY(ReadToolChoice(body, request));
   PINION_TRY(ReadSampling(body, defaults, request));
@@ -287,16 +331,18 @@ ApiResult<TokenizeRequest> ReadTokenizeRequest(const Json& body) {
   TokenizeRequest request;
   PINION_ASSIGN(request.model, Get<std::string>(body, "model", ""));
   PINION_ASSIGN(request.token_texts, Get<bool>(body, "return_token_strs", false));
+  PINION_ASSIGN(const bool parses, Get<bool>(body, "parse_special", true));
+  if (!parses)
+    return Bad("parse_special",
+               "'parse_special' is false, but the texts of special tokens always become those "
+               "tokens; leave it out");
+  PINION_ASSIGN(const std::optional<bool> adds, ReadAddSpecial(body));
   if (Given(body, "messages")) {
     PINION_ASSIGN(request.conversation, ReadConversation(body));
-    PINION_ASSIGN(request.add_special_tokens, Get<bool>(body, "add_special_tokens", false));
+    request.add_special_tokens = adds.value_or(false);  // a template writes its own
     return request;
   }
-  const Json* prompt = body.Find("prompt");
-  if (!prompt || !prompt->is_string())
-    return Bad("prompt", "'prompt' must be a string, or 'messages' a list");
-  request.prompt = prompt->string();
-  PINION_ASSIGN(request.add_special_tokens, Get<bool>(body, "add_special_tokens", true));
+  PINION_TRY(ReadText(body, adds, request));
   return request;
 }
 

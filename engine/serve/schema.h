@@ -69,6 +69,7 @@ enum class Api {
   kInfill,
   kEmbeddings,
   kCohereEmbed,
+  kLlamaEmbed,  // llama-server's /embedding
   kPooling,
   kScore,
   kRerank,
@@ -150,14 +151,14 @@ struct TranslatedBody {
   std::optional<FillIn> fill_in = {};
   int64_t line_limit_ns = 0;
   bool thought_budget_is_wish = false;
+  std::optional<size_t> penalty_window = {};  // of SamplingParams
 };
 
 // All of these read bodies whose fields CheckFields has let pass.
-  std::optional<size_t> penalty_window = {};  // of SamplingParams
 ApiResult<GenerationRequest> ReadCompletionRequest(const Json& body, const ApiDefaults& defaults);
 ApiResult<GenerationRequest> ReadChatRequest(const Json& body, const ApiDefaults& defaults);
 
-// The body of POST /tokenize: a prompt or a conversation.
+// The body of POST /tokenize: a text or a conversation.
 struct TokenizeRequest {
   std::string model;
   std::optional<std::string> prompt;

@@ -197,6 +197,17 @@ Checked ReadCohere(const Json& body, GenerationRequest& request) {
   return ReadCohereTruncation(body, request);
 }
 
+// How llama-server is told to scale a vector: 2, to length 1, is its default; -1: not at all.
+Checked ReadLlamaEmbed(const Json& body, GenerationRequest& request) {
+  constexpr const char* kField = "embd_normalize";
+  PINION_ASSIGN(const int norm, Get<int>(body, kField, 2));
+  if (norm != 2 && norm != -1)
+    return Bad(kField, StrCat("'", kField, "' is ", norm, ", want 2 (to length 1) or -1 (none)"));
+  request.pooling.normalises = norm == 2;
+  PINION_ASSIGN(request.prompts, ReadPrompts(body, "content"));
+  return {};
+}
+
 Checked ReadShared(const Json& body, GenerationRequest& request) {
   PINION_ASSIGN(request.model, Get<std::string>(body, "model", ""));
   PINION_ASSIGN(request.priority, Get<int>(body, "priority", 0));
@@ -246,6 +257,8 @@ ApiResult<GenerationRequest> ReadPoolingRequest(Api api, const Json& body) {
   PINION_TRY(ReadDocumentTokens(body, wishes));
   if (api == Api::kCohereEmbed) {
     PINION_TRY(ReadCohere(body, request));
+  } else if (api == Api::kLlamaEmbed) {
+    PINION_TRY(ReadLlamaEmbed(body, request));
   } else if (api == Api::kScore) {
     PINION_TRY(ReadPairs(body, wishes));
   } else if (api == Api::kRerank) {

@@ -335,3 +335,26 @@ def test_unknown_and_unusable_fields_are_refused_by_name(embedder):
     status, _ = ask(embedder, "/v1/embeddings", {"input": "word " * 2000,
                                                  "truncate_prompt_tokens": -1})
     assert status == 200
+
+
+def test_llama_servers_own_endpoint_gives_lists_of_vectors(embedder, data):
+    folder, golden = golden_of(data, "qwen3-embedding")
+    texts = [prompt["text"] for prompt in golden["prompts"]]
+    wanted = embeddings_of(folder)
+    for path in ("/embedding", "/embeddings"):
+        status, answer = ask(embedder, path, {"content": texts})
+        assert status == 200 and [one["index"] for one in answer] == list(range(len(texts)))
+        assert_near([one["embedding"][0] for one in answer], wanted)
+    (one,) = ask(embedder, "/embedding", {"content": texts[0], "embd_normalize": -1})[1]
+    raw = ask(embedder, "/v1/embeddings", {"input": texts[0], "normalize": False})[1]["data"][0]["embedding"]
+    assert one["embedding"] == [raw]
+    for body, why in (({"content": "x", "embd_normalize": 3}, "'embd_normalize' is 3"), ({}, "'content'"),
+                      ({"input": "x"}, "'input' is not a field"), ({"content": []}, "'content'")):
+        status, answer = ask(embedder, "/embedding", body)
+        assert status == 400 and why in answer["error"]["message"], (body, answer)
+
+
+def test_reranking_is_another_name(reranker):
+    body = {"query": "a", "documents": ["b", "c"]}
+    answers = [ask(reranker, path, body)[1]["results"] for path in ("/rerank", "/reranking", "/v1/reranking")]
+    assert answers[0] == answers[1] == answers[2] and len(answers[0]) == 2

@@ -215,3 +215,36 @@ def test_a_client_that_leaves_ends_its_answer(server):
     answer.close()
     assert wait_until(lambda: metric(server, "vllm:num_requests_running") == 0)
     assert metric(server, "vllm:generation_tokens_total") - before < 400
+
+
+def test_texts_become_tokens_and_tokens_texts(plain):
+    tokens = post(plain, "/tokenize", content="Once upon a time")["tokens"]
+    assert tokens == post(plain, "/tokenize", prompt="Once upon a time", add_special_tokens=False)["tokens"]
+    marked = post(plain, "/tokenize", content="Once upon a time", add_special=True, parse_special=True)["tokens"]
+    assert marked == post(plain, "/tokenize", prompt="Once upon a time")["tokens"] != tokens
+    assert post(plain, "/detokenize", tokens=tokens)["content"] == "Once upon a time"
+    for body, why in (({"content": "x", "prompt": "x"}, "'content' and 'prompt'"), ({"content": 7}, "'content' must"),
+                      ({"content": "x", "parse_special": False}, "'parse_special' is false"),
+                      ({"content": "x", "with_pieces": True}, "'with_pieces' is not supported")):
+        code, message = refusal(plain, "/tokenize", **body)
+        assert code == 400 and why in message, body
+
+
+def test_health_has_two_paths_that_need_no_key(start_server):
+    server = start_server("preset:tiny", "--stand-in", "1000", "--api-key", "secret")
+    for path in ("/health", "/v1/health"):
+        assert urllib.request.urlopen(server.url + path, timeout=60).status == 200
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(server.url + "/models", timeout=60)
+
+
+def test_models_has_two_paths(plain):
+    assert plain.get("/models") == plain.get("/v1/models")
+
+
+def test_chats_answer_with_text_alone(plain):
+    asked = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+    assert post(plain, "/v1/chat/completions", modalities=["text"], **asked)["choices"]
+    for other in (["text", "audio"], ["image"], "text"):
+        code, message = refusal(plain, "/v1/chat/completions", modalities=other, **asked)
+        assert code == 400 and "'modalities' is " in message, other

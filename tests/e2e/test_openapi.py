@@ -16,12 +16,12 @@ GRAMMAR = 'root ::= "a"'
 # that the schema allows. A dict of fields: they go together.
 EXAMPLES = {
     "allowed_token_ids": [[5]], "bad_words": [["x"]], "continue_final_message": [False],
-    "documents": [[{"text": "x"}]], "embedding_types": [["binary"]],
+    "documents": [[{"text": "x"}]], "embd_normalize": [2], "embedding_types": [["binary"]],
     "grammar": [GRAMMAR], "guided_choice": [["a", "b"]], "guided_grammar": [GRAMMAR],
     "guided_json": [{"type": "object"}], "guided_regex": ["a"], "include": [[]], "input_extra": [["x"]],
     "input_type": ["search_query"],
     "json_schema": [{"type": "object"}], "logit_bias": [{"5": 1}], "logprobs": [True],
-    "messages": [[{"role": "user", "content": "x"}]], "model": [MODEL], "priority": [0],
+    "messages": [[{"role": "user", "content": "x"}]], "modalities": [["text"]], "model": [MODEL], "priority": [0],
     "response_format": [{"type": "text"}], "samplers": [["top_k"]], "stop": ["x"], "stop_sequences": [["x"]],
     "structured_outputs": [{"regex": "a"}], "suffix": [""], "system": ["x"], "task": ["embed"],
     "text": [{"format": {"type": "text"}}], "texts": [["x"]], "thinking": [{"type": "disabled"}],
@@ -32,7 +32,7 @@ EXAMPLES = {
 TOGETHER = {"top_logprobs": {"logprobs": True, "top_logprobs": 1}, "stream_options": {"stream": True, "stream_options": {}}}
 # A second name of one thing, or another way to say it: not with the first.
 INSTEAD_OF = {"text_1": "queries", "text_2": "documents", "data_1": "queries", "data_2": "documents", "items": "documents",
-              "prompt": "messages", "input": "messages", "max_tokens": "n_predict"}
+              "prompt": "messages", "content": "messages", "input": "messages", "max_tokens": "n_predict"}
 NEEDS_GRAMMARS = ("grammar", "guided_choice", "guided_grammar", "guided_json", "guided_regex", "json_schema",
                   "structured_outputs")
 FEW = {"max_tokens": 1, "max_output_tokens": 1, "n_predict": 1}  # in every body that has one of them

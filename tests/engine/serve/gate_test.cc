@@ -93,7 +93,8 @@ TEST(Gate, KnowsWhatTellsOfTheServer) {
   const auto tells = [](const std::string& path) {
     return MakeGate().Check(Head({{"Host", "localhost"}}, "GET", path)).tells_of_server;
   };
-  for (const char* path : {"/health", "/ping", "/metrics"}) EXPECT_TRUE(tells(path)) << path;
+  for (const char* path : {"/health", "/v1/health", "/ping", "/metrics"})
+    EXPECT_TRUE(tells(path)) << path;
   for (const char* path : {"/v1/models", "/server_info", "/tokenize"})
     EXPECT_FALSE(tells(path)) << path;
 }
@@ -215,6 +216,7 @@ TEST(Gate, LeavesHealthOpen) {
     return RefusedWith(gate.Check(Head({{"Host", "localhost"}}, "GET", path)));
   };
   EXPECT_EQ(check("/health"), 0);
+  EXPECT_EQ(check("/v1/health"), 0);
   EXPECT_EQ(check("/ping"), 0);
   for (const char* path : {"/metrics", "/v1/models", "/server_info", "/health/", "//health", "//"})
     EXPECT_EQ(check(path), 401) << path;

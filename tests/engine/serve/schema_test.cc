@@ -27,6 +27,40 @@ ApiResult<GenerationRequest> Chat(const std::string& text) {
   return ReadChatRequest(body, Defaults());
 }
 
+TEST(Schema, OverridesCountMoreThanTheModelsDefaults) {
+  const auto config = Json::Parse(R"({"temperature":0.3,"top_k":5,"max_new_tokens":9})");
+  const auto read = ReadApiDefaults(*config, {{"temperature", 0.5}, {"max_new_tokens", 7}});
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->params.temperature, 0.5);
+  EXPECT_EQ(read->params.top_k, 5);
+  EXPECT_EQ(read->max_new_tokens, 7);
+  EXPECT_EQ(ReadApiDefaults(std::nullopt, {{"top_k", 4}})->params.top_k, 4);
+  EXPECT_FALSE(ReadApiDefaults(*config, {{"top_p", 7}}));
+}
+
+TEST(Schema, ReadsTextsToTokenizeByEitherName) {
+  const auto read = [](const char* body) { return ReadTokenizeRequest(*Json::Parse(body)); };
+  EXPECT_EQ(read(R"({"content":"x"})")->prompt, "x");
+  EXPECT_FALSE(read(R"({"content":"x"})")->add_special_tokens);
+  EXPECT_TRUE(read(R"({"content":"x","add_special":true})")->add_special_tokens);
+  EXPECT_TRUE(read(R"({"prompt":"x"})")->add_special_tokens);
+  EXPECT_FALSE(read(R"({"prompt":"x","add_special_tokens":false})")->add_special_tokens);
+  for (const char* bad : {R"({"content":"x","prompt":"y"})", R"({"content":["x"]})",
+                          R"({"content":"x","parse_special":false})", "{}"})
+    EXPECT_FALSE(read(bad)) << bad;
+}
+
+TEST(Schema, AnswersWithTextAlone) {
+  const std::string start = R"({"messages":[{"role":"user","content":"x"}],"modalities":)";
+  EXPECT_TRUE(Chat(start + R"(["text"]})"));
+  EXPECT_TRUE(Chat(start + "null}"));
+  for (const char* bad : {R"(["text","audio"]})", R"("text"})", "[7]}"}) {
+    const auto refused = Chat(start + bad);
+    ASSERT_FALSE(refused) << bad;
+    EXPECT_EQ(refused.error().param, "modalities");
+  }
+}
+
 TEST(Schema, TakesEveryFormOfPrompt) {
   const auto count = [](const char* prompt) {
     auto request = Completion(std::string("{\"prompt\":") + prompt + "}");
