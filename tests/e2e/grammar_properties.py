@@ -1,4 +1,4 @@
-"""Samples from grammars without a model, at near uniform chances: `grammar_properties.py TOKENIZER SUITE`.
+"""Samples from grammars without a model, at near uniform chances: `grammar_properties.py TOKENIZER [-v]`.
 
 For every schema of JSON Schema's own test suite that is taken, whatever is sampled must parse and validate.
 Prints counts, and what did not hold; exits with 1 if anything did not.
@@ -13,14 +13,11 @@ import random
 import re
 import sys
 
+import json_schema_suite
 import jsonschema
 import referencing.exceptions
 
-DRAFTS = {"draft4": jsonschema.Draft4Validator, "draft6": jsonschema.Draft6Validator,
-          "draft7": jsonschema.Draft7Validator, "draft2019-09": jsonschema.Draft201909Validator,
-          "draft2020-12": jsonschema.Draft202012Validator}
 SAMPLES, MAX_TOKENS = 5, 300
-
 
 ENVIRONMENT = pathlib.Path(__file__).parents[2] / "build/grammar-env"
 
@@ -57,13 +54,6 @@ def sample(grammars, kind, text, eos, rng):
     return None
 
 
-def suite(folder):
-    for draft, validator in DRAFTS.items():
-        for path in sorted((folder / "tests" / draft).glob("*.json")):
-            for group in json.loads(path.read_text()):
-                yield f"{draft}/{path.stem}: {group['description']}", validator, group["schema"]
-
-
 def judge(helper, grammars, validator, schema, eos, rng):
     """One word, and what did not hold."""
     text = json.dumps(schema)
@@ -97,7 +87,7 @@ def main():
     rng = random.Random(20261124)
     grammars = helper.Grammars(tokenizer, vocabulary, [eos])
     counts, wrong, schemas = collections.Counter(), [], set()
-    for name, validator, schema in suite(pathlib.Path(sys.argv[2])):
+    for name, validator, schema in json_schema_suite.groups(json_schema_suite.fetch()):
         verdict, why = judge(helper, grammars, validator, schema, eos, rng)
         counts[verdict] += 1
         if verdict == "held":
