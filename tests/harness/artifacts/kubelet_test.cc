@@ -106,6 +106,12 @@ TEST(Kubelet, WithoutAnIdleCoreTheMachineMustBeLarger) {
   EXPECT_THAT(text, Not(HasSubstr("reservedSystemCPUs")));
 }
 
+TEST(Kubelet, WithoutAnIdleCoreOnEitherNodeTheSystemKeepsSomeNevertheless) {
+  const std::string text = KubeletOf(OnRanks(R"([{"cpus":[0,1,2,3]},{"cpus":[4,5,6,7]}])"));
+  EXPECT_THAT(text, HasSubstr("18 hardware threads"));
+  EXPECT_THAT(text, HasSubstr("\nsystemReserved:\n  cpu: \"2\"\n"));
+}
+
 TEST(Kubelet, OlderProfilesNameNoCores) {
   Profile profile = OnRanks(R"([{"cpus":[2,3]}])");
   std::erase_if(profile.machine.object(),
