@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -170,16 +172,20 @@ class Stranger {
     sockaddr_un to{};
     to.sun_family = AF_UNIX;
     address.path.copy(to.sun_path, sizeof to.sun_path - 1);
+    const timeval patience{20, 0};  // only bounds a failure
+    setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     EXPECT_EQ(connect(socket_.get(), reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
   }
   void Say(const std::string& bytes) { EXPECT_TRUE(WriteAll(socket_.get(), bytes)); }
-  // Everything until the server closes.
+  // Everything until the server closes, or that it does not.
   std::string Hear() {
     std::string heard;
     char chunk[256];
-    for (ssize_t got; (got = read(socket_.get(), chunk, sizeof chunk)) > 0;)
+    ssize_t got = 0;
+    while ((got = read(socket_.get(), chunk, sizeof chunk)) > 0)
       heard.append(chunk, static_cast<size_t>(got));
-    return heard;
+    const bool is_open = got < 0 && errno == EAGAIN;
+    return is_open ? heard + " and stays" : heard;
   }
 
  private:
