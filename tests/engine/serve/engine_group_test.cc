@@ -192,8 +192,13 @@ TEST_F(GroupTest, OneThatComputesPromptsForOthersGetsNoRequests) {
 TEST_F(GroupTest, OneThatComputesPromptsForOthersIsNotAReadyGroup) {
   prefill_ = 1;
   goes_on_ = true;
-  on_state_ = [this](EngineState state) {
-    if (states_.size() > 2 && state == EngineState::kReady) server_->Stop();
+  size_t placed = 0;
+  on_state_ = [&](EngineState state) {
+    if (states_.size() <= 2 || state != EngineState::kReady) return;
+    SubmitMessage prompt;
+    prompt.prompt_ids.assign(64, 1);
+    placed = group_->Send(prompt);
+    server_->Stop();
   };
   const auto dies_once = [this](const char* name, const char* after, const char* comes_after) {
     const std::string was_here = Frames(name, {});
@@ -206,6 +211,7 @@ TEST_F(GroupTest, OneThatComputesPromptsForOthersIsNotAReadyGroup) {
        {dies_once("second", "0.2", "0.7"), Frames("b", {Ready(500)})}});
   EXPECT_THAT(states_,
               ElementsAre(EngineState::kReady, EngineState::kRestarting, EngineState::kReady));
+  EXPECT_EQ(placed, 1u) << "by the one that answers, which is back";
 }
 
 TEST_F(GroupTest, OneThatDiesTooOftenEndsTheGroup) {
