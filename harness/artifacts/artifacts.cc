@@ -9,7 +9,7 @@ namespace pinion::harness {
 const std::vector<Artifact>& Artifacts() {
   static const std::vector<Artifact> artifacts = {
       {"k8s", "k8s.yaml", "a ConfigMap, a Deployment and a Service for Kubernetes", KubernetesText},
-      {"kubelet", "kubelet.yaml", "the policies that it needs of a node's kubelet", KubeletText},
+      {"kubelet", "kubelet.yaml", "the kubelet's policies that a node needs for it", KubeletText},
       {"production-stack", "production-stack.yaml", "values.yaml for vLLM's production stack",
        ProductionStackText},
       {"llm-d", "llm-d/kustomization.yaml", "a component for kustomize that patches llm-d's guides",

@@ -15,7 +15,7 @@ namespace pinion::harness {
 struct Artifact {
   const char* kind;  // of `launch --emit`
   const char* file;  // in the profile's folder; "": a recipe's, which depends on the model
-  const char* what;  // "the policies ... that it needs": completes its kind in lists and help
+  const char* what;  // completes the name of its file in lists, and its kind in help
   Result<std::string> (*text)(const Profile& profile, const PodOptions& options);
 };
 

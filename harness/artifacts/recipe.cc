@@ -48,8 +48,8 @@ Result<std::pair<std::string, std::string>> HubName(const std::string& model) {
   if (IsOfHub(model) && parts.size() == 2 && fits(parts[0]) && fits(parts[1]))
     return std::pair(parts[0], parts[1]);
   return Fail(ErrorCode::kFailed,
-              StrCat("a recipe is for a model of the Hugging Face hub, ORG/REPO, and ",
-                     Json(model).Dump(), " is none"));
+              StrCat(Json(model).Dump(),
+                     " is no ORG/REPO of the Hugging Face hub, by which recipes are named"));
 }
 
 // "1.2B", "671B", "1.1T".

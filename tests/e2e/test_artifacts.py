@@ -368,7 +368,7 @@ def test_a_report_links_to_the_files_that_it_wrote(pinion, real_sweep):
         kind = {"kustomization.yaml": "llm-d"}.get(link.split("/")[-1], link.split("/")[-1].split(".")[0])
         objective = link.split("/")[1]
         assert text == printed(pinion, real_sweep / f"profiles/{objective}.json", "--emit", kind)
-    assert "<b>recipe</b>: none, because a recipe is for a model of the Hugging Face hub" in page
+    assert "<b>recipe</b>: none, because &quot;preset:tiny&quot; is no ORG/REPO of the Hugging Face hub" in page
 
 
 def test_a_sweeps_profile_tells_what_its_files_need(pinion, real_sweep):

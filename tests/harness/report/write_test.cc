@@ -112,8 +112,9 @@ TEST_F(Outputs, FilesOfAProfileLieBesideItAndAreListed) {
     EXPECT_THAT(page, HasSubstr("<a href=\"profiles/throughput/" + name + "\">" + name + "</a>: "));
     EXPECT_THAT(text, HasSubstr("](profiles/throughput/" + name + "): "));
   }
-  EXPECT_THAT(page, HasSubstr("<b>recipe</b>: none, because a recipe is for a model of the "));
-  EXPECT_THAT(text, HasSubstr("- recipe: none, because a recipe is for a model of the "));
+  EXPECT_THAT(page,
+              HasSubstr("<b>recipe</b>: none, because &quot;preset:tiny&quot; is no ORG/REPO "));
+  EXPECT_THAT(text, HasSubstr("- recipe: none, because \"preset:tiny\" is no ORG/REPO "));
   EXPECT_EQ(PageSections(results, folder_, true).at("launch").find("href="), std::string::npos)
       << "the server of a live page has no such files";
   // The next state of the sweep can have a model with a recipe, and no size of its pods.
