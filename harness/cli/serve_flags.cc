@@ -211,12 +211,12 @@ void ServeFlags::AddHttp(CLI::App& command) {
       ->group(kHttp);
   command
       .add_flag("!--no-ui", options_.http.page,
-                "answer 404 at / in place of the page for people: chat, load, machine, profile")
+                "do not serve the web page at / (chat, load, machine, profile): answer 404")
       ->group(kHttp);
   command
       .add_option("--from-profile", from_profile_,
-                  "profile that the settings come from: sets none, but the page and /server_info "
-                  "show its evidence (`pinion launch` gives it)")
+                  "profile to show on the page and in /server_info; changes no setting "
+                  "(`pinion launch` gives it)")
       ->group(kHttp);
 }
 
@@ -256,7 +256,7 @@ void ServeFlags::AddLimits(CLI::App& command) {
       "memory that all requests together may take in the front end (default: 512MiB or a sixteenth "
       "of the memory, whichever is less); above: 503, or 413 if one request alone exceeds it");
   add("--max-num-queued-reqs", limits.max_num_queued_reqs,
-      "choices that may wait or run, each of n on its own; above: 503")
+      "most choices waiting or running (a request with n has n of them); above: 503")
       ->check(Unsigned(1))
       ->capture_default_str();
   add("--max-num-queued-tokens", limits.max_num_queued_tokens,
@@ -295,9 +295,8 @@ void ServeFlags::AddLimits(CLI::App& command) {
                 "400")
       ->group(kLimits);
   add("--min-priority", limits.min_priority,
-      "lowest 'priority' of a request, of which lower goes first (default: any; 0 keeps clients "
-      "from "
-      "overtaking others); below: 400");
+      "lowest 'priority' that a request may ask for; lower values run first (default: any; 0 "
+      "keeps clients from overtaking others); below: 400");
   add("--request-timeout", request_timeout_,
       "time for a whole answer, such as 90s (default 3600s); 'timeout' in a request, in seconds, "
       "may shorten it; over it: 504, in a stream an error event");
