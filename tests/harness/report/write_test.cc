@@ -109,7 +109,8 @@ TEST_F(Outputs, FilesOfAProfileLieBesideItAndAreListed) {
   for (const std::string name : {"k8s.yaml", "kubelet.yaml", "production-stack.yaml",
                                  "llm-d/kustomization.yaml", "grafana.json"}) {
     EXPECT_THAT(Read("profiles/throughput/" + name), Not(HasSubstr("cannot read")));
-    EXPECT_THAT(page, HasSubstr("<a href=\"profiles/throughput/" + name + "\">" + name + "</a>: "));
+    EXPECT_THAT(page,
+                HasSubstr(StrCat("<a href=\"profiles/throughput/", name, "\">", name, "</a>: ")));
     EXPECT_THAT(text, HasSubstr("](profiles/throughput/" + name + "): "));
   }
   EXPECT_THAT(page,
