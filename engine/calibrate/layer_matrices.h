@@ -8,6 +8,7 @@
 #include "engine/calibrate/aligned_floats.h"
 #include "engine/checkpoint/tensors.h"
 #include "engine/spec/spec.h"
+#include "engine/weights/format_plan.h"
 
 namespace pinion {
 
