@@ -65,12 +65,12 @@ std::vector<std::span<std::byte>> KvCache::PiecesOf(int32_t block) const {
     const Layer& layer = layers_[at];
     for (size_t head = 0; head < layer.heads; ++head) {
       std::byte* const first = Head(at, head);
-      pieces.push_back({first + layer.key_strides.At(number), layer.keys});
+      pieces.emplace_back(first + layer.key_strides.At(number), layer.keys);
       if (layer.values > 0)
-        pieces.push_back(
-            {first + layer.values_offset + layer.value_strides.At(number), layer.values});
+        pieces.emplace_back(first + layer.values_offset + layer.value_strides.At(number),
+                            layer.values);
     }
-    if (layer.index > 0) pieces.push_back({index_keys(at, block), layer.index});
+    if (layer.index > 0) pieces.emplace_back(index_keys(at, block), layer.index);
   }
   return pieces;
 }

@@ -38,10 +38,11 @@ void* MapAligned(size_t bytes, size_t alignment) {
       mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) return data;
   const auto mapped = reinterpret_cast<uintptr_t>(data);
-  const uintptr_t begin = RoundUp(mapped, alignment), before = begin - mapped;
+  const size_t before = RoundUp(mapped, alignment) - mapped;
+  std::byte* const begin = static_cast<std::byte*>(data) + before;
   if (before > 0) munmap(data, before);
-  if (before < slack) munmap(reinterpret_cast<void*>(begin + bytes), slack - before);
-  return reinterpret_cast<void*>(begin);
+  if (before < slack) munmap(begin + bytes, slack - before);
+  return begin;
 }
 
 // Automatic NUMA balancing would unmap these pages now and then, to see which thread asks for them,
@@ -106,7 +107,8 @@ MemoryNodes NodesOf(const void* data, size_t bytes, MovePages ask) {
   std::vector<void*> pages(samples);
   std::vector<int> where(samples, -1);
   for (size_t i = 0; i < samples; ++i)
-    pages[i] = reinterpret_cast<void*>(begin + page_count * i / samples * PageBytes());
+    pages[i] = reinterpret_cast<void*>(  // NOLINT(*-no-int-to-ptr): a page before data, maybe
+        begin + page_count * i / samples * PageBytes());
   // Without a list of target nodes the call only reports where each page lies.
   if (ask(0, samples, pages.data(), nullptr, where.data(), 0) != 0)
     return {{}, StrCat("the kernel refuses move_pages (", std::strerror(errno), ")")};

@@ -46,7 +46,7 @@ TEST(Pages, MoveTheirOwnership) {
   second = std::move(first);
   EXPECT_EQ(second.data(), data);
   EXPECT_EQ(second.size_bytes(), 4096u);
-  EXPECT_EQ(first.data(), nullptr);
+  EXPECT_EQ(first.data(), nullptr);  // NOLINT(bugprone-use-after-move): the rule
 }
 
 TEST(Pages, ErrorNamesTheSizeThatIsUnavailable) {

@@ -40,10 +40,11 @@ TEST(ServeMetrics, ShowsTheEnginesCounts) {
         "vllm:gpu_cache_usage_perc{engine=\"0\",model_name=\"m\"} 0.25",
         "vllm:num_preemptions_total{engine=\"0\",model_name=\"m\"} 1",
         "vllm:prompt_tokens_total{engine=\"0\",model_name=\"m\"} 132",
-        "vllm:prompt_tokens_by_source_total{engine=\"0\",model_name=\"m\",source=\"local_compute\"}"
-        " 100",
-        "vllm:prompt_tokens_by_source_total{engine=\"0\",model_name=\"m\",source=\"local_cache_"
-        "hit\"} 32",
+        ("vllm:prompt_tokens_by_source_total{engine=\"0\",model_name=\"m\",source=\"local_"
+         "compute\"}"
+         " 100"),
+        ("vllm:prompt_tokens_by_source_total{engine=\"0\",model_name=\"m\",source=\"local_cache_"
+         "hit\"} 32"),
         "vllm:num_requests_waiting_by_reason{engine=\"0\",model_name=\"m\",reason=\"capacity\"} 2",
         "vllm:iteration_tokens_total_sum{engine=\"0\",model_name=\"m\"} 115",
         "vllm:iteration_tokens_total_count{engine=\"0\",model_name=\"m\"} 2",

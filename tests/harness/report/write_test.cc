@@ -111,7 +111,7 @@ TEST_F(Outputs, FilesOfAProfileLieBesideItAndAreListed) {
     EXPECT_THAT(Read("profiles/throughput/" + name), Not(HasSubstr("cannot read")));
     EXPECT_THAT(page,
                 HasSubstr(StrCat("<a href=\"profiles/throughput/", name, "\">", name, "</a>: ")));
-    EXPECT_THAT(text, HasSubstr("](profiles/throughput/" + name + "): "));
+    EXPECT_THAT(text, HasSubstr(StrCat("](profiles/throughput/", name, "): ")));
   }
   EXPECT_THAT(page,
               HasSubstr("<b>recipe</b>: none, because &quot;preset:tiny&quot; is no ORG/REPO "));
