@@ -39,7 +39,7 @@ inline ApiResult<std::string> ReadString(const Json& object, const char* key,
 }
 
 // Texts, lists of token ids, or one of either.
-ApiResult<std::vector<Prompt>> ReadPrompts(const Json& body, const char* field);
+ApiResult<std::vector<TextOrTokens>> ReadPrompts(const Json& body, const char* field);
 
 // Sets the request's salt.
 ApiResult<void> ReadCacheSalt(const Json& body, GenerationRequest& request);

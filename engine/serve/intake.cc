@@ -114,13 +114,13 @@ ApiResult<std::vector<std::vector<int32_t>>> Intake::Prepare(GenerationRequest& 
   PINION_TRY(CheckTokenIds(request.params));
   std::vector<std::vector<int32_t>> prompts;
   if (request.chat) {
-    PINION_ASSIGN(const Prompt text, Render(std::move(request.conversation), render));
+    PINION_ASSIGN(const TextOrTokens text, Render(std::move(request.conversation), render));
     SetOutput(std::get<std::string>(text), request);
     PINION_ASSIGN(prompts.emplace_back(),
                   EncodePrompt(text, request.add_special_tokens, max_model_len, memory));
   }
   PINION_TRY(FillGaps(request));
-  for (const Prompt& prompt : request.prompts) {
+  for (const TextOrTokens& prompt : request.prompts) {
     PINION_ASSIGN(prompts.emplace_back(),
                   EncodePrompt(prompt, request.add_special_tokens, max_model_len, memory));
   }
@@ -164,7 +164,7 @@ ApiResult<void> Intake::FillGaps(GenerationRequest& request) const {
         StrCat("'", field, "' needs a model that fills gaps, whose tokenizer has tokens for ",
                "it such as <|fim_prefix|>; this one has none, so put all text into a prompt"),
         field, ""});
-  for (Prompt& prompt : request.prompts) {
+  for (TextOrTokens& prompt : request.prompts) {
     auto* text = std::get_if<std::string>(&prompt);
     if (!text)
       return Unexpected(
@@ -281,8 +281,8 @@ ApiResult<std::string> Intake::Render(Conversation conversation, const RenderCha
   return std::move(*rendered);
 }
 
-ApiResult<std::vector<int32_t>> Intake::EncodePrompt(const Prompt& prompt, bool add_special_tokens,
-                                                     size_t max_model_len,
+ApiResult<std::vector<int32_t>> Intake::EncodePrompt(const TextOrTokens& prompt,
+                                                     bool add_special_tokens, size_t max_model_len,
                                                      MemoryShare& memory) const {
   if (const auto* ids = std::get_if<std::vector<int32_t>>(&prompt)) {
     PINION_TRY(CheckIds(*ids, "prompt"));

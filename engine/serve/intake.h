@@ -64,7 +64,7 @@ class Intake {
   ApiResult<void> CheckModel(const std::string& name) const;
   ApiResult<void> CheckTokenIds(const SamplingParams& params) const;
   ApiResult<void> EncodeBadWords(GenerationRequest& request, MemoryShare& memory) const;
-  ApiResult<std::vector<int32_t>> EncodePrompt(const Prompt& prompt, bool add_special_tokens,
+  ApiResult<std::vector<int32_t>> EncodePrompt(const TextOrTokens& prompt, bool add_special_tokens,
                                                size_t max_model_len, MemoryShare& memory) const;
   ApiResult<std::vector<int32_t>> EncodeText(const std::string& text, bool add_special_tokens,
                                              MemoryShare& memory) const;

@@ -173,7 +173,7 @@ ApiResult<Encoding> PoolingIntake::EncodeTwo(const std::string& query, const std
 }
 
 ApiResult<Encoding> PoolingIntake::EncodeInput(const GenerationRequest& request,
-                                               const Prompt& input, size_t most,
+                                               const TextOrTokens& input, size_t most,
                                                MemoryShare& memory) const {
   if (const auto* text = std::get_if<std::string>(&input)) {
     if (request.add_special_tokens) return EncodeOne(*text, most, "input", memory);
@@ -227,7 +227,7 @@ ApiResult<std::vector<Encoding>> PoolingIntake::Prepare(const GenerationRequest&
                       : asked < 0 ? max_model_len
                                   : std::min(max_model_len, static_cast<size_t>(asked));
   std::vector<Encoding> texts;
-  for (const Prompt& input : request.prompts) {
+  for (const TextOrTokens& input : request.prompts) {
     PINION_ASSIGN(texts.emplace_back(), EncodeInput(request, input, most, memory));
   }
   if (request.api == Api::kCohereEmbed) {

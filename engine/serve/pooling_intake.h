@@ -28,7 +28,7 @@ class PoolingIntake {
  private:
   ApiResult<std::string> PromptOf(const PoolingWishes& wishes) const;
   ApiResult<void> CheckModel(const GenerationRequest& request, size_t max_model_len) const;
-  ApiResult<Encoding> EncodeInput(const GenerationRequest& request, const Prompt& input,
+  ApiResult<Encoding> EncodeInput(const GenerationRequest& request, const TextOrTokens& input,
                                   size_t most, MemoryShare& memory) const;
   ApiResult<Encoding> EncodeOne(std::string_view text, size_t most, const char* field,
                                 MemoryShare& memory) const;

@@ -176,12 +176,12 @@ ApiResult<void> ReadCacheSalt(const Json& body, GenerationRequest& request) {
   return {};
 }
 
-ApiResult<std::vector<Prompt>> ReadPrompts(const Json& body, const char* field) {
+ApiResult<std::vector<TextOrTokens>> ReadPrompts(const Json& body, const char* field) {
   const Json* prompt = body.Find(field);
   if (!prompt || prompt->is_null())
     return Bad(field, StrCat("'", field, "' is missing, want a string, token ids, or a list of ",
                              "either"));
-  std::vector<Prompt> prompts;
+  std::vector<TextOrTokens> prompts;
   if (prompt->is_string()) {
     prompts.emplace_back(prompt->string());
     return prompts;

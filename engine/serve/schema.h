@@ -46,7 +46,7 @@ Result<ApiDefaults> ReadApiDefaults(const std::optional<Json>& generation_config
 // The members that it reads.
 const std::vector<std::string>& ApiDefaultNames();
 
-using Prompt = std::variant<std::string, std::vector<int32_t>>;
+using TextOrTokens = std::variant<std::string, std::vector<int32_t>>;
 
 // A request's conversation, ready for the chat template: contents are plain strings, arguments of
 // earlier tool calls are objects.
@@ -103,11 +103,11 @@ struct PoolingWishes {
 // What a request for text asks for, whichever API it came by.
 struct GenerationRequest {
   Api api = Api::kCompletions;
-  bool chat = false;              // it has a conversation
-  std::string model;              // empty if the client named none
-  std::vector<Prompt> prompts;    // completions
-  std::optional<FillIn> fill_in;  // the prompts are what precedes a gap
-  Conversation conversation;      // chat
+  bool chat = false;                  // it has a conversation
+  std::string model;                  // empty if the client named none
+  std::vector<TextOrTokens> prompts;  // completions
+  std::optional<FillIn> fill_in;      // the prompts are what precedes a gap
+  Conversation conversation;          // chat
   // What its client's tools and wishes ask for; formats and prompt are set once they are known.
   OutputRules output;
   bool add_special_tokens = true;

@@ -257,13 +257,14 @@ class AllEndpointsTest : public FrontendTest {
 TEST_F(AllEndpointsTest, AreNamedWhenAPathIsWrong) {
   EXPECT_THAT(
       Get(port_, "/nowhere"),
-      HasSubstr("this server answers /apply-template, /completion, /completions, /detokenize, "
-                "/health, /infill, /invocations, /is_sleeping, /load, /metrics, /openapi.json, "
-                "/ping, /props, "
-                "/reset_prefix_cache, /server_info, /sleep, /slots, /start_profile, "
-                "/stop_profile, /tokenize, /tokenizer_info, /v1/chat/completions, "
-                "/v1/completions, /v1/messages, /v1/messages/count_tokens, /v1/models, "
-                "/v1/models/{model}, /v1/responses, /version, /wake_up"));
+      HasSubstr(
+          "this server answers /apply-template, /completion, /completions, /detokenize, "
+          "/health, /infill, /invocations, /is_sleeping, /load, /metrics, /models, /openapi.json, "
+          "/ping, /props, "
+          "/reset_prefix_cache, /server_info, /sleep, /slots, /start_profile, "
+          "/stop_profile, /tokenize, /tokenizer_info, /v1/chat/completions, "
+          "/v1/completions, /v1/health, /v1/messages, /v1/messages/count_tokens, /v1/models, "
+          "/v1/models/{model}, /v1/responses, /version, /wake_up"));
 }
 
 TEST_F(FrontendTest, NamesNoEndpointThatItDoesNotOffer) {
