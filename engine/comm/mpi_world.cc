@@ -29,15 +29,19 @@ int Count(size_t bytes) {
   return static_cast<int>(bytes);
 }
 
-// Ends this process and asks MPI to end the others. MPI may itself wait for what is lost: the alarm
-// ends this process then.
-[[noreturn]] void EndAll() {
+// MPI may itself wait for what is lost: the alarm ends this process then.
+void SetAlarm(unsigned seconds) {
   sigset_t alarm_signal;
   sigemptyset(&alarm_signal);
   sigaddset(&alarm_signal, SIGALRM);
   pthread_sigmask(SIG_UNBLOCK, &alarm_signal, nullptr);
   std::signal(SIGALRM, SIG_DFL);
-  alarm(1);
+  alarm(seconds);
+}
+
+// Ends this process and asks MPI to end the others.
+[[noreturn]] void EndAll() {
+  SetAlarm(1);
   MPI_Abort(MPI_COMM_WORLD, 1);
   _exit(1);
 }
@@ -76,10 +80,14 @@ class MpiWorld final : public Communicator {
   }
   ~MpiWorld() override {
     heartbeat_.reset();
-    if (group_ == MPI_COMM_WORLD)
-      MPI_Finalize();
-    else
+    if (group_ != MPI_COMM_WORLD) {
       MPI_Comm_free(&group_);
+      return;
+    }
+    constexpr unsigned kLastSeconds = 10;  // nobody watches the others any more
+    SetAlarm(kLastSeconds);
+    MPI_Finalize();
+    alarm(0);
   }
   MpiWorld(const MpiWorld&) = delete;
   MpiWorld& operator=(const MpiWorld&) = delete;

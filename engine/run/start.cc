@@ -260,10 +260,12 @@ Status CheckMemory(StartedModel& model, StartState& start) {
     const auto first = start.needs.begin() + static_cast<ptrdiff_t>(model.world->process()) * ranks;
     start.needs = {first, first + ranks};
   }
-  PINION_TRY(CheckCapacity(start.needs, model.options, model.info.max_model_len, start.machine,
+  EngineOptions granted = model.options;
+  if (!model.memory_refusal.empty()) granted.memory_policy = "local";
+  PINION_TRY(CheckCapacity(start.needs, granted, model.info.max_model_len, start.machine,
                            start.budget, model.info.plan));
   model.most_kv_bytes =
-      MostKvBytes(start.needs, model.options, start.machine, start.budget, model.info.plan);
+      MostKvBytes(start.needs, granted, start.machine, start.budget, model.info.plan);
   start.stages.Done("capacity check",
                     StrCat(FormatBytes(start.budget.memory_available_bytes), " of memory free"));
   return {};

@@ -265,9 +265,8 @@ ApiResult<std::string> Intake::Render(Conversation conversation, const RenderCha
                                "messages", ""});
   Json::Object defaults;
   for (const auto& [name, token] : tokenizer_.special_tokens()) defaults.emplace_back(name, token);
-  defaults.emplace_back("add_generation_prompt", conversation.add_generation_prompt);
-  std::vector<Json::Object> kwargs = {std::move(defaults)};
-  kwargs.push_back(model_.template_kwargs);
+  std::vector<Json::Object> kwargs = {std::move(defaults), model_.template_kwargs};
+  kwargs.push_back({{"add_generation_prompt", conversation.add_generation_prompt}});
   if (conversation.template_kwargs.is_object())
     kwargs.push_back(std::move(conversation.template_kwargs.object()));
   const TraceSpan span("render");

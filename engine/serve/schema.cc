@@ -299,6 +299,10 @@ ApiResult<std::optional<bool>> ReadAddSpecial(const Json& body) {
   std::optional<bool> adds;
   for (const char* name : {"add_special", "add_special_tokens"}) {
     if (!Given(body, name)) continue;
+    if (adds)
+      return Bad("add_special",
+                 "'add_special' and 'add_special_tokens' are two names of one field; send one of "
+                 "them");
     PINION_ASSIGN(adds, Get<bool>(body, name, true));
   }
   return adds;
@@ -338,6 +342,9 @@ ApiResult<TokenizeRequest> ReadTokenizeRequest(const Json& body) {
                "tokens; leave it out");
   PINION_ASSIGN(const std::optional<bool> adds, ReadAddSpecial(body));
   if (Given(body, "messages")) {
+    for (const char* other : {"content", "prompt"})
+      if (Given(body, other))
+        return Bad(other, StrCat("'", other, "' and 'messages' are given; send one of them"));
     PINION_ASSIGN(request.conversation, ReadConversation(body));
     request.add_special_tokens = adds.value_or(false);  // a template writes its own
     return request;

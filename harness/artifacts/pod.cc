@@ -57,6 +57,11 @@ int ThreadsPerCore(const Profile& profile) {
 }
 
 Result<PodSize> PodSizeOf(const Profile& profile) {
+  if (ModelFolderOf(profile.configuration.options.model) == "/")
+    return Fail(ErrorCode::kFailed,
+                StrCat("the model '", profile.configuration.options.model,
+                       "' lies in /, where no volume can be mounted; sweep it in a folder of its "
+                       "own, by its full path"));
   const auto plan = CpusOfPlan(profile);
   const int whole = ThreadsPerCore(profile);
   int cpus = plan.empty()

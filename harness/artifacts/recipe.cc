@@ -30,7 +30,9 @@ Result<ModelFacts> FactsOf(const Profile& profile) {
   facts.active = Optional<double>(json, "active_parameters", 0).value_or(0);
   facts.weight_bytes = Optional<double>(json, "weight_bytes", 0).value_or(0);
   facts.context_length = Optional<int64_t>(json, "context_length", 0).value_or(0);
-  if (facts.parameters > 0 && facts.active > 0 && facts.context_length > 0) return facts;
+  if (facts.parameters > 0 && facts.active > 0 && facts.weight_bytes > 0 &&
+      facts.context_length > 0)
+    return facts;
   return Fail(ErrorCode::kFailed,
               "the profile does not tell its model's parameters, which a recipe has; take one that "
               "this version's `pinion sweep` wrote");
@@ -52,8 +54,9 @@ Result<std::pair<std::string, std::string>> HubName(const std::string& model) {
                      " is no ORG/REPO of the Hugging Face hub, by which recipes are named"));
 }
 
-// "1.2B", "671B", "1.1T".
+// "40M", "1.2B", "671B", "1.1T".
 std::string CountText(double parameters) {
+  if (parameters < 1e9) return StrCat(std::round(parameters / 1e6), "M");
   const bool is_huge = parameters >= 1e12;
   const double count = parameters / (is_huge ? 1e12 : 1e9);
   return StrCat(count < 100 ? std::round(count * 10) / 10 : std::round(count), is_huge ? "T" : "B");

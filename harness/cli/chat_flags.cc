@@ -39,10 +39,11 @@ Result<std::optional<Json>> ReadGenerationConfig(const std::string& given) {
   if (given.empty() || given == "auto") return std::optional<Json>();
   if (given == "vllm") return std::optional<Json>(Json::MakeObject());
   auto config = Json::ParseFile(given + "/generation_config.json");
-  if (config) return std::optional<Json>(*std::move(config));
+  if (config && config->is_object()) return std::optional<Json>(*std::move(config));
   return Fail(ErrorCode::kUsage,
               StrCat("--generation-config is ", given, ", want auto, vllm, or a folder with a ",
-                     "generation_config.json: ", config.error().message));
+                     "generation_config.json: ",
+                     config ? "it holds no JSON object" : config.error().message));
 }
 
 Result<Json::Object> ReadGenerationOverrides(const std::string& given) {
@@ -53,6 +54,11 @@ Result<Json::Object> ReadGenerationOverrides(const std::string& given) {
         std::find(known.begin(), known.end(), name) == known.end())
       return Fail(ErrorCode::kUsage,
                   StrCat(kFlag, " has '", name, "', want some of ", Join(ApiDefaultNames(), ", ")));
+  if (const Json json(overrides); json.Find("max_new_tokens"))
+    if (const auto most = Optional<int>(json, "max_new_tokens", 0); !most || *most < 1)
+      return Fail(ErrorCode::kUsage,
+                  StrCat(kFlag, " has max_new_tokens ", json.Find("max_new_tokens")->Dump(),
+                         ", want an integer of at least 1"));
   if (auto read = ReadApiDefaults(Json(overrides)); !read)
     return Fail(ErrorCode::kUsage, StrCat(kFlag, ": ", read.error().message));
   return overrides;

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "engine/comm/world.h"
@@ -60,7 +61,23 @@ Status Become(const Command& command) {
 Result<ServerUrl> UrlOf(const LaunchOptions& options) {
   const bool is_v6 = options.host.find(':') != std::string::npos;
   if (options.host == "0.0.0.0" || options.host == "::") return ServerUrl::OfPort(options.port);
-  return ParseServerUrl(StrCat(is_v6 ? "[" : "", options.host, is_v6 ? "]:" : ":", options.port));
+  PINION_ASSIGN(ServerUrl url, ParseServerUrl(StrCat(is_v6 ? "[" : "", options.host,
+                                                     is_v6 ? "]:" : ":", options.port)));
+  url.is_local = true;  // an address of this machine: no proxy stands between
+  return url;
+}
+
+// CLI11 gives any word beside the profile to the last positional, with `--` before it or without.
+Status CheckLauncher(const std::vector<std::string>& launcher) {
+  if (launcher.empty()) return {};
+  PINION_ASSIGN(const std::string line, ReadFile("/proc/self/cmdline"));
+  std::vector<std::string> words = Split(line, '\0');
+  if (!words.empty() && words.back().empty()) words.pop_back();
+  const size_t behind = launcher.size() + 1;
+  if (words.size() > behind && words[words.size() - behind] == "--") return {};
+  return Fail(ErrorCode::kUsage,
+              StrCat("'", launcher[0], "' is one word too many: launch takes one profile; a ",
+                     "command that starts its server stands behind all flags and --"));
 }
 
 // Stays beside the server and starts it again; its exit code.
@@ -97,6 +114,7 @@ Result<std::string> FileOf(const LaunchOptions& options, const Profile& profile)
 
 // The exit code.
 Result<int> RunLaunch(const LaunchOptions& options) {
+  PINION_TRY(CheckLauncher(options.launcher));
   if (!options.image.empty() && options.artifact.empty())
     return Fail(ErrorCode::kUsage, "--image is of the files that --emit and --k8s print: add one");
   LaunchRequest request{{},
@@ -123,8 +141,8 @@ Result<int> RunLaunch(const LaunchOptions& options) {
 }
 
 // What is printed in place of starting the server, one of them.
-void AddFiles(CLI::App& command, LaunchOptions& options, CLI::Option* dry_run,
-              CLI::Option* launcher) {
+void AddFiles(CLI::App& command, LaunchOptions& options,
+              const std::vector<CLI::Option*>& starting) {
   constexpr char kGroup[] = "Files";
   constexpr char kHosts[] = "HOST[:PORT],...";
   CLI::Option* haproxy =
@@ -156,7 +174,8 @@ void AddFiles(CLI::App& command, LaunchOptions& options, CLI::Option* dry_run,
       ->group(kGroup);
   const std::vector<CLI::Option*> files = {haproxy, nginx, emit, kubernetes};
   for (CLI::Option* one : files) {
-    one->group(kGroup)->excludes(dry_run)->excludes(launcher);
+    one->group(kGroup);
+    for (CLI::Option* other : starting) one->excludes(other);
     for (CLI::Option* other : files)
       if (one != other) one->excludes(other);
   }
@@ -183,15 +202,15 @@ void AddLaunch(CLI::App& app, int& exit_code) {
       ->allow_extra_args(false);
   auto* dry_run = command->add_flag("--dry-run", options->dry_run,
                                     "only print the command and its environment");
-  command
-      ->add_flag("--restart", options->restart,
-                 "stay beside the server and start it again if it crashes or fails, after 1 s at "
-                 "first and up to 30 s later")
-      ->excludes(dry_run);
+  auto* restart = command
+                      ->add_flag("--restart", options->restart,
+                                 "stay beside the server and start it again if it crashes or "
+                                 "fails, after 1 s at first and up to 30 s later")
+                      ->excludes(dry_run);
   auto* launcher = command->add_option(
       "LAUNCHER", options->launcher,
       "behind `--`: a command that starts the server's, such as -- mpirun -n 2 --host one,two");
-  AddFiles(*command, *options, dry_run, launcher);
+  AddFiles(*command, *options, {dry_run, restart, launcher});
   command
       ->add_flag("--json", options->json,
                  "with --dry-run: print JSON instead of text, with the warnings")

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <climits>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <string_view>
 #include <utility>
@@ -451,9 +452,13 @@ Status ServeFlags::ResolveAccess(HttpRules& rules) const {
   if (!api_key_file_.empty()) PINION_TRY(ReadKeyFile(api_key_file_, rules.api_keys));
   PINION_TRY(ReadKeyVariable(rules.api_keys));
   while (rules.root_path.ends_with('/')) rules.root_path.pop_back();
-  if (!rules.root_path.empty() && !rules.root_path.starts_with('/'))
+  const bool is_plain = std::all_of(rules.root_path.begin(), rules.root_path.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || std::strchr("/._~-", c);
+  });
+  if (!rules.root_path.empty() && (!rules.root_path.starts_with('/') || !is_plain))
     return Fail(ErrorCode::kUsage, StrCat("--root-path is ", rules.root_path,
-                                          ", want a path that begins with '/', such as /llm"));
+                                          ", want a path that begins with '/' and has letters, "
+                                          "digits, '.', '_', '~' and '-', such as /llm"));
   if (rules.ssl_certfile.empty() && !rules.ssl_keyfile.empty())
     return Fail(ErrorCode::kUsage, "--ssl-keyfile without --ssl-certfile: give both, or neither");
   return {};

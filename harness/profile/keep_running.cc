@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -32,6 +33,8 @@ std::string HowItEnded(const Process::Exit& exit) {
 class AwaitedSignals {
  public:
   AwaitedSignals() {
+    // A parent may have ignored it, and then no exit code of a child would ever be told.
+    std::signal(SIGCHLD, SIG_DFL);
     sigemptyset(&awaited_);
     sigaddset(&awaited_, SIGCHLD);  // ends a wait early
     for (const int number : {SIGINT, SIGTERM}) {

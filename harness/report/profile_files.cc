@@ -45,6 +45,7 @@ Status WriteProfileFiles(const Profile* profile, const std::string& objective,
                          const std::string& folder) {
   const auto place = std::filesystem::path(folder) / FolderOfFiles(objective);
   std::error_code ignored;
+  std::filesystem::remove_all(place / "models", ignored);  // of a recipe, whose path may be another
   if (!profile) {
     for (const Artifact& artifact : Artifacts())
       if (*artifact.file) std::filesystem::remove(place / artifact.file, ignored);

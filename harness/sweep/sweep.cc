@@ -192,8 +192,9 @@ Result<SweepEnd> ResumeSweep(const SweepRequest& request, Progress& progress) {
   PINION_ASSIGN(SweepMeta meta, ReadMeta(*store));
   PINION_TRY(CheckSame(meta, WithProvenance(request.meta)));
   // Nothing is stored of a trial that ended with the budget, but that budget is spent.
-  if (const auto state = ReadProgress(*store);
-      state && state->finished && ToJson(meta.definition) == ToJson(request.meta.definition)) {
+  const Definition &stored = meta.definition, &asked = request.meta.definition;
+  const bool has_grown = asked.budget_s > stored.budget_s || asked.rounds > stored.rounds;
+  if (const auto state = ReadProgress(*store); state && state->finished && !has_grown) {
     progress.Note("this sweep is finished; a larger --budget or more --rounds let it go on");
     return SweepEnd::kDone;
   }

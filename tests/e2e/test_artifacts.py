@@ -349,6 +349,7 @@ def test_k8s_is_short_for_emit_k8s(pinion, profile):
 
 @pytest.mark.parametrize("flags, says", [
     (("--emit", "x"), "kubelet,production-stack"), (("--emit", "k8s", "--k8s"), "--k8s"),
+    (("--k8s", "--restart"), "--restart"), (("another.json", "--dry-run"), "'another.json' is one word too many"),
     (("--emit", "kubelet", "--dry-run"), "--dry-run"), (("--emit", "recipe", "--haproxy", "one"), "--haproxy")])
 def test_bad_kinds_are_refused_by_name(pinion, profile, flags, says):
     done = pinion("launch", profile, *flags)

@@ -130,8 +130,11 @@ def test_missing_file_and_bad_flags(pinion, tmp_path):
 
 
 def children_of(pid):
-    return [int(child) for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children")
-            for child in path.read_text().split()]
+    try:
+        return [int(child) for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children")
+                for child in path.read_text().split()]
+    except OSError:  # it, or a thread of it, has just ended
+        return []
 
 
 def only_child(pid):
@@ -142,7 +145,7 @@ def only_child(pid):
 def is_alive(pid):
     try:
         return ") Z " not in pathlib.Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
+    except OSError:
         return False
 
 

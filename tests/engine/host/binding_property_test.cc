@@ -136,9 +136,17 @@ void CheckAuto(const Machine& machine, const Budget& budget, const BindingReques
   if (request.reserved_cpus) {
     EXPECT_EQ(static_cast<int>(plan.frontend_cpus.size()), *request.reserved_cpus);
   }
-  const size_t cores = WithoutEfficiencyCores(machine, AllowedCores(machine, budget),
-                                              static_cast<size_t>(request.ranks))
-                           .computing.size();
+  // Of machines with two kinds of cores, efficiency cores may be left idle.
+  std::set<int> all, performance;
+  for (const Cpu& cpu : machine.cpus) {
+    if (std::find(budget.cpus.begin(), budget.cpus.end(), cpu.id) == budget.cpus.end()) continue;
+    all.insert(cpu.core);
+    const bool is_efficiency =
+        !machine.kinds.empty() && machine.kinds[static_cast<size_t>(cpu.kind)].is_efficiency;
+    if (!is_efficiency) performance.insert(cpu.core);
+  }
+  const bool suffice = performance.size() >= static_cast<size_t>(request.ranks);
+  const size_t cores = suffice ? performance.size() : all.size();
   const auto together = static_cast<size_t>(plan.total_threads()) + plan.frontend_cpus.size();
   if (together < std::min(cores, static_cast<size_t>(budget.max_threads))) {
     EXPECT_THAT(plan.warnings, ::testing::Contains(::testing::HasSubstr("idle"))) << "unsaid";

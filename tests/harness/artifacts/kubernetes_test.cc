@@ -68,6 +68,16 @@ TEST(Kubernetes, ModelIsMountedWhereTheProfileLooksForIt) {
   EXPECT_THAT(Text(profile), Not(HasSubstr("models")));
 }
 
+TEST(Kubernetes, NoVolumeIsMountedOverTheRoot) {
+  for (const char* model : {"model.gguf", "/y.gguf", "."}) {
+    Profile profile = Measured();
+    profile.configuration.options.model = model;
+    const auto text = KubernetesText(profile, {});
+    ASSERT_FALSE(text) << model;
+    EXPECT_THAT(text.error().message, HasSubstr("lies in /")) << model;
+  }
+}
+
 TEST(Kubernetes, WordsFromOutsideAreQuoted) {
   const std::string text = Text(Measured(), {"registry:5000/a\"b: c", "it's # me"});
   EXPECT_THAT(text, HasSubstr(R"(image: "registry:5000/a\"b: c")"));

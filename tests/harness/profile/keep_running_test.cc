@@ -67,6 +67,14 @@ TEST_F(KeepRunningTest, AServerThatCrashesOrFailsIsStartedAgain) {
   EXPECT_EQ(runs(), 4u);
 }
 
+TEST_F(KeepRunningTest, AParentThatIgnoresTheEndsOfItsChildrenHidesNone) {
+  const auto before = ::signal(SIGCHLD, SIG_IGN);
+  const auto code = Keep("case $runs in 1) kill -9 $$;; esac");
+  ::signal(SIGCHLD, before);
+  ASSERT_TRUE(code) << code.error().message;
+  EXPECT_EQ(runs(), 2u);
+}
+
 TEST_F(KeepRunningTest, AnEndInOrderAndBadUsageAreTheEnd) {
   EXPECT_EQ(*Keep("exit 0"), 0);
   EXPECT_EQ(*Keep("exit 2"), 2);

@@ -84,6 +84,10 @@ TEST_F(SweepFailures, TrialThatOutlivesTheBudgetIsEnded) {
   ASSERT_TRUE(RunSweep(request_, progress_));
   EXPECT_EQ(progress_.begun, begun);
   EXPECT_THAT(progress_.notes, HasSubstr("this sweep is finished"));
+  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":500,"budget":2,"strategy":"grid"})");
+  ASSERT_TRUE(RunSweep(request_, progress_));
+  EXPECT_EQ(progress_.begun, begun);
+  EXPECT_EQ(Load().definition.budget_s, 3) << "a smaller budget was written over the sweep's";
   std::filesystem::remove(folder_ / "hung");
   WriteChild(NumberedChild("true").c_str());
   Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":500,"budget":6,"strategy":"grid"})");
