@@ -37,7 +37,7 @@ class AwaitedSignals {
     std::signal(SIGCHLD, SIG_DFL);
     sigemptyset(&awaited_);
     sigaddset(&awaited_, SIGCHLD);  // ends a wait early
-    for (const int number : {SIGINT, SIGTERM}) {
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
       struct sigaction action;
       const bool ignored = sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
       if (!ignored) sigaddset(&awaited_, number);
@@ -108,6 +108,7 @@ class Keeper {
     while (!(exit = process->Wait(0))) {
       if (!was_ready_now_ && is_ready_()) NoteReady();
       const int number = signals_.Next(options_.look_s);
+      if (number == SIGHUP) process->Signal(number);  // to open its log anew
       if (number != SIGTERM && number != SIGINT) continue;
       asked_to_end_ = true;
       process->Signal(number);

@@ -18,8 +18,8 @@ struct KeepRunningOptions {
 };
 
 // Runs the server, and starts it again when a signal or an exit code other than 0 and 2 (bad usage)
-// ends it. SIGTERM and SIGINT are passed on to it, and are the end once it has ended. It is killed
-// with this process. To be called before there are threads.
+// ends it. SIGHUP is passed on to it, as SIGTERM and SIGINT are, which are the end once it has
+// ended. It is killed with this process. To be called before there are threads.
 //
 // `is_ready`: whether a server answers where this one will. Returns the server's exit code. Errors
 // (kFailed): it was not ready so often in a row.

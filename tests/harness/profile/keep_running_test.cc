@@ -145,6 +145,19 @@ TEST_F(KeepRunningTest, PassesOnSignalsAndWaitsForTheEnd) {
   EXPECT_EQ(runs(), 2u);
 }
 
+TEST_F(KeepRunningTest, AHangupIsTheServersAndNoEnd) {
+  bool sent = false;
+  const auto code =
+      Keep("trap 'touch hung-up; exit 0' HUP; : >ready; while :; do sleep 0.01; done", [&] {
+        if (sent || !fs::exists(folder_ / "ready")) return false;
+        return sent = kill(getpid(), SIGHUP) == 0;
+      });
+  ASSERT_TRUE(code) << code.error().message;
+  EXPECT_EQ(*code, 0);
+  EXPECT_TRUE(fs::exists(folder_ / "hung-up"));
+  EXPECT_EQ(runs(), 1u);
+}
+
 TEST_F(KeepRunningTest, AServerThatFailsToEndInOrderIsNotStartedAgain) {
   bool sent = false;
   const auto code = Keep(
