@@ -122,6 +122,7 @@ TEST_F(Outputs, FilesOfAProfileLieBesideItAndAreListed) {
   results.model = "some-org/some-model";
   results.model_facts.Set("parameters", 1e9);
   results.model_facts.Set("active_parameters", 1e9);
+  results.model_facts.Set("weight_bytes", 2e9);
   results.model_facts.Set("context_length", 2048);
   ASSERT_TRUE(WriteOutputs(results, folder_));
   EXPECT_THAT(Read("profiles/throughput/models/some-org/some-model.yaml"),
@@ -132,6 +133,10 @@ TEST_F(Outputs, FilesOfAProfileLieBesideItAndAreListed) {
   ASSERT_TRUE(WriteOutputs(results, folder_));
   EXPECT_THAT(Read("profiles/throughput/k8s.yaml"), HasSubstr("cannot read"));
   EXPECT_THAT(Read("profiles/throughput/grafana.json"), Not(HasSubstr("cannot read")));
+  results.model = "preset:tiny";
+  ASSERT_TRUE(WriteOutputs(results, folder_));
+  EXPECT_THAT(Read("profiles/throughput/models/some-org/some-model.yaml"), HasSubstr("cannot read"))
+      << "a recipe of an earlier state";
 }
 
 TEST_F(Outputs, ReportLoadsNothingFromOutside) {
