@@ -27,6 +27,15 @@ def test_a_process_may_be_as_before_or_smaller():
     assert soak.compare(BEFORE, soak.Census(less, less, soak.AT_REST)) == []
 
 
+def test_memory_that_grows_once_is_forgiven_and_a_descriptor_is_not():
+    more = soak.Census(soak.ProcessCount(120 << 20, 31, 6, 5), soak.ProcessCount(120 << 20, 30, 6, 5), soak.AT_REST)
+    assert len(soak.compare(BEFORE, more)) == 3
+    again = soak.compare(soak.with_memory_of(more, BEFORE), more)
+    assert again == ["the front process had 30 descriptors, now 31"]
+    grown = soak.Census(soak.ProcessCount(127 << 20, 30, 6, 5), soak.ProcessCount(123 << 20, 30, 6, 5), soak.AT_REST)
+    assert len(soak.compare(soak.with_memory_of(more, BEFORE), grown)) == 2
+
+
 @pytest.mark.parametrize("field, value", [("rss_bytes", 107 << 20), ("descriptors", 31), ("threads", 7), ("children", 6)])
 @pytest.mark.parametrize("process", ["front", "engine"])
 def test_what_a_process_keeps_is_noticed(process, field, value):
