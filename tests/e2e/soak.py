@@ -102,11 +102,10 @@ def compare(before, after):
                     if value != AT_REST[name]]
 
 
-def with_memory_of(after, before):
-    """The census `before`, with the memory of `after`: what else it counted still has to come back."""
-    return dataclasses.replace(before, **{
-        process: dataclasses.replace(getattr(before, process), rss_bytes=getattr(after, process).rss_bytes)
-        for process in ("front", "engine")})
+def with_engine_of(after, before):
+    """The census `before`, with the engine's memory of `after`; what else it counted still has to come back."""
+    engine = dataclasses.replace(before.engine, rss_bytes=after.engine.rss_bytes)
+    return dataclasses.replace(before, engine=engine)
 
 
 # ---- Clients ----------------------------------------------------------------------------------------------
@@ -392,12 +391,13 @@ async def soak(server, seconds, clients=64, idle=2000, kills=2, seed=1):
     before = await take_census(server, target, tally)
     await crowd.run(seconds - warm_s, kills)
     after = await take_census(server, target, tally)
-    # What is kept is there, and as much more of it, after as much use again. An engine that was killed has other pages
-    # than the one before it (eight of them at rest: 59.8 to 62.9 MB), and malloc spreads once; neither grows again.
+    # What is kept is there, and more of it, after further use; what malloc has spread is not. An engine that was killed
+    # has other pages than the one before it (eight of them at rest: 59.8 to 62.9 MB): this one has to grow again.
     for _ in range(2):
         if not compare(before, after):
             break
-        before = with_memory_of(after, before)
+        if kills:
+            before = with_engine_of(after, before)
         await crowd.run(seconds - warm_s, 0)
         after = await take_census(server, target, tally)
     if server.process.poll() is not None:
