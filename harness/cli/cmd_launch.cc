@@ -7,12 +7,12 @@
 #include <filesystem>
 #include <memory>
 
-#include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "engine/comm/world.h"
 #include "harness/artifacts/artifacts.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/usage_error.h"
 #include "harness/load/http_client.h"
 #include "harness/load/server_url.h"
 #include "harness/profile/front.h"
@@ -70,9 +70,7 @@ Result<ServerUrl> UrlOf(const LaunchOptions& options) {
 // CLI11 gives any word beside the profile to the last positional, with `--` before it or without.
 Status CheckLauncher(const std::vector<std::string>& launcher) {
   if (launcher.empty()) return {};
-  PINION_ASSIGN(const std::string line, ReadFile("/proc/self/cmdline"));
-  std::vector<std::string> words = Split(line, '\0');
-  if (!words.empty() && words.back().empty()) words.pop_back();
+  const std::vector<std::string> words = OwnWords();
   const size_t behind = launcher.size() + 1;
   if (words.size() > behind && words[words.size() - behind] == "--") return {};
   return Fail(ErrorCode::kUsage,

@@ -10,6 +10,7 @@
 #include "engine/base/process.h"
 #include "engine/base/strings.h"
 #include "harness/cli/stop_request.h"
+#include "harness/cli/usage_error.h"
 #include "harness/fleet/kubernetes_jobs.h"
 #include "harness/fleet/slurm.h"
 #include "harness/report/summary.h"
@@ -27,14 +28,6 @@ namespace {
 constexpr OptionWords kOfTheFleet[] = {{"--launcher", 1}, {"--nodes", 1},     {"--manifest", 0},
                                        {"--image", 1},    {"--node-cpus", 1}, {"--node-memory", 1},
                                        {"--out", 1},      {"--resume", 0},    {"--continue", 0}};
-
-// Of this process, without the program's name.
-std::vector<std::string> OwnWords() {
-  std::vector<std::string> words = Split(ReadFile("/proc/self/cmdline").value_or(""), '\0');
-  if (!words.empty() && words.back().empty()) words.pop_back();
-  if (!words.empty()) words.erase(words.begin());
-  return words;
-}
 
 FleetRequest RequestFrom(const SweepFlags& flags, const std::string& model) {
   FleetRequest request;

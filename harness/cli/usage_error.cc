@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/file.h"
 #include "engine/base/strings.h"
 
 namespace pinion::harness {
@@ -147,6 +148,13 @@ CLI::Validator NotEmpty() {
                                 : std::string();
           },
           ""};
+}
+
+std::vector<std::string> OwnWords() {
+  std::vector<std::string> words = Split(ReadFile("/proc/self/cmdline").value_or(""), '\0');
+  if (!words.empty() && words.back().empty()) words.pop_back();
+  if (!words.empty()) words.erase(words.begin());
+  return words;
 }
 
 }  // namespace pinion::harness

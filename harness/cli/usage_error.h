@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "engine/base/result.h"
 
@@ -17,5 +19,8 @@ CLI::Validator Unsigned(uint64_t least = 0, uint64_t most = UINT64_MAX);
 
 // For options of text that must not be "": what a script passes whose variable is not set.
 CLI::Validator NotEmpty();
+
+// The words of this process's command line as they were given, without the program's name.
+std::vector<std::string> OwnWords();
 
 }  // namespace pinion::harness
