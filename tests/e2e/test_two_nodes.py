@@ -10,8 +10,8 @@ import virtual_machine
 # Arithmetic as in every run; nothing is measured, as the machine is emulated.
 BENCH = ("pinion bench preset:tiny --json --rounds 1 --prompt-len 16 --output-len 2 --isa avx2 "
          "--gemm-kernel avx2 --kv-cache-space 16MiB")
-FULL = ("mkdir -p /tmp/full; mount -t tmpfs -o size=600m,mpol=bind:1 full /tmp/full; "
-        "dd if=/dev/zero of=/tmp/full/file bs=1M count=550 2> /dev/null; "
+FULL = ("mkdir -p /tmp/full; mount -t tmpfs -o size=640m,mpol=bind:1 full /tmp/full; "
+        "dd if=/dev/zero of=/tmp/full/file bs=1M count=590 2> /dev/null; "
         "{}; status=$?; umount /tmp/full; exit $status")
 COMMANDS = {
     "10-topo": "pinion topo --json",
@@ -31,7 +31,7 @@ COMMANDS = {
     # One rank of node 0, whose memory the cpuset forbids.
     "33-forbidden": "mkdir /cgroup/two; echo 0-1 > /cgroup/two/cpuset.cpus; echo 1 > /cgroup/two/cpuset.mems; "
                     f"echo $$ > /cgroup/two/cgroup.procs; {BENCH} --memory-policy strict",
-    # Node 1 is nearly full of a file that lies there.
+    # Node 1 is nearly full of a file that lies there: a cache of 8 bits would not fit either.
     "40-full": FULL.format(f"{BENCH.replace('16MiB', '250MiB')} -tp 2"),
     "41-full-strict": FULL.format(f"{BENCH.replace('16MiB', '250MiB')} -tp 2 --memory-policy strict"),
     "42-full-preferred": FULL.format(f"{BENCH.replace('16MiB', '250MiB')} -tp 2 --memory-policy preferred"),
