@@ -8,6 +8,9 @@
 namespace pinion::kernels::impl {
 namespace {
 
+// Leaves v as it is, but in a register and unlike any other value.
+[[gnu::always_inline]] inline void KeepInRegister(Vec& v) { asm("" : "+x"(v)); }
+
 Vec SpreadInt(int32_t value) { return Bits(_mm256_set1_epi32(value)); }
 Vec SpreadWord(const int8_t* p) {
   int32_t word;

@@ -34,54 +34,48 @@ struct OperandE2M1 : OperandU4 {
   }
 };
 
-// A tile of few rows, for which separating nibbles costs as much as multiplying them. So the high
-// ones are not shifted down but count 16 times, have sums of their own, and these are divided at
-// the end.
-template <int kRows, int kColumns, int kPrefetch>
-void NibbleTile(const TileArgs<OperandU4>& args) {
-  Vec low[kRows][kColumns], high[kRows][kColumns];
+// For one row, separating nibbles costs as much as multiplying them. So the high ones are not
+// shifted down but count 16 times, have sums of their own, and these are divided at the end.
+template <int kColumns, int kPrefetch>
+[[gnu::always_inline]] inline void AddNibbles(const TileArgs<OperandU4>& args,
+                                              Vec (&sums)[kColumns]) {
+  Vec high[kColumns];
 #pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 16
-    for (int c = 0; c < kColumns; ++c) low[r][c] = high[r][c] = Set(0);
-  }
+  for (int c = 0; c < kColumns; ++c) high[c] = Set(0);
   const int8_t* x = args.x;
-  const std::byte *w = args.w[0], *prefetch = args.prefetch[0];
+  const std::byte* w = args.w[0];
+  const std::byte* prefetch = args.prefetch[0];
   for (size_t step = args.steps[0]; step > 0; --step) {
     PrefetchLines<kPrefetch, 3>(prefetch, args.prefetch_far);
+    const Vec first = SpreadWord(x), second = SpreadWord(x + 4);
 #pragma GCC unroll 16
     for (int c = 0; c < kColumns; ++c) {
       const Vec both = LoadWords<false>(w + c * kLanes * OperandU4::kBytes);
-      const Vec below = LowNibbles(both), above = HighNibblesInPlace(both);
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) {
-        low[r][c] = Dot(below, SpreadWord(x + r * args.x_stride), low[r][c]);
-        high[r][c] = Dot(above, SpreadWord(x + r * args.x_stride + 4), high[r][c]);
-      }
+      sums[c] = Dot(LowNibbles(both), first, sums[c]);
+      high[c] = Dot(HighNibblesInPlace(both), second, high[c]);
     }
     x += OperandU4::kStepK;
     w += args.w_stride;
-    prefetch += args.prefetch_stride;
+    if constexpr (kPrefetch > 0) prefetch += args.prefetch_stride;
   }
 #pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 16
-    for (int c = 0; c < kColumns; ++c)
-      Store(args.y + r * args.y_stride + c * kLanes, AddInt(low[r][c], SixteenthOf(high[r][c])));
-  }
+  for (int c = 0; c < kColumns; ++c) sums[c] = AddInt(sums[c], SixteenthOf(high[c]));
 }
 
-// The tile for this number of rows and of lines to prefetch in each step.
+// Whether a tile's sums are in registers while it multiplies.
 template <typename Operand>
-TileFn<Operand> IntTile(size_t rows, size_t lines, bool accumulate) {
-  if constexpr (std::is_same_v<Operand, OperandU4>) {
-    // With vectors of 256 bits there are too few registers for separate sums.
-    if (rows == 1 && !accumulate && kLanes == 16) {
-      if (lines == 0) return NibbleTile<1, GemmColumns(1), 0>;
-      if (lines == 4) return NibbleTile<1, GemmColumns(1), 4>;
-    }
+constexpr bool kInRegisters = true;
+
+// sums += x w, in int32 lanes.
+template <typename Operand, int kRows, int kColumns, int kPrefetch>
+[[gnu::always_inline]] inline void AddIntProducts(const TileArgs<Operand>& args,
+                                                  Vec (&sums)[kRows][kColumns]) {
+  // With vectors of 256 bits there are too few registers for separate sums.
+  if constexpr (std::is_same_v<Operand, OperandU4> && kRows == 1 && kLanes == 16) {
+    AddNibbles<kColumns, kPrefetch>(args, sums[0]);
+  } else {
+    AddProducts<Operand, kRows, kColumns, kPrefetch, false, 3>(args, 0, sums);
   }
-  return GemmTile<Operand>(rows, lines);
 }
 
 }  // namespace

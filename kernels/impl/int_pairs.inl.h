@@ -55,15 +55,15 @@ struct OperandE2M1 {
   static Vec Codes(Vec nibbles) { return LookUpE2M1(nibbles); }
 };
 
-// y (int32) = or += x w. Sums of 16 bits take up the registers, so those of 32 are kept in y.
+// sums += x w for codes of 4 bits. Sums of 16 bits take up the registers, so the compiler keeps
+// those of 32 in memory.
 template <typename Operand, int kRows, int kColumns, int kPrefetch>
-void NibbleTile(const TileArgs<Operand>& args) {
+[[gnu::always_inline]] inline void AddNibbles(const TileArgs<Operand>& args,
+                                              Vec (&sums)[kRows][kColumns]) {
   const int8_t* x = args.x;
-  const std::byte *w = args.w[0], *prefetch = args.prefetch[0];
-  float* first = args.y;
-  const size_t x_stride = args.x_stride, y_stride = args.y_stride, steps = args.steps[0];
-  bool accumulate = args.accumulate;
-  for (size_t step = 0; step < steps; step += Operand::kStepsInWords, accumulate = true) {
+  const std::byte *w = args.w[0], *prefetch = kPrefetch > 0 ? args.prefetch[0] : nullptr;
+  const size_t x_stride = args.x_stride, steps = args.steps[0];
+  for (size_t step = 0; step < steps; step += Operand::kStepsInWords) {
     const size_t left = steps - step;
     Vec words[kRows][kColumns];
 #pragma GCC unroll 16
@@ -95,26 +95,24 @@ void NibbleTile(const TileArgs<Operand>& args) {
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 16
-      for (int c = 0; c < kColumns; ++c) {
-        float* y = first + r * y_stride + c * kLanes;
-        const Vec sum = SumPairs(words[r][c]);
-        Store(y, accumulate ? AddInt(Load(y), sum) : sum);
-      }
+      for (int c = 0; c < kColumns; ++c) sums[r][c] = AddInt(sums[r][c], SumPairs(words[r][c]));
     }
   }
 }
 
-template <int kRows, int kColumns, int kPrefetch>
-constexpr TileFn<OperandU4> kTile<OperandU4, kRows, kColumns, kPrefetch> =
-    NibbleTile<OperandU4, kRows, kColumns, kPrefetch>;
-template <int kRows, int kColumns, int kPrefetch>
-constexpr TileFn<OperandE2M1> kTile<OperandE2M1, kRows, kColumns, kPrefetch> =
-    NibbleTile<OperandE2M1, kRows, kColumns, kPrefetch>;
-
-// The tile for this number of rows and of lines to prefetch in each step.
+// Whether a tile's sums are in registers while it multiplies.
 template <typename Operand>
-TileFn<Operand> IntTile(size_t rows, size_t lines, bool) {
-  return GemmTile<Operand>(rows, lines);
+constexpr bool kInRegisters = !requires { Operand::kStepsInWords; };
+
+// sums += x w, in int32 lanes.
+template <typename Operand, int kRows, int kColumns, int kPrefetch>
+[[gnu::always_inline]] inline void AddIntProducts(const TileArgs<Operand>& args,
+                                                  Vec (&sums)[kRows][kColumns]) {
+  if constexpr (!kInRegisters<Operand>) {
+    AddNibbles<Operand, kRows, kColumns, kPrefetch>(args, sums);
+  } else {
+    AddProducts<Operand, kRows, kColumns, kPrefetch, false, 3>(args, 0, sums);
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 // ISA's multiplication of bytes first: int_fours.inl.h or int_pairs.inl.h.
 
 #include "kernels/impl/gemm.inl.h"
+#include "kernels/impl/int_groups.inl.h"
 #include "kernels/impl/int_outliers.inl.h"
 #include "kernels/integer.h"
 
@@ -14,6 +15,8 @@ namespace {
 
 // Columns of a chunk, at most. Every chunk loads and stores the sums, so chunks are long.
 constexpr size_t kIntChunk = 512;
+// Columns of a chunk in groups: 48 rows of activations, of sums and the codes stay in L1 together.
+constexpr size_t kGroupChunk = 256;
 
 // `columns` columns of one block's codes. While all rows pass over them, the codes `ahead` bytes
 // further on are prefetched, spread evenly over the tiles, as in gemm.inl.h.
@@ -41,6 +44,28 @@ void TakeRows(const int8_t* x, size_t x_stride, size_t rows, size_t columns,
   }
 }
 
+// y (int32) = or += x w, for codes of 4 bits.
+template <typename Operand, int kRows, int kColumns, int kPrefetch>
+void SumTile(const TileArgs<Operand>& args) {
+  Vec sums[kRows][kColumns];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+    for (int c = 0; c < kColumns; ++c)
+      sums[r][c] = args.accumulate ? Load(args.y + r * args.y_stride + c * kLanes) : Set(0);
+  }
+  AddIntProducts<Operand, kRows, kColumns, kPrefetch>(args, sums);
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+    for (int c = 0; c < kColumns; ++c)
+      Store(args.y + r * args.y_stride + c * kLanes, sums[r][c]);
+  }
+}
+template <int kRows, int kColumns, int kPrefetch>
+constexpr TileFn<OperandU4> kTile<OperandU4, kRows, kColumns, kPrefetch> =
+    SumTile<OperandU4, kRows, kColumns, kPrefetch>;
+
 // y[rows of the tile][64] (int32) = or += x * w. x: the tile's first row, at the chunk's column.
 template <typename Operand>
 void RunTile(const IntLayout& layout, const IntChunk& chunk, const RowGroups& tiles, size_t tile,
@@ -66,7 +91,7 @@ void RunTile(const IntLayout& layout, const IntChunk& chunk, const RowGroups& ti
     args.prefetch_stride = (share.end - share.begin) * kLineBytes;
     args.prefetch_far = chunk.prefetch == Prefetch::kFar;
     const bool asks = chunk.prefetch != Prefetch::kNone;
-    IntTile<Operand>(rows, asks ? share.end - share.begin : 0, accumulate)(args);
+    GemmTile<Operand>(rows, asks ? share.end - share.begin : 0)(args);
   }
 }
 
@@ -112,89 +137,81 @@ void PassOfWholeRows(const IntLayout& layout, const IntGemmArgs& args) {
   AddOutliers(layout, args.x, args.rows, args.w, args.y, args.ldy);
 }
 
-// What an output has for each group besides its codes.
-enum class GroupScales { kF16, kF16AndOffsets, kPowers };
-
-// y += scale * sum + offset * (sum of the group's activations), for some rows of one block's group.
-// Without offsets, the codes' lowest is added to the integer sum instead. Four vectors at a time
-// share a row's broadcast sum.
-template <GroupScales kScales>
-void AddGroup(const IntLayout& layout, const std::byte* scales, const int32_t* x_sums, size_t rows,
-              const float (*sums)[kBlockN], float* y, size_t ldy) {
-  constexpr bool kOffsets = kScales == GroupScales::kF16AndOffsets;
-  constexpr size_t kVectors = 4;
-  for (size_t i = 0; i < kBlockN; i += kVectors * kLanes) {
-    Vec scale[kVectors], offset[kVectors];
-#pragma GCC unroll 4
-    for (size_t v = 0; v < kVectors; ++v) {
-      const size_t at = i + v * kLanes;
-      if constexpr (kScales == GroupScales::kPowers) {
-        scale[v] = WidenPowers(scales + at);
-      } else {
-        scale[v] = WidenF16(scales + at * sizeof(F16));
-      }
-      if constexpr (kOffsets) offset[v] = WidenF16(scales + (kBlockN + at) * sizeof(F16));
-    }
-    for (size_t r = 0; r < rows; ++r) {
-      const Vec spread =
-          kOffsets ? Set(static_cast<float>(x_sums[r])) : SpreadInt(layout.lowest * x_sums[r]);
-#pragma GCC unroll 4
-      for (size_t v = 0; v < kVectors; ++v) {
-        float* dst = y + r * ldy + i + v * kLanes;
-        Vec sum = Load(sums[r] + i + v * kLanes), result = Load(dst);
-        if constexpr (kOffsets) {
-          result = Fma(offset[v], spread, result);
-        } else {
-          sum = AddInt(sum, spread);
-        }
-        Store(dst, Fma(ToFloats(sum), scale[v], result));
-      }
-    }
-  }
-}
-
 // y = sums (which may be y) times the row's scale and the outputs' scales.
 void ScaleRow(float row_scale, const float* scales, const float* sums, float* y) {
   for (size_t i = 0; i < kBlockN; i += kLanes)
     Store(y + i, Load(sums + i) * Load(scales + i) * Set(row_scale));
 }
 
+// Some groups of one block, over which all rows pass.
+struct GroupChunk {
+  const std::byte* w;
+  size_t first, groups;  // the first one's number
+  size_t ahead;          // bytes from which on codes are prefetched, as in IntChunk
+  Prefetch prefetch;
+};
+
+// y[rows of the tile][64] += x * w. x: the tile's first row.
+template <typename Operand, GroupScales kScales>
+void RunGroupTile(const IntLayout& layout, const GroupChunk& chunk, const RowGroups& tiles,
+                  size_t tile, const std::byte* x, float (*y)[kBlockN]) {
+  using Groups = InGroups<Operand, kScales>;
+  constexpr size_t kStepBytes = kBlockN * Operand::kBytes;
+  const size_t rows = tiles.Size(tile), columns = chunk.groups * layout.group;
+  const size_t outputs = static_cast<size_t>(GemmColumns(static_cast<int>(rows))) * kLanes;
+  const size_t passes = kBlockN / outputs, units = tiles.count * passes;
+  const std::byte* next = chunk.w + (units == 1 ? kPrefetchAheadBytes : chunk.ahead);
+  alignas(64) typename Operand::X widened[kTileRows][kIntChunk];
+  TileArgs<Operand> taken;
+  TakeRows<Operand>(reinterpret_cast<const int8_t*>(x) + chunk.first * layout.group,
+                    layout.row_bytes(), rows, columns, widened, taken);
+  TileArgs<Groups> args = {.x = taken.x, .x_stride = taken.x_stride};
+  args.x_sums = SumsOf(layout, x) + chunk.first;
+  args.x_sums_stride = layout.row_bytes() / sizeof(int32_t);
+  args.scales = chunk.w + layout.code_bytes(layout.group);
+  args.groups = chunk.groups;
+  args.columns = layout.group;
+  args.group_bytes = layout.group_bytes();
+  args.lowest = layout.lowest;
+  args.y = y[0];
+  args.y_stride = kBlockN;
+  args.prefetch_far = chunk.prefetch == Prefetch::kFar;
+  for (size_t pass = 0; pass < passes; ++pass) {
+    const Share share(kStepBytes / kLineBytes, tile * passes + pass, units);
+    args.first_output = pass * outputs;
+    args.w = chunk.w + args.first_output * Operand::kBytes;
+    args.prefetch = next + share.begin * (layout.group / Operand::kStepK) * kLineBytes;
+    args.prefetch_stride = (share.end - share.begin) * kLineBytes;
+    const bool asks = chunk.prefetch != Prefetch::kNone;
+    GemmTile<Groups>(rows, asks ? share.end - share.begin : 0)(args);
+  }
+}
+
 template <typename Operand, GroupScales kScales>
 void PassOfGroups(const IntLayout& layout, const IntGemmArgs& args) {
-  alignas(64) float sums[kTileRows][kBlockN];  // int32
   alignas(64) float y[kPassRows][kBlockN];
-  int32_t x_sums[kTileRows];
   const RowGroups tiles(args.rows, kTileRows);
   const size_t row_bytes = layout.row_bytes(), groups = layout.groups();
   const size_t group_bytes = layout.group_bytes(), code_bytes = layout.code_bytes(layout.group);
-  const size_t ahead = (kPrefetchAheadBytes + group_bytes - 1) / group_bytes * group_bytes;
+  const RowGroups chunks(groups, layout.group < kGroupChunk ? kGroupChunk / layout.group : 1);
   // Tiles prefetch only codes; the scales and offsets behind them are prefetched here.
   const size_t asked = args.prefetch == Prefetch::kNone ? 0 : group_bytes;
   __builtin_memset(y, 0, args.rows * sizeof(y[0]));
-  const std::byte* w = args.w;
-  for (size_t group = 0; group < groups; ++group, w += group_bytes) {
-    for (size_t at = code_bytes; at < asked; at += kLineBytes) __builtin_prefetch(w + ahead + at);
+  for (size_t i = 0; i < chunks.count; ++i) {
+    const GroupChunk chunk{args.w + chunks.Begin(i) * group_bytes, chunks.Begin(i), chunks.Size(i),
+                           chunks.Size(i) * group_bytes, args.prefetch};
+    for (size_t group = 0; group < chunk.groups; ++group) {
+      for (size_t at = code_bytes; at < asked; at += kLineBytes)
+        __builtin_prefetch(chunk.w + chunk.ahead + group * group_bytes + at);
+    }
     for (size_t tile = 0; tile < tiles.count; ++tile) {
-      const size_t begin = tiles.Begin(tile), rows = tiles.Size(tile);
-      const std::byte* x = args.x + begin * row_bytes;
-      for (size_t k = 0; k < layout.group; k += kIntChunk) {
-        const size_t columns = layout.group - k < kIntChunk ? layout.group - k : kIntChunk;
-        const IntChunk chunk{w + layout.code_bytes(k), columns, ahead, args.prefetch};
-        RunTile<Operand>(layout, chunk, tiles, tile,
-                         reinterpret_cast<const int8_t*>(x + group * layout.group + k), sums[0],
-                         kBlockN, k > 0);
-      }
-      for (size_t r = 0; r < rows; ++r) {
-        x_sums[r] = SumsOf(layout, x + r * row_bytes)[group];
-        // Pieces of rows this short do not start the hardware's prefetchers.
-        const std::byte* next = x + r * row_bytes + (group + 1) * layout.group;
-        for (size_t at = 0; at < layout.group; at += kLineBytes) __builtin_prefetch(next + at);
-      }
-      AddGroup<kScales>(layout, w + code_bytes, x_sums, rows, sums, y[begin], kBlockN);
+      const size_t row = tiles.Begin(tile);
+      RunGroupTile<Operand, kScales>(layout, chunk, tiles, tile, args.x + row * row_bytes, &y[row]);
     }
   }
+  const std::byte* tail = args.w + groups * group_bytes;
   for (size_t row = 0; row < args.rows; ++row)
-    ScaleRow(TailOf(layout, args.x + row * row_bytes).scale, reinterpret_cast<const float*>(w),
+    ScaleRow(TailOf(layout, args.x + row * row_bytes).scale, reinterpret_cast<const float*>(tail),
              y[row], args.y + row * args.ldy);
   AddOutliers(layout, args.x, args.rows, args.w, args.y, args.ldy);
 }
@@ -209,9 +226,11 @@ PassFn PassFor(const IntLayout& layout) {
 }
 
 void IntGemm(const IntLayout& layout, const IntGemmArgs& args) {
+  // Activations are widened, if they have to be, one chunk at a time.
+  const bool longer = !layout.whole_rows() && layout.group > kIntChunk;
   const PassFn run = layout.e2m1        ? PassOfGroups<OperandE2M1, GroupScales::kPowers>
                      : layout.bits == 4 ? PassFor<OperandU4>(layout)
-                     : args.rows == 1   ? PassFor<OperandU8OfOneRow>(layout)
+                     : args.rows == 1 || longer ? PassFor<OperandU8OfOneRow>(layout)
                                         : PassFor<OperandU8>(layout);
   const RowGroups passes(args.rows, kPassRows);
   IntGemmArgs pass = args;

@@ -1,0 +1,156 @@
+#pragma once
+
+// Integer products with weights in groups of columns: the int32 sums of a group stay in registers
+// until they are scaled into floats. Groups are short, so sums that went through memory would cost
+// as much time as the products. Include the ISA's AddIntProducts first: int_fours.inl.h or
+// int_pairs.inl.h.
+
+#include "kernels/impl/gemm.inl.h"
+#include "kernels/integer.h"
+
+namespace pinion::kernels::impl {
+namespace {
+
+// What an output has for each group besides its codes.
+enum class GroupScales { kF16, kF16AndOffsets, kPowers };
+
+template <GroupScales kScales>
+constexpr size_t kScaleBytes = kScales == GroupScales::kPowers ? 1 : sizeof(F16);
+
+// Those of kLanes outputs.
+template <GroupScales kScales>
+struct GroupLanes {
+  Vec scale, offset = {};
+  // scales: a group's, from some output on.
+  GroupLanes(const std::byte* scales, size_t lane) {
+    const std::byte* own = scales + lane * kScaleBytes<kScales>;
+    if constexpr (kScales == GroupScales::kPowers) {
+      scale = WidenPowers(own);
+    } else {
+      scale = WidenF16(own);
+    }
+    if constexpr (kScales == GroupScales::kF16AndOffsets)
+      offset = WidenF16(own + kBlockN * sizeof(F16));
+  }
+  // y + scale * sum + offset * x_sum. sum: int32, of codes less the lowest if there are offsets,
+  // else of codes; x_sum: of the group's activations.
+  Vec AddTo(Vec y, Vec sum, Vec x_sum) const {
+    if constexpr (kScales == GroupScales::kF16AndOffsets) y = Fma(offset, x_sum, y);
+    return Fma(ToFloats(sum), scale, y);
+  }
+};
+
+// An operand whose columns are in groups.
+template <typename Operand, GroupScales kScales>
+struct InGroups {
+  using Codes = Operand;
+};
+
+// Some groups of one block. Of TileArgs<Operand>, what is the same for all of them.
+template <typename Operand, GroupScales kScales>
+struct TileArgs<InGroups<Operand, kScales>> {
+  const typename Operand::X* x = nullptr;  // [rows][groups * columns]
+  size_t x_stride = 0;                     // elements
+  const int32_t* x_sums = nullptr;         // [rows][groups]
+  size_t x_sums_stride = 0;                // elements
+  const std::byte* w = nullptr;            // the first group's codes for the tile's first output
+  const std::byte* scales = nullptr;       // the first group's, of all 64 outputs
+  size_t first_output = 0;
+  size_t groups = 0, columns = 0, group_bytes = 0;  // group_bytes: from group to group
+  int lowest = 0;
+  float* y = nullptr;  // [rows][64], added to
+  size_t y_stride = 0;
+  const std::byte* prefetch = nullptr;  // lines to prefetch while the first group is read
+  size_t prefetch_stride = 0;           // bytes from step to step
+  bool prefetch_far = false;
+};
+
+// Makes each sum a value of its own, in a register: GCC 12 otherwise keeps some of them in memory.
+template <int kRows, int kColumns>
+[[gnu::always_inline]] inline void KeepInRegisters(Vec (&sums)[kRows][kColumns]) {
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+    for (int c = 0; c < kColumns; ++c) KeepInRegister(sums[r][c]);
+  }
+}
+
+template <typename Operand, GroupScales kScales, int kRows, int kColumns, int kPrefetch>
+void GroupTile(const TileArgs<InGroups<Operand, kScales>>& args) {
+  constexpr bool kOffsets = kScales == GroupScales::kF16AndOffsets;
+  const TileArgs<InGroups<Operand, kScales>> of = args;  // which y cannot be an alias of
+  const std::byte *w = of.w, *scales = of.scales + of.first_output * kScaleBytes<kScales>;
+  const std::byte* prefetch = of.prefetch;
+  const int32_t* x_sums = of.x_sums;
+  float* const y = of.y + of.first_output;
+  const size_t steps = of.columns / Operand::kStepK;
+  TileArgs<Operand> group = {.x = of.x,
+                             .x_stride = of.x_stride,
+                             .w = &w,
+                             .steps = &steps,
+                             .segments = 1,
+                             .w_stride = kBlockN * Operand::kBytes,
+                             .prefetch = &prefetch,
+                             .prefetch_stride = of.prefetch_stride,
+                             .prefetch_far = of.prefetch_far};
+  for (size_t i = of.groups; i > 0; --i) {
+    Vec sums[kRows][kColumns];
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      // The codes' lowest, added to each of them.
+      const Vec first = kOffsets ? Set(0) : SpreadInt(of.lowest * x_sums[r * of.x_sums_stride]);
+#pragma GCC unroll 16
+      for (int c = 0; c < kColumns; ++c) sums[r][c] = first;
+    }
+    if constexpr (kInRegisters<Operand>) KeepInRegisters(sums);
+    AddIntProducts<Operand, kRows, kColumns, kPrefetch>(group, sums);
+    if constexpr (kInRegisters<Operand>) KeepInRegisters(sums);
+#pragma GCC unroll 16
+    for (int c = 0; c < kColumns; ++c) {
+      const GroupLanes<kScales> lanes(scales, c * kLanes);
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        const Vec x_sum =
+            kOffsets ? ToFloats(SpreadInt(x_sums[r * of.x_sums_stride])) : Set(0);
+        float* dst = y + r * of.y_stride + c * kLanes;
+        Store(dst, lanes.AddTo(Load(dst), sums[r][c], x_sum));
+      }
+    }
+    group.x += of.columns;
+    x_sums += 1;
+    w += of.group_bytes;
+    scales += of.group_bytes;
+    prefetch += of.group_bytes;
+  }
+}
+
+template <typename Operand, GroupScales kScales, int kRows, int kColumns, int kPrefetch>
+constexpr TileFn<InGroups<Operand, kScales>>
+    kTile<InGroups<Operand, kScales>, kRows, kColumns, kPrefetch> =
+        GroupTile<Operand, kScales, kRows, kColumns, kPrefetch>;
+
+// The same for sums in memory, as matrix tiles leave them, of codes less the lowest: some rows of
+// one block's group. Four vectors at a time share a row's broadcast sum.
+template <GroupScales kScales>
+void AddGroup(const IntLayout& layout, const std::byte* scales, const int32_t* x_sums, size_t rows,
+              const float (*sums)[kBlockN], float* y, size_t ldy) {
+  constexpr bool kOffsets = kScales == GroupScales::kF16AndOffsets;
+  using Lanes = GroupLanes<kScales>;
+  for (size_t i = 0; i < kBlockN; i += 4 * kLanes) {
+    const Lanes lanes[] = {Lanes(scales, i), Lanes(scales, i + kLanes),
+                           Lanes(scales, i + 2 * kLanes), Lanes(scales, i + 3 * kLanes)};
+    for (size_t r = 0; r < rows; ++r) {
+      const Vec x_sum = kOffsets ? Set(static_cast<float>(x_sums[r])) : Set(0);
+      const Vec lowest = SpreadInt(kOffsets ? 0 : layout.lowest * x_sums[r]);
+#pragma GCC unroll 4
+      for (size_t v = 0; v < 4; ++v) {
+        float* dst = y + r * ldy + i + v * kLanes;
+        const Vec sum = AddInt(Load(sums[r] + i + v * kLanes), lowest);
+        Store(dst, lanes[v].AddTo(Load(dst), sum, x_sum));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pinion::kernels::impl
