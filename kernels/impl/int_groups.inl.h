@@ -110,8 +110,7 @@ void GroupTile(const TileArgs<InGroups<Operand, kScales>>& args) {
       const GroupLanes<kScales> lanes(scales, c * kLanes);
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
-        const Vec x_sum =
-            kOffsets ? ToFloats(SpreadInt(x_sums[r * of.x_sums_stride])) : Set(0);
+        const Vec x_sum = kOffsets ? ToFloats(SpreadInt(x_sums[r * of.x_sums_stride])) : Set(0);
         float* dst = y + r * of.y_stride + c * kLanes;
         Store(dst, lanes.AddTo(Load(dst), sums[r][c], x_sum));
       }

@@ -102,7 +102,9 @@ template <typename Operand, int kRows, int kColumns, int kPrefetch>
 
 // Whether a tile's sums are in registers while it multiplies.
 template <typename Operand>
-constexpr bool kInRegisters = !requires { Operand::kStepsInWords; };
+constexpr bool kInRegisters = !requires {
+  Operand::kStepsInWords;
+};
 
 // sums += x w, in int32 lanes.
 template <typename Operand, int kRows, int kColumns, int kPrefetch>

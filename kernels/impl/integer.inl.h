@@ -58,8 +58,7 @@ void SumTile(const TileArgs<Operand>& args) {
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 16
-    for (int c = 0; c < kColumns; ++c)
-      Store(args.y + r * args.y_stride + c * kLanes, sums[r][c]);
+    for (int c = 0; c < kColumns; ++c) Store(args.y + r * args.y_stride + c * kLanes, sums[r][c]);
   }
 }
 template <int kRows, int kColumns, int kPrefetch>
@@ -228,10 +227,10 @@ PassFn PassFor(const IntLayout& layout) {
 void IntGemm(const IntLayout& layout, const IntGemmArgs& args) {
   // Activations are widened, if they have to be, one chunk at a time.
   const bool longer = !layout.whole_rows() && layout.group > kIntChunk;
-  const PassFn run = layout.e2m1        ? PassOfGroups<OperandE2M1, GroupScales::kPowers>
-                     : layout.bits == 4 ? PassFor<OperandU4>(layout)
+  const PassFn run = layout.e2m1                ? PassOfGroups<OperandE2M1, GroupScales::kPowers>
+                     : layout.bits == 4         ? PassFor<OperandU4>(layout)
                      : args.rows == 1 || longer ? PassFor<OperandU8OfOneRow>(layout)
-                                        : PassFor<OperandU8>(layout);
+                                                : PassFor<OperandU8>(layout);
   const RowGroups passes(args.rows, kPassRows);
   IntGemmArgs pass = args;
   pass.blocks = 1;
