@@ -8,6 +8,7 @@
 
 #include "engine/base/strings.h"
 #include "harness/report/distribution.h"
+#include "harness/report/pair_words.h"
 #include "harness/report/words.h"
 #include "harness/stats/text.h"
 
@@ -56,16 +57,28 @@ T& GroupOf(Groups<T>& groups, const std::string& key) {
   return groups.emplace_back(key, T()).second;
 }
 
-// "Use isa=avx2: 42 % more tokens per second and 12 % less latency than the defaults; for cores
+// What an objective is for: "balanced" is an adjective.
+std::string Aim(const Verdict& verdict) {
+  return verdict.objective == Name(Objective::kBalanced) ? "balance" : verdict.objective;
+}
+
+// The gain without its interval if other objectives share the sentence: their cards have it.
+std::string Gain(const Results& results, const Verdict& verdict) {
+  if (results.verdicts.size() == 1) return FindingOf(results, verdict).predicate;
+  std::string change = FormatChange(verdict.ratio);
+  if (change.front() == '+') change.erase(0, 1);
+  return StrCat(change, " ", RowOf(results.ObjectiveOf(verdict)).gain);
+}
+
+// "Use isa=avx2: 42 % more tokens per second and 12 % faster answers than the defaults; for cores
 // keep the defaults".
 std::string AnswerWithWinners(const Results& results) {
   Groups<std::vector<std::string>> winners, kept;
   for (const Verdict& verdict : results.verdicts) {
-    const Finding finding = FindingOf(results, verdict);
     if (verdict.outcome == Outcome::kWinner)
-      GroupOf(winners, NameOf(results, verdict.recommended)).push_back(finding.predicate);
+      GroupOf(winners, NameOf(results, verdict.recommended)).push_back(Gain(results, verdict));
     else
-      GroupOf(kept, IsDecided(verdict) ? "" : " for now").push_back(verdict.objective);
+      GroupOf(kept, IsDecided(verdict) ? "" : " for now").push_back(Aim(verdict));
   }
   std::vector<std::string> parts;
   for (const auto& [name, gains] : winners)
@@ -76,40 +89,33 @@ std::string AnswerWithWinners(const Results& results) {
   return Join(parts, "; ") + ".";
 }
 
-// Those that are not empty, with a blank between.
-std::string Spaced(const std::string& before, const std::string& after) {
-  return StrCat(before, before.empty() || after.empty() ? "" : " ", after);
+// "Keep the defaults: no difference was found."
+std::string InFull(const Finding& finding) {
+  const bool both = !finding.subject.empty() && !finding.predicate.empty();
+  return StrCat(finding.advice, ": ", finding.subject, both ? " " : "", finding.predicate, ".");
 }
 
-// What was found, with the objectives in which it was unless that is all of them: "isa=avx2 is 26 %
-// worse (16 to 30 %) for throughput; no difference was found for latency and balanced".
-std::string FindingsText(const Results& results) {
-  Groups<Groups<std::vector<std::string>>> subjects;
+// Objectives without a winner whose findings differ, in one sentence without their numbers: "Keep
+// the defaults: nothing better was found for throughput or latency; the gain for balance is real
+// but small".
+std::string ShortAnswer(const Results& results) {
+  std::vector<std::string> all, unbeaten, small, undecided;
+  bool best = true;
   for (const Verdict& verdict : results.verdicts) {
-    const Finding finding = FindingOf(results, verdict);
-    GroupOf(GroupOf(subjects, finding.subject), finding.predicate).push_back(verdict.objective);
+    best = best && verdict.outcome == Outcome::kBaselineBest;
+    all.push_back(Aim(verdict));
+    (!IsDecided(verdict)                      ? undecided
+     : verdict.outcome == Outcome::kSmallGain ? small
+                                              : unbeaten)
+        .push_back(Aim(verdict));
   }
-  const bool alike = subjects.size() == 1 && subjects.front().second.size() == 1;
+  if (best) return StrCat("The defaults are best for ", Listed(all), ".");
   std::vector<std::string> parts;
-  for (const auto& [subject, predicates] : subjects) {
-    std::vector<std::string> ends;
-    for (const auto& [predicate, objectives] : predicates)
-      ends.push_back(Spaced(predicate, alike ? "" : "for " + Listed(objectives)));
-    parts.push_back(Spaced(subject, Listed(ends)));
-  }
-  return Join(parts, "; ");
-}
-
-// The advice of all objectives, if none has a winner.
-std::string CommonAdvice(const Results& results) {
-  std::set<std::string> advices;
-  bool decided = true;
-  for (const Verdict& verdict : results.verdicts) {
-    advices.insert(FindingOf(results, verdict).advice);
-    decided = decided && IsDecided(verdict);
-  }
-  if (advices.size() == 1) return *advices.begin();
-  return decided ? "Keep the defaults" : "Keep the defaults for now";
+  if (!unbeaten.empty()) parts.push_back("nothing better was found for " + Listed(unbeaten, "or"));
+  if (!small.empty()) parts.push_back(StrCat("the gain for ", Listed(small), " is real but small"));
+  if (!undecided.empty()) parts.push_back("there is no verdict for " + Listed(undecided, "or"));
+  return StrCat("Keep the defaults", undecided.empty() ? "" : " for now", ": ", Join(parts, "; "),
+                ".");
 }
 
 bool IsWon(const Verdict& verdict) { return verdict.outcome == Outcome::kWinner; }
@@ -118,9 +124,13 @@ bool IsWon(const Verdict& verdict) { return verdict.outcome == Outcome::kWinner;
 
 std::string Answer(const Results& results) {
   if (results.verdicts.empty()) return "Keep the defaults for now: nothing was measured yet.";
+  if (IsPair(results)) return PairHeadline(results, results.verdicts.front()) + ".";
   if (std::any_of(results.verdicts.begin(), results.verdicts.end(), IsWon))
     return AnswerWithWinners(results);
-  return StrCat(CommonAdvice(results), ": ", FindingsText(results), ".");
+  std::set<std::string> findings;
+  for (const Verdict& verdict : results.verdicts)
+    findings.insert(InFull(FindingOf(results, verdict)));
+  return findings.size() == 1 ? *findings.begin() : ShortAnswer(results);
 }
 
 std::string Support(const Results& results) {
@@ -131,7 +141,7 @@ std::string Support(const Results& results) {
     if (!first) first = &verdict;
     winners.insert(verdict.recommended);
   }
-  if (!first) return "";
+  if (!first || IsPair(results)) return "";
   const std::string text = first->confirmed
                                ? StrCat("Confirmed in ", Counted(first->ratio.n, "fresh round"))
                                : StrCat("Measured in ", Counted(first->ratio.n, "round"));

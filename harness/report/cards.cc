@@ -6,6 +6,7 @@
 
 #include "harness/report/charts.h"
 #include "harness/report/page.h"
+#include "harness/report/pair_words.h"
 #include "harness/report/ratio_drawing.h"
 #include "harness/report/words.h"
 
@@ -53,15 +54,20 @@ std::string Capitalised(std::string text) {
   return text;
 }
 
+// In large letters: the winner's gain, the second side's of a pair, or what is kept.
+std::string Change(const Results& results, const Verdict& verdict) {
+  const bool decided = IsPair(results) && IsDecided(verdict);
+  if (decided || verdict.outcome == Outcome::kWinner) return FormatChange(verdict.best_ratio);
+  const bool none = IsPair(results) || verdict.outcome == Outcome::kNoData;
+  return none ? "no verdict" : "defaults";
+}
+
 Html Card(const Results& results, const Verdict& verdict, Objective objective) {
   const Words words = InWords(results, verdict);
   const bool won = verdict.outcome == Outcome::kWinner;
   // Three parts, aligned across the cards by page.css.
   const Html choice = Tag("h2", "", verdict.objective) + Tag("p", "goal", Goal(objective)) +
-                      Tag("p", won ? "change won" : "change",
-                          won                                   ? FormatChange(verdict.ratio)
-                          : verdict.outcome == Outcome::kNoData ? std::string("no verdict")
-                                                                : std::string("defaults")) +
+                      Tag("p", won ? "change won" : "change", Change(results, verdict)) +
                       VerdictDrawing(verdict) + Tag("p", "headline", Prose(words.headline));
   const Candidate* candidate = results.Find(verdict.recommended);
   const Html figures = candidate ? Figures(results, *candidate, objective) : Html();

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/base/strings.h"
+#include "harness/report/pair_words.h"
 #include "harness/stats/rules.h"
 #include "harness/stats/text.h"
 
@@ -30,7 +31,7 @@ Finding TooFewRounds(const Results& results, const Verdict& verdict) {
   return {advice, StrCat("the budget had no room to confirm ", name, ", which led"), ""};
 }
 
-// "no difference was found", or, if some are worse, "7 of 9 others are worse, and the rest cannot
+// NoDifference or, if some are worse, "7 of 9 others are worse, and the rest cannot
 // be told from the defaults (within 2.1 %)".
 std::string NoDifferenceText(const Results& results, const Verdict& verdict) {
   size_t others = 0;
@@ -41,7 +42,7 @@ std::string NoDifferenceText(const Results& results, const Verdict& verdict) {
     if (counts && !candidate.is_baseline && compared && compared->ratio.n > 0) ++others;
   }
   const size_t alike = verdict.tied.size();
-  if (alike == 0 || others <= alike) return "no difference was found";
+  if (alike == 0 || others <= alike) return NoDifference(results, verdict);
   return StrCat(others - alike, " of ", others, others - alike == 1 ? " others is" : " others are",
                 " worse, and the rest cannot be told from the defaults",
                 verdict.floor > 0 ? StrCat(" (within ", FormatShareOrFactor(verdict.floor), ")")
@@ -49,6 +50,7 @@ std::string NoDifferenceText(const Results& results, const Verdict& verdict) {
 }
 
 std::string Headline(const Results& results, const Verdict& verdict) {
+  if (IsPair(results)) return PairHeadline(results, verdict);
   if (verdict.outcome == Outcome::kWinner) return NameOf(results, verdict.recommended);
   const Finding finding = FindingOf(results, verdict);
   return StrCat(finding.advice, ": ", finding.subject, finding.predicate.empty() ? "" : " ",
@@ -56,8 +58,17 @@ std::string Headline(const Results& results, const Verdict& verdict) {
 }
 
 std::string Gain(const Results& results, const Verdict& verdict) {
-  if (verdict.outcome != Outcome::kWinner) return "";
+  if (verdict.outcome != Outcome::kWinner || IsPair(results)) return "";
   return StrCat(FormatGain(verdict.ratio), " ", RowOf(results.ObjectiveOf(verdict)).gain);
+}
+
+// "closest contender, isa=avx2: +0.3 %", or without an estimate, which would read as a finding, if
+// the rounds are too few for an interval.
+std::string Contender(const Results& results, const Verdict& verdict) {
+  const Estimate& ratio = verdict.best_ratio;
+  const std::string name = NameOf(results, verdict.best);
+  if (ratio.interval) return StrCat("closest contender, ", name, ": ", FormatChange(ratio), "; ");
+  return StrCat("closest contender, ", name, ", too few rounds for an interval: ");
 }
 
 // What the decision rests on: the winner's ratio, or the best alternative's if nothing won.
@@ -66,18 +77,15 @@ std::string Confidence(const Results& results, const Verdict& verdict) {
   const Estimate& ratio = won ? verdict.ratio : verdict.best_ratio;
   if (verdict.outcome == Outcome::kNoData) return "";
   if (!won && verdict.best == verdict.recommended) return Counted(verdict.rounds, "round");
-  if (verdict.outcome == Outcome::kTooFewRounds && !verdict.unconfirmed)
-    return StrCat("so far, ", NameOf(results, verdict.best), ": ", FormatChange(ratio), " after ",
-                  Counted(ratio.n, "round"), ", which may be chance; a verdict needs ",
-                  LeastRoundsFor(verdict.comparisons), " fresh rounds");
+  const bool early = verdict.outcome == Outcome::kTooFewRounds && !verdict.unconfirmed;
   const bool is_named = won || !FindingOf(results, verdict).predicate.empty();
-  std::string text = is_named ? ""
-                              : StrCat("closest contender, ", NameOf(results, verdict.best), ": ",
-                                       FormatChange(ratio), "; ");
+  std::string text = is_named ? "" : Contender(results, verdict);
   if (ratio.interval)
     text += StrCat(std::floor(ratio.interval->coverage * 100), " % interval ",
                    FormatChangeInterval(ratio), " from ");
   text += Counted(ratio.n, "round");
+  if (early)
+    return StrCat(text, "; a verdict needs ", LeastRoundsFor(verdict.comparisons), " fresh rounds");
   if (verdict.confirmed) text += " on fresh prompts";
   if (verdict.comparisons > 1)
     text += StrCat(", corrected for ", verdict.comparisons, " comparisons");
@@ -103,7 +111,7 @@ std::string RunnerUpText(const Results& results, const Verdict& verdict) {
 }
 
 std::string TiedText(const Results& results, const Verdict& verdict) {
-  if (verdict.tied.empty()) return "";
+  if (verdict.tied.empty() || IsPair(results)) return "";
   constexpr size_t kNamed = 3;  // more would bury the verdict; the table lists all of them
   std::vector<std::string> names;
   for (const int candidate : verdict.tied) {

@@ -32,7 +32,8 @@ Finding FindingOf(const Results& results, const Verdict& verdict);
 
 // A verdict in plain words: the recommendation, the gain and the evidence.
 struct Words {
-  std::string headline;  // "isa=avx2" if it won, else "Keep the defaults: no difference was found"
+  std::string headline;  // "isa=avx2" if it won, else "Keep the defaults: no difference was found";
+                         // of a pair "B is 26 % worse (16 to 30 %) than A"
   std::string gain;      // "8.2 % [6.1, 10.3] more tokens per second"; empty without a winner
   std::string confidence;  // interval, rounds, confirmation
   std::string floor;       // "differences below 2.1 % cannot be resolved here"

@@ -89,10 +89,10 @@ std::string FormatLoss(const Estimate& ratio) {
   return text;
 }
 
-std::string Listed(const std::vector<std::string>& items) {
+std::string Listed(const std::vector<std::string>& items, const char* last) {
   std::string text;
   for (size_t i = 0; i < items.size(); ++i)
-    text += (i == 0 ? "" : i + 1 == items.size() ? " and " : ", ") + items[i];
+    text += StrCat(i == 0 ? "" : i + 1 == items.size() ? StrCat(" ", last, " ") : ", ", items[i]);
   return text;
 }
 

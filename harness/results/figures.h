@@ -26,8 +26,9 @@ std::string FormatGain(const Estimate& ratio);
 // "26 % worse (16 to 30 %)" of a ratio below 1; no parentheses without an interval.
 std::string FormatLoss(const Estimate& ratio);
 
-std::string Listed(const std::vector<std::string>& items);  // "a", "a and b", "a, b and c"
-std::string FormatSeconds(double seconds);                  // "48 s", "8 min 20 s"
+// "a", "a and b", "a, b and c"
+std::string Listed(const std::vector<std::string>& items, const char* last = "and");
+std::string FormatSeconds(double seconds);  // "48 s", "8 min 20 s"
 
 // 0.021 -> "2.1 %"; from 100 % on "a factor of 2.50".
 std::string FormatShareOrFactor(double fraction);

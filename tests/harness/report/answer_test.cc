@@ -26,6 +26,7 @@ using testing::StartsWith;
 const Estimate kBehind{10, 0.74, 0, Interval{0.70, 0.84, 0.979}};
 const Estimate kSlightlyAhead{10, 1.012, 0, Interval{1.004, 1.018, 0.99}};
 const Estimate kEven{10, 1.003, 0, Interval{0.985, 1.022, 0.979}};
+const Estimate kPerhapsBehind{10, 0.74, 0, Interval{0.51, 1.04, 0.979}};
 const Estimate kFewRounds{4, 0.74, 0, std::nullopt};
 
 // One way in which a sweep of one objective can end.
@@ -55,6 +56,8 @@ const Ending kEndings[] = {
      "Keep the defaults: nothing else was measured."},
     {"no difference found", Outcome::kNoDifference, 0, 1, kEven,
      "Keep the defaults: no difference was found."},
+    {"26 % worse, if it is no chance", Outcome::kNoDifference, 0, 1, kPerhapsBehind,
+     "Keep the defaults: no difference was proven."},
     {"some worse, some even",
      Outcome::kNoDifference,
      0,
@@ -144,54 +147,146 @@ TEST(VerdictWords, TheEvidenceDoesNotRepeatWhatTheHeadlineSays) {
   EXPECT_EQ(confidence("no difference found"),
             "closest contender, threads_bind=0-1, isa=avx2: +0.3 %; 97 % interval -1.5 to +2.2 % "
             "from 10 rounds on fresh prompts");
-  EXPECT_EQ(confidence("too few rounds"),
-            "so far, threads_bind=0-1, isa=avx2: -26.0 % after 4 rounds, which may be chance; a "
-            "verdict needs 6 fresh rounds");
+  EXPECT_EQ(
+      confidence("too few rounds"),
+      "closest contender, threads_bind=0-1, isa=avx2, too few rounds for an interval: 4 rounds; "
+      "a verdict needs 6 fresh rounds");
   EXPECT_EQ(confidence("no room for the leader"), confidence("no difference found"));
   EXPECT_EQ(confidence("undecided"), "");
 }
 
-TEST(Answer, NamesEachConfigurationOnce) {
-  Results results = PlantedResults();
-  EXPECT_EQ(Answer(results),
-            "Use threads_bind=0-1, isa=avx2: 42.0 % [38.4, 45.5] more tokens per second and 12.0 % "
-            "[9.2, 14.8] better balance of throughput and latency than the defaults; for latency "
-            "keep the defaults.");
-  results.verdicts[1].outcome = Outcome::kTooFewRounds;
-  EXPECT_THAT(Answer(results), HasSubstr("; for latency keep the defaults for now."));
-  for (Verdict& verdict : results.verdicts) {
-    verdict.outcome = Outcome::kBaselineBest;
-    verdict.recommended = 0;
-    verdict.best_ratio = kBehind;
+// Outcomes of throughput, latency and balanced, and what is said of all three.
+TEST(Answer, IsOneShortSentenceWhateverTheObjectivesFound) {
+  struct Found {
+    Outcome outcome;
+    Estimate best_ratio;
+    std::vector<int> tied = {};
+  };
+  constexpr auto kBest = Outcome::kBaselineBest, kNone = Outcome::kNoDifference,
+                 kFew = Outcome::kTooFewRounds, kWins = Outcome::kWinner;
+  const Estimate further{10, 0.8, 0, Interval{0.7, 0.84, 0.979}};
+  const Found worse{kBest, kBehind}, worse_too{kBest, further}, even{kNone, kEven, {1, 2}},
+      some{kNone, kEven, {1}}, other{kNone, kEven, {2}}, perhaps{kNone, kPerhapsBehind, {1, 2}},
+      small{Outcome::kSmallGain, kSlightlyAhead}, few{kFew, kFewRounds},
+      no_data{Outcome::kNoData, kFewRounds}, won{kWins, kSlightlyAhead};
+  const struct {
+    std::vector<Found> found;
+    const char* answer;
+  } rows[] = {
+      {{worse, worse, worse},
+       "The defaults are best: threads_bind=0-1, isa=avx2 is 26 % worse (16 to 30 %)."},
+      {{worse, worse_too, worse}, "The defaults are best for throughput, latency and balance."},
+      {{even, even, even}, "Keep the defaults: no difference was found."},
+      {{even, perhaps, even},
+       "Keep the defaults: nothing better was found for throughput, latency or balance."},
+      {{perhaps, perhaps, perhaps}, "Keep the defaults: no difference was proven."},
+      {{some, other, some},
+       "Keep the defaults: 1 of 2 others is worse, and the rest cannot be told from the defaults "
+       "(within 2.1 %)."},
+      {{some, even, worse},
+       "Keep the defaults: nothing better was found for throughput, latency or balance."},
+      {{some, small, worse},
+       "Keep the defaults: nothing better was found for throughput or balance; the gain for "
+       "latency "
+       "is real but small."},
+      {{worse, even, no_data},
+       "Keep the defaults for now: nothing better was found for throughput or latency; there is no "
+       "verdict for balance."},
+      {{few, few, few}, "Keep the defaults for now: there were too few rounds to tell."},
+      {{few, no_data, few},
+       "Keep the defaults for now: there is no verdict for throughput, latency or balance."},
+      {{won, worse, won},
+       "Use threads_bind=0-1, isa=avx2: 42.0 % more tokens per second and 12.0 % better balance of "
+       "throughput and latency than the defaults; for latency keep the defaults."},
+      {{won, few, won},
+       "Use threads_bind=0-1, isa=avx2: 42.0 % more tokens per second and 12.0 % better balance of "
+       "throughput and latency than the defaults; for latency keep the defaults for now."},
+  };
+  for (const auto& [found, answer] : rows) {
+    SCOPED_TRACE(answer);
+    Results results = PlantedResults();
+    for (size_t i = 0; i < found.size(); ++i) {
+      Verdict& verdict = results.verdicts[i];
+      verdict.outcome = found[i].outcome;
+      verdict.recommended = verdict.outcome == kWins ? 1 : 0;
+      verdict.best_ratio = found[i].best_ratio;
+      verdict.tied = found[i].tied;
+    }
+    EXPECT_EQ(Answer(results), answer);
+    EXPECT_LT(Answer(results).size(), 180u);
   }
-  EXPECT_EQ(Answer(results),
-            "The defaults are best: threads_bind=0-1, isa=avx2 is 26 % worse (16 to 30 %).");
-  results.verdicts[1].best_ratio.median = 0.8;
-  EXPECT_EQ(Answer(results),
-            "The defaults are best: threads_bind=0-1, isa=avx2 is 26 % worse (16 to 30 %) for "
-            "throughput and balanced and 20 % worse (16 to 30 %) for latency.");
-}
-
-TEST(Answer, TellsWhatWasFoundInEachObjective) {
   Results results = PlantedResults();
-  for (Verdict& verdict : results.verdicts) {
-    verdict.outcome = Outcome::kNoDifference;
-    verdict.recommended = 0;
-    verdict.tied = {1, 2};  // all others
-  }
-  EXPECT_EQ(Answer(results), "Keep the defaults: no difference was found.");
-  results.verdicts[0].outcome = Outcome::kBaselineBest;
-  results.verdicts[0].best_ratio = kBehind;
-  EXPECT_EQ(Answer(results),
-            "Keep the defaults: threads_bind=0-1, isa=avx2 is 26 % worse (16 to 30 %) for "
-            "throughput; no difference was found for latency and balanced.");
-  results.verdicts[2].outcome = Outcome::kNoData;
-  EXPECT_EQ(Answer(results),
-            "Keep the defaults for now: threads_bind=0-1, isa=avx2 is 26 % worse (16 to 30 %) for "
-            "throughput; no difference was found for latency; the defaults could not be measured "
-            "for balanced.");
   results.verdicts.clear();
   EXPECT_EQ(Answer(results), "Keep the defaults for now: nothing was measured yet.");
+}
+
+// `pinion compare`: engines A and B.
+Results PairOf(Outcome outcome, const Estimate& ratio) {
+  Results results = PlantedResults();
+  results.definition.objectives = {Objective::kThroughput};
+  results.definition.strategy = Strategy::kPair;
+  results.candidates.resize(2);
+  results.candidates[0].engine = "A";
+  results.candidates[1].engine = "B";
+  results.verdicts.resize(1);
+  Verdict& verdict = results.verdicts.front();
+  verdict.outcome = outcome;
+  verdict.recommended = outcome == Outcome::kWinner ? 1 : 0;
+  verdict.best_ratio = ratio;
+  verdict.tied = {1};
+  return results;
+}
+
+TEST(Answer, OfAPairSaysWhichIsBetterAndRecommendsNothing) {
+  const struct {
+    Outcome outcome;
+    Estimate ratio;
+    const char *answer, *change;
+  } rows[] = {
+      {Outcome::kWinner, kSlightlyAhead, "B gives 1.2 % [0.4, 1.8] more tokens per second than A.",
+       ">+1.2 %<"},
+      {Outcome::kBaselineBest, kBehind, "B is 26 % worse (16 to 30 %) than A.", ">-26 %<"},
+      {Outcome::kNoDifference, kEven, "No difference was found between B and A.", ">+0.3 %<"},
+      {Outcome::kNoDifference, kPerhapsBehind, "No difference was proven between B and A.",
+       ">-26 %<"},
+      {Outcome::kTooFewRounds, kFewRounds, "There were too few rounds to compare B with A.",
+       ">no verdict<"},
+      {Outcome::kNoData, kFewRounds, "There were too few rounds to compare B with A.",
+       ">no verdict<"}};
+  for (const auto& [outcome, ratio, answer, change] : rows) {
+    SCOPED_TRACE(answer);
+    const Results results = PairOf(outcome, ratio);
+    EXPECT_EQ(Answer(results), answer);
+    EXPECT_THAT(Sentence(results, results.verdicts.front()),
+                AllOf(StartsWith(Answer(results).substr(0, Answer(results).size() - 1) + "; "),
+                      testing::Not(HasSubstr("the defaults"))));
+    EXPECT_THAT(VerdictCards(results).markup(), HasSubstr(change));
+    EXPECT_EQ(Support(results), "");
+  }
+  Results settings = PairOf(Outcome::kBaselineBest, kBehind);
+  settings.candidates[0].engine = settings.candidates[1].engine = "pinion";
+  EXPECT_EQ(Answer(settings),
+            "threads_bind=0-1, isa=avx2 is 26 % worse (16 to 30 %) than the defaults.");
+}
+
+TEST(Answer, OfAPairSaysWhatBecameOfASideWithoutNumbers) {
+  const std::pair<CandidateStatus, const char*> rows[] = {
+      {CandidateStatus::kFailed, "B failed: 64 ranks."},
+      {CandidateStatus::kInfeasible, "B was left out: 64 ranks."},
+      {CandidateStatus::kPruned, "B was left out: 64 ranks."},
+      {CandidateStatus::kDropped, "B was left out: 64 ranks."},
+      {CandidateStatus::kDisqualified, "B was left out: 64 ranks."},
+      {CandidateStatus::kPending, "B was left out: 64 ranks."}};  // passed over
+  for (const auto& [status, answer] : rows) {
+    Results results = PairOf(Outcome::kTooFewRounds, {});
+    results.candidates[1].status = status;
+    results.candidates[1].reason = "64 ranks";
+    EXPECT_EQ(Answer(results), answer);
+  }
+  Results results = PairOf(Outcome::kNoData, {});
+  results.candidates[0].status = CandidateStatus::kFailed;
+  results.candidates[0].reason = "it broke";
+  EXPECT_EQ(Answer(results), "A failed: it broke.");
 }
 
 TEST(Answer, SupportStatesConfirmationLeadAndWait) {

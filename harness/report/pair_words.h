@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+
+#include "harness/results/results.h"
+
+// The words of a comparison of two (`pinion compare`, strategy pair), which recommends nothing: it
+// says which is better, and of a side without numbers what became of it.
+
+namespace pinion::harness {
+
+bool IsPair(const Results& results);
+
+// "B is 26 % worse (16 to 30 %) than A", "No difference was found between B and A", "B was left out:
+// it cannot win ...".
+std::string PairHeadline(const Results& results, const Verdict& verdict);
+
+// "failed: ended by signal 9", "was left out: 64 ranks need 64 CPUs"; empty if it was measured or is
+// still to be.
+std::string Fate(const Candidate& candidate);
+
+// "no difference was found" or, if the estimate exceeds epsilon and only its interval does not
+// exclude chance, "no difference was proven".
+std::string NoDifference(const Results& results, const Verdict& verdict);
+
+}  // namespace pinion::harness
