@@ -12,6 +12,7 @@
 #include "harness/profile/command.h"
 #include "harness/profile/profile.h"
 #include "harness/report/live_table.h"
+#include "harness/report/pair_words.h"
 #include "harness/report/write.h"
 #include "harness/sweep/load.h"
 #include "harness/sweep/pair.h"
@@ -131,13 +132,17 @@ Result<SweepRequest> RequestFor(const Contest& contest, const CompareRaceFlags& 
   return request;
 }
 
-// Why a side has no numbers; empty if both have.
-std::string WhyWithout(const Results& results, const char* kind, const std::string& folder) {
-  for (const Candidate& candidate : results.candidates)
-    if (candidate.status == CandidateStatus::kFailed ||
-        candidate.status == CandidateStatus::kInfeasible)
-      return StrCat(kind, " ", candidate.engine, " fails: ", candidate.reason, "; see ", folder,
-                    "/", candidate.log_path);
+// What became of a side that keeps failing or, if there is no verdict, has too few numbers for one.
+// Empty: too few rounds alone.
+std::string LostSide(const Results& results, const char* kind, bool has_verdict,
+                     const std::string& folder) {
+  for (const Candidate& candidate : results.candidates) {
+    const std::string fate = Fate(candidate);
+    if (fate.empty() || (has_verdict && candidate.status != CandidateStatus::kFailed)) continue;
+    const std::string log =
+        candidate.log_path.empty() ? "" : StrCat("; see ", folder, "/", candidate.log_path);
+    return StrCat(kind, " ", candidate.engine, " ", fate, log);
+  }
   return "";
 }
 
@@ -150,12 +155,14 @@ Result<PairVerdict> RunRace(const SweepRequest& request, const char* kind, Resul
   }
   if (end == SweepEnd::kInterrupted) return Fail(ErrorCode::kFailed, "interrupted");
   PINION_ASSIGN(results, LoadResults(request.folder));
-  if (const std::string why = WhyWithout(results, kind, request.folder); !why.empty())
-    return Fail(ErrorCode::kFailed, why);
   PINION_ASSIGN(const auto store, Store::Open(request.folder + "/results.db", Store::Mode::kRead));
   PINION_ASSIGN(const std::vector<TrialRow> trials, store->Trials());
   const Definition& definition = request.meta.definition;
-  return JudgePair(trials, definition.objectives.front(), definition);
+  PairVerdict verdict = JudgePair(trials, definition.objectives.front(), definition);
+  const bool has_verdict = verdict.kind != PairVerdict::Kind::kTooFewRounds;
+  if (const std::string why = LostSide(results, kind, has_verdict, request.folder); !why.empty())
+    return Fail(ErrorCode::kFailed, why);
+  return verdict;
 }
 
 }  // namespace

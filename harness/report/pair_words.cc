@@ -47,15 +47,18 @@ std::string PairHeadline(const Results& results, const Verdict& verdict) {
 }
 
 std::string Fate(const Candidate& candidate) {
+  const std::string& reason = candidate.reason;
   switch (candidate.status) {
     case CandidateStatus::kFailed:
-      return "failed: " + candidate.reason;
+      return "failed: " + reason;
     case CandidateStatus::kInfeasible:
-    case CandidateStatus::kPruned:
-    case CandidateStatus::kDisqualified:
+      return "was left out: " + reason;
     case CandidateStatus::kDropped:
+      return "was dropped: " + reason;
+    case CandidateStatus::kPruned:  // "not measured: ...", and "disqualified: ..."
     case CandidateStatus::kPending:
-      return candidate.reason.empty() ? "" : "was left out: " + candidate.reason;
+    case CandidateStatus::kDisqualified:
+      return reason.empty() ? "" : "was " + reason;
     case CandidateStatus::kOk:
       break;
   }

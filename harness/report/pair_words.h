@@ -11,12 +11,12 @@ namespace pinion::harness {
 
 bool IsPair(const Results& results);
 
-// "B is 26 % worse (16 to 30 %) than A", "No difference was found between B and A", "B was left out:
-// it cannot win ...".
+// "B is 26 % worse (16 to 30 %) than A", "No difference was found between B and A", "B was
+// disqualified: its memory ...".
 std::string PairHeadline(const Results& results, const Verdict& verdict);
 
-// "failed: ended by signal 9", "was left out: 64 ranks need 64 CPUs"; empty if it was measured or is
-// still to be.
+// "failed: ended by signal 9", "was not measured: by exact bytes ..."; empty if it was measured or
+// is still to be.
 std::string Fate(const Candidate& candidate);
 
 // "no difference was found" or, if the estimate exceeds epsilon and only its interval does not

@@ -255,7 +255,12 @@ void AddWarnings(const SweepMeta& meta, const std::vector<TrialRow>& trials, Res
   const bool undecided =
       std::any_of(results.verdicts.begin(), results.verdicts.end(),
                   [](const Verdict& verdict) { return verdict.outcome == Outcome::kTooFewRounds; });
-  if (undecided)
+  // Of a pair, one of whose sides is out, a larger budget would measure the other one.
+  const bool has_lost_side =
+      meta.definition.strategy == Strategy::kPair &&
+      std::any_of(results.candidates.begin(), results.candidates.end(),
+                  [](const Candidate& one) { return one.status != CandidateStatus::kOk; });
+  if (undecided && !has_lost_side)
     results.warnings.push_back(
         StrCat("only ", Counted(static_cast<size_t>(results.rounds_done), "whole round"), " and ",
                results.confirmation_rounds > 0 ? StrCat(results.confirmation_rounds) : "none",

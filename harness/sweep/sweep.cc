@@ -164,6 +164,16 @@ Json ProvenanceOf(const SweepMeta& meta) {
   return provenance;
 }
 
+// One of two cannot be compared with nothing, however long it is measured.
+Status CheckPair(const Definition& definition, const std::vector<CandidateRow>& rows) {
+  if (definition.strategy != Strategy::kPair) return {};
+  for (const CandidateRow& row : rows)
+    if (!row.infeasible.empty())
+      return Fail(ErrorCode::kFailed,
+                  StrCat("there is nothing to compare: ", row.label, ": ", row.infeasible));
+  return {};
+}
+
 Result<SweepEnd> StartSweep(const SweepRequest& request, Progress& progress) {
   if (HoldsSweep(request.folder))
     return Fail(ErrorCode::kUsage, StrCat(request.folder,
@@ -174,6 +184,7 @@ Result<SweepEnd> StartSweep(const SweepRequest& request, Progress& progress) {
   const Definition& definition = request.meta.definition;
   PINION_TRY(CheckDivergence({request.binary, request.interrupted}, definition, request.meta.base,
                              progress, rows));
+  PINION_TRY(CheckPair(definition, rows));
   PINION_ASSIGN(const auto proposer, ProposerFor(definition, rows, request.interrupted));
   PINION_ASSIGN(const auto folder, SweepFolder::Hold(request.folder));
   PINION_ASSIGN(const auto store, Store::Open(folder->Database(), Store::Mode::kCreate));

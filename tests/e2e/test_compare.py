@@ -155,6 +155,11 @@ def test_profiles_that_cannot_race_are_told(pinion, tmp_path):
     assert done.returncode == 1 and "none.json" in done.stderr
     done = pinion("compare", tiny, tiny, "--objective", "goodput")
     assert done.returncode == 2 and "itl_p95@8" in done.stderr
+    # Known before anything is measured.
+    wide = profile(tmp_path, "wide", tensor_parallel=4096)
+    done = pinion("compare", tiny, wide, "--out", tmp_path / "out", timeout=60)
+    assert done.returncode == 1 and "nothing to compare: B: tensor_parallel=4096: " in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_builds_that_cannot_race_are_told(pinion, binary, tmp_path):
@@ -167,6 +172,6 @@ def test_builds_that_cannot_race_are_told(pinion, binary, tmp_path):
     code, stderr = said("--build", binary, "--build", "/no/such/pinion", "preset:tiny")
     assert code == 2 and "/no/such/pinion, which is no program" in stderr
     code, stderr = said("--build", binary, "--build", "/bin/false", "preset:tiny", "--budget", "2m")
-    assert code == 1 and "build B fails" in stderr
+    assert code == 1 and "build B failed: " in stderr
     done = pinion("compare", "a", "b", "--budget", "5s")
     assert done.returncode == 2 and "old sweeps are only read" in done.stderr

@@ -270,17 +270,18 @@ TEST(Answer, OfAPairSaysWhichIsBetterAndRecommendsNothing) {
 }
 
 TEST(Answer, OfAPairSaysWhatBecameOfASideWithoutNumbers) {
-  const std::pair<CandidateStatus, const char*> rows[] = {
-      {CandidateStatus::kFailed, "B failed: 64 ranks."},
-      {CandidateStatus::kInfeasible, "B was left out: 64 ranks."},
-      {CandidateStatus::kPruned, "B was left out: 64 ranks."},
-      {CandidateStatus::kDropped, "B was left out: 64 ranks."},
-      {CandidateStatus::kDisqualified, "B was left out: 64 ranks."},
-      {CandidateStatus::kPending, "B was left out: 64 ranks."}};  // passed over
-  for (const auto& [status, answer] : rows) {
+  const std::tuple<CandidateStatus, const char*, const char*> rows[] = {
+      {CandidateStatus::kFailed, "round 2: crashed", "B failed: round 2: crashed."},
+      {CandidateStatus::kInfeasible, "64 ranks", "B was left out: 64 ranks."},
+      {CandidateStatus::kPruned, "not measured: too slow", "B was not measured: too slow."},
+      {CandidateStatus::kDropped, "worse than A", "B was dropped: worse than A."},
+      {CandidateStatus::kDisqualified, "disqualified: its memory",
+       "B was disqualified: its memory."},
+      {CandidateStatus::kPending, "not measured: no budget", "B was not measured: no budget."}};
+  for (const auto& [status, reason, answer] : rows) {
     Results results = PairOf(Outcome::kTooFewRounds, {});
     results.candidates[1].status = status;
-    results.candidates[1].reason = "64 ranks";
+    results.candidates[1].reason = reason;
     EXPECT_EQ(Answer(results), answer);
   }
   Results results = PairOf(Outcome::kNoData, {});

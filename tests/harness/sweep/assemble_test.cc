@@ -132,6 +132,24 @@ TEST(Assemble, CandidateThatFailsTwiceInARowIsOutButStaysListed) {
   EXPECT_THAT(results.warnings, Contains(HasSubstr("2 of 18 trials failed")));
 }
 
+TEST(Assemble, OfAPairThatLostASideMoreBudgetIsNotAdvised) {
+  SweepMeta meta = Meta();
+  meta.definition.strategy = Strategy::kPair;
+  meta.definition.objectives = {Objective::kThroughput};
+  std::vector<TrialRow> trials = SixRounds(1.1);
+  std::erase_if(trials, [](const TrialRow& trial) { return trial.round > 2; });
+  const auto advice = Contains(HasSubstr("raise the budget"));
+  Results results = Assemble(meta, {}, {Row(0), Row(1)}, trials);
+  EXPECT_EQ(results.verdicts[0].outcome, Outcome::kTooFewRounds);
+  EXPECT_THAT(results.warnings, advice);
+  meta.definition.constraints.peak_rss_bytes = 1;
+  trials.back().samples.push_back({"peak_rss_bytes", 0, 2});  // of candidate 1
+  results = Assemble(meta, {}, {Row(0), Row(1)}, trials);
+  EXPECT_EQ(results.candidates[1].status, CandidateStatus::kDisqualified);
+  EXPECT_EQ(results.verdicts[0].outcome, Outcome::kTooFewRounds);
+  EXPECT_THAT(results.warnings, testing::Not(advice));
+}
+
 TEST(Assemble, RoundWithAMissingTrialIsNotWhole) {
   std::vector<TrialRow> trials = SixRounds(1.1);
   trials.pop_back();

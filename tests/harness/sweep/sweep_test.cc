@@ -201,5 +201,15 @@ TEST(ProgressLine, FitsItsWidthAndKeepsTheTimeLeft) {
   EXPECT_THAT(narrow, HasSubstr("at most 5 min 10 s left"));
 }
 
+TEST_F(SweepTest, OfAPairOneSideThatCannotRunIsRefusedBeforeAnythingIsMeasured) {
+  Define(
+      R"({"candidates":[{"tensor_parallel":4096}],"strategy":"pair","objectives":["throughput"]})");
+  const auto end = RunSweep(request_, progress_);
+  ASSERT_FALSE(end);
+  EXPECT_THAT(end.error().message, HasSubstr("nothing to compare: tensor_parallel=4096: "));
+  EXPECT_EQ(TrialsRun(), 0u);
+  EXPECT_FALSE(std::filesystem::exists(request_.folder));
+}
+
 }  // namespace
 }  // namespace pinion::harness
