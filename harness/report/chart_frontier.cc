@@ -13,7 +13,7 @@ namespace {
 
 struct Point {
   const Candidate* candidate;
-  int concurrency;
+  LoadLevel level;
   const Estimate *latency, *throughput;
   bool on_front = false;
 };
@@ -21,11 +21,11 @@ struct Point {
 std::vector<Point> PointsOf(const Results& results) {
   std::vector<Point> points;
   for (const Candidate& candidate : results.candidates)
-    for (const int concurrency : results.definition.workload.concurrency) {
-      const Series* latency = candidate.Find("e2el_s", concurrency);
-      const Series* throughput = candidate.Find("output_tokens_per_s", concurrency);
+    for (const LoadLevel level : results.definition.workload.levels()) {
+      const Series* latency = candidate.Find("e2el_s", level);
+      const Series* throughput = candidate.Find("output_tokens_per_s", level);
       if (Measured(latency) && Measured(throughput))
-        points.push_back({&candidate, concurrency, &latency->estimate, &throughput->estimate});
+        points.push_back({&candidate, level, &latency->estimate, &throughput->estimate});
     }
   return points;
 }
@@ -53,8 +53,9 @@ void SetInterval(Json& row, const char* low, const char* high, const Estimate& e
 Json RowOf(const Results& results, const Point& point) {
   Json row = Json::Object{{"configuration", SettingsText(*point.candidate)},
                           {"role", RoleOf(results, *point.candidate)},
-                          {"concurrency", point.concurrency},
-                          {"clients", Counted(static_cast<size_t>(point.concurrency), "client")},
+                          {"loop", point.level.is_open() ? "open" : "closed"},
+                          {"size", point.level.is_open() ? point.level.rate : point.level.clients},
+                          {"load", LevelText(point.level)},
                           {"latency_s", point.latency->median},
                           {"tokens_per_s", point.throughput->median},
                           {"front", point.on_front}};
@@ -75,8 +76,10 @@ std::string Conclusion(const std::vector<Point>& points, size_t drawn) {
                             front.size() == 1 ? " touches" : " touch",
                             " the Pareto front (dashed); the highest throughput, ",
                             FormatFigure("tokens/s", top->throughput->median), ", comes from ",
-                            SettingsText(*top->candidate), " with ",
-                            Counted(static_cast<size_t>(top->concurrency), "client"), ".");
+                            SettingsText(*top->candidate), top->level.is_open() ? " at " : " with ",
+                            LevelText(top->level), ".");
+  const auto open = [](const Point& point) { return point.level.is_open(); };
+  if (std::any_of(points.begin(), points.end(), open)) text += " Diamonds: at request rates.";
   if (drawn < all.size())
     text += drawn > 0 ? StrCat(" Shown: the front and the ", drawn, " best configurations.")
                       : " Shown: the front.";

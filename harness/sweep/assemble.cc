@@ -257,7 +257,7 @@ void AddWarnings(const SweepMeta& meta, const std::vector<TrialRow>& trials, Res
                   [](const Verdict& verdict) { return verdict.outcome == Outcome::kTooFewRounds; });
   // Of a pair, one of whose sides is out, a larger budget would measure the other one.
   const bool has_lost_side =
-      meta.definition.strategy == Strategy::kPair &&
+      results.definition.strategy == Strategy::kPair &&
       std::any_of(results.candidates.begin(), results.candidates.end(),
                   [](const Candidate& one) { return one.status != CandidateStatus::kOk; });
   if (undecided && !has_lost_side)

@@ -61,6 +61,24 @@ TEST(FrontierChart, MarksPointsThatNoOtherBeats) {
   EXPECT_THAT(chart.conclusion, HasSubstr("threads_bind=0-1, isa=avx2 with 8 clients"));
 }
 
+// Open loops have points and a line of their own, and may be the highest.
+TEST(FrontierChart, ShowsWhatWasMeasuredAtRequestRates) {
+  Results results = PlantedResults();
+  results.definition.workload.rates = {2.5};
+  for (const size_t id : {0, 1})
+    for (const auto& [metric, value] : {std::pair("e2el_s", 9.0), {"output_tokens_per_s", 900.0}})
+      results.candidates[id].series.push_back(
+          {metric, LoadLevel::AtRate(2.5), {}, {6, value * static_cast<double>(id + 1), 0, {}}});
+  const Chart chart = FrontierChart(results);
+  EXPECT_EQ(chart.values.array().size(), 8u);
+  EXPECT_EQ(Texts(chart, "loop").count("open"), 2u);
+  EXPECT_EQ(Texts(chart, "load").count("2.5 requests/s"), 2u);
+  EXPECT_EQ(Texts(chart, "load").count("1 client"), 3u);
+  EXPECT_THAT(chart.conclusion, HasSubstr("comes from threads_bind=0-1, isa=avx2 at 2.5 requests/s."
+                                          " Diamonds: at request rates."));
+  EXPECT_THAT(FrontierChart(PlantedResults()).conclusion, testing::Not(HasSubstr("Diamonds")));
+}
+
 TEST(FrontierChart, DrawsOnlyTheFrontAndTheBestOfManyConfigurations) {
   const Chart chart = FrontierChart(ManyResults(300));
   EXPECT_LE(chart.values.array().size(), 4 * kChartCandidates);
