@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -18,6 +19,7 @@ namespace pinion::harness {
 struct LevelRun {
   size_t good = 0, total = 0;  // requests that met every SLO, of those that were due
 };
+using SloLevels = std::map<double, LevelRun>;  // runs of a search, by load, pooled
 
 // Whether a request met the limits, its times counted from when it was due in an open loop. One
 // that failed did not. nullopt: it was cut off before that was decided.

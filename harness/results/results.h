@@ -11,6 +11,7 @@
 #include "harness/space/settings.h"
 #include "harness/stats/estimate.h"
 #include "harness/stats/metrics.h"
+#include "harness/stats/quantiles.h"
 #include "harness/stats/verdict.h"
 
 // Everything a sweep knows, finished or still running, as plain data. harness/sweep fills it from
@@ -33,14 +34,6 @@ struct Series {
   LoadLevel level;
   std::vector<Sample> samples;
   Estimate estimate;
-};
-
-// One metric of all requests, or of all gaps, at one load.
-struct Distribution {
-  std::string metric;  // "ttft_s", "itl_s"
-  LoadLevel level;
-  size_t n = 0;                   // over all trials
-  std::vector<double> quantiles;  // 0 %, 5 %, ..., 100 %: of each the median over the trials
 };
 
 // The loads tried against the requested service level, over all rounds.

@@ -49,14 +49,6 @@ Phase PhaseOf(const std::string& name) {
   return Phase::kRace;
 }
 
-std::vector<std::string> ListFrom(const Json& json) {
-  std::vector<std::string> list;
-  if (json.is_array())
-    for (const Json& item : json.array())
-      if (item.is_string()) list.push_back(item.string());
-  return list;
-}
-
 // SQLite's error, with a message that names the file and the way out.
 Error ErrorOf(const SQLite::Exception& thrown, const std::string& path) {
   switch (thrown.getErrorCode() & 0xff) {
@@ -224,7 +216,8 @@ class SqliteStore : public Store {
                             "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
       Execute(put, trial.candidate, trial.copy, Name(trial.phase), trial.round, trial.attempt,
               trial.position, int{trial.ok}, trial.reason, trial.log_path, trial.log_tail,
-              trial.started_at, trial.seconds, Json(trial.suspect).Dump(), trial.info.Dump());
+              trial.started_at, trial.seconds, Json(trial.suspect).Dump(),
+              ToJson(trial.info).Dump());
       const int64_t id = database_.getLastInsertRowid();
       SQLite::Statement sample(database_,
                                "INSERT INTO samples VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
@@ -290,7 +283,7 @@ class SqliteStore : public Store {
       row.cores = columns.Int();
       row.infeasible = columns.Text();
       PINION_ASSIGN(const Json same_as, columns.AsJson());
-      row.same_as = ListFrom(same_as);
+      row.same_as = StringsIn(same_as);
       rows.push_back(std::move(row));
     }
     return rows;
@@ -335,8 +328,9 @@ class SqliteStore : public Store {
     row.started_at = columns.Text();
     row.seconds = columns.Real();
     PINION_ASSIGN(const Json suspect, columns.AsJson());
-    row.suspect = ListFrom(suspect);
-    PINION_ASSIGN(row.info, columns.AsJson());
+    row.suspect = StringsIn(suspect);
+    PINION_ASSIGN(const Json info, columns.AsJson());
+    row.info = ReadTrialInfo(info);
     return row;
   }
 

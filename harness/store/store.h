@@ -10,6 +10,7 @@
 #include "engine/base/result.h"
 #include "harness/load/request_record.h"
 #include "harness/stats/load_level.h"
+#include "harness/store/trial_info.h"
 
 namespace pinion::harness {
 
@@ -56,7 +57,7 @@ struct TrialRow : Slot {
   std::string started_at;            // ISO 8601, UTC
   double seconds = 0;                // of the whole child process
   std::vector<std::string> suspect;  // disturbances: "steal 4.1 %"
-  Json info;                         // the engine's report on itself: isa, threads, plan, ...
+  TrialInfo info;
   std::vector<MetricValue> samples;
   std::vector<RequestRow> requests;  // to store; Trials() leaves them out
 };

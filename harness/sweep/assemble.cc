@@ -39,22 +39,13 @@ struct QuantileRows {
 };
 using Quantiles = std::map<std::pair<std::string, LoadLevel>, QuantileRows>;  // by metric
 
-void AddQuantiles(const Json& info, Quantiles& quantiles) {
-  const Json* list = info.Find("quantiles");
-  if (!list || !list->is_array()) return;
-  for (const Json& one : list->array()) {
-    const auto metric = Require<std::string>(one, "metric");
-    const auto level = LevelOf(one);
-    const auto n = Require<int64_t>(one, "n");
-    const Json* values = one.Find("values");
-    if (!metric || !level || !n || !values || !values->is_array()) continue;
-    std::vector<double> row;
-    for (const Json& value : values->array())
-      if (value.is_number()) row.push_back(value.number());
-    QuantileRows& rows = quantiles[{*metric, *level}];
-    if (!rows.of_trials.empty() && rows.of_trials.front().size() != row.size()) continue;
-    rows.n += static_cast<size_t>(*n);
-    rows.of_trials.push_back(std::move(row));
+void AddQuantiles(const TrialInfo& info, Quantiles& quantiles) {
+  for (const Distribution& one : info.quantiles) {
+    QuantileRows& rows = quantiles[{one.metric, one.level}];
+    const size_t size = one.quantiles.size();
+    if (!rows.of_trials.empty() && rows.of_trials.front().size() != size) continue;
+    rows.n += one.n;
+    rows.of_trials.push_back(one.quantiles);
   }
 }
 
@@ -72,20 +63,14 @@ std::vector<Distribution> DistributionsFrom(const Quantiles& quantiles) {
   return distributions;
 }
 
-template <typename T>
-T InfoOr(const Json& info, const char* key, T fallback) {
-  return Optional<T>(info, key, fallback).value_or(fallback);
-}
-
-void TakeInfo(const Json& info, Candidate& candidate) {
-  candidate.isa = InfoOr<std::string>(info, "isa", "");
-  candidate.dtype = InfoOr<std::string>(info, "dtype", "");
-  candidate.command = InfoOr<std::string>(info, "command", "");
-  candidate.threads = InfoOr(info, "threads", 0);
-  candidate.ranks = InfoOr(info, "ranks", 0);
-  if (const auto why = InfoOr<std::string>(info, "no_ceilings_because", ""); !why.empty())
-    candidate.no_ceilings_because = why;
-  if (const Json* plan = info.Find("plan")) candidate.plan = *plan;
+void TakeInfo(const TrialInfo& info, Candidate& candidate) {
+  candidate.isa = info.isa;
+  candidate.dtype = info.dtype;
+  candidate.command = info.command;
+  candidate.threads = info.threads;
+  candidate.ranks = info.ranks;
+  if (!info.no_ceilings_because.empty()) candidate.no_ceilings_because = info.no_ceilings_because;
+  if (!info.plan.is_null()) candidate.plan = info.plan;
 }
 
 std::string RoundName(const TrialRow& trial) {
@@ -238,8 +223,7 @@ void AddWarnings(const SweepMeta& meta, const std::vector<TrialRow>& trials, Res
   for (const TrialRow& trial : trials) {
     suspect += trial.ok && !trial.suspect.empty() ? 1 : 0;
     failed += trial.ok ? 0 : 1;
-    const Json* cuts = trial.info.Find("cut");
-    cut += cuts && cuts->is_array() && !cuts->array().empty() ? 1 : 0;
+    cut += trial.info.cut.empty() ? 0 : 1;
   }
   const auto warn = [&](size_t count, const char* what) {
     if (count > 0)

@@ -14,7 +14,7 @@ namespace {
 // A trial that measured exactly these figures, so that forecasts and trials are scored by one rule.
 TrialRow AsTrial(const Json& figures, const Json* threads) {
   TrialRow trial;
-  if (threads) trial.info.Set("threads", *threads);
+  if (threads && threads->is_int()) trial.info.threads = static_cast<int>(threads->integer());
   const auto take = [&](const char* metric, LoadLevel level) {
     const Json* value = figures.Find(metric);
     if (value && value->is_number()) trial.samples.push_back({metric, level, value->number()});

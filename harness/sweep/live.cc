@@ -59,7 +59,7 @@ void Take(const TrialOutcome& outcome, double limit_s, TrialRow& trial) {
   trial.suspect = outcome.result.suspect;
   trial.requests = outcome.result.requests;
   trial.info = outcome.result.info;
-  if (outcome.out_of_time) trial.info.Set(kOutOfTime, limit_s);
+  if (outcome.out_of_time) trial.info.out_of_time_s = limit_s;
 }
 
 }  // namespace
@@ -116,9 +116,9 @@ Status LiveSource::RaiseTrialLimit() {
   if (meta_.definition.trial_limit_s) return {};
   double too_short_s = 0;
   for (const auto& [slot, trial] : stored_) {
-    const Json* limit_s = trial.info.Find(kOutOfTime);
-    if (!limit_s || !limit_s->is_number()) return {};  // it succeeded, or failed for another reason
-    too_short_s = std::max(too_short_s, limit_s->number());
+    const std::optional<double> limit_s = trial.info.out_of_time_s;
+    if (!limit_s) return {};  // it succeeded, or failed for another reason
+    too_short_s = std::max(too_short_s, *limit_s);
   }
   const double raised_s = std::min(2 * too_short_s, kMostTrialSeconds);
   if (raised_s <= options_.trial_limit_s) return {};
@@ -183,8 +183,7 @@ bool LiveSource::IsFirst(const Slot& slot) const {
 
 double LiveSource::CeilingsSecondsSoFar() const {
   double seconds = 0;
-  for (const auto& [slot, trial] : stored_)
-    seconds += Optional<double>(trial.info, "once_s", 0.0).value_or(0.0);
+  for (const auto& [slot, trial] : stored_) seconds += trial.info.once_s.value_or(0);
   return seconds;
 }
 

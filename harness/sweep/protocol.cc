@@ -36,7 +36,7 @@ Failures LastFailures(const std::vector<TrialRow>& trials, int candidate) {
   for (const TrialRow& trial : trials) {
     if (trial.candidate != candidate) continue;
     failures.in_a_row = trial.ok ? 0 : failures.in_a_row + 1;
-    failures.out_of_time = !trial.ok && trial.info.Find(kOutOfTime);
+    failures.out_of_time = !trial.ok && trial.info.out_of_time_s;
     failures.has_run |= trial.ok;
   }
   return failures;
@@ -302,8 +302,7 @@ Status Protocol::RunSlot(const Slot& slot, int position, size_t of) {
     if (end_ == SweepEnd::kBudget) spending_.SpendRest();
     return {};
   }
-  const Json* once = trial->info.Find("once_s");
-  spending_.Add(slot.candidate, trial->seconds, once && once->is_number() ? once->number() : 0);
+  spending_.Add(slot.candidate, trial->seconds, trial->info.once_s.value_or(0));
   PINION_TRY(TakeDisqualified(*trial));
   state_.trials.push_back(std::move(*trial));
   return slot.candidate == 0 ? TakeBaselineFailures() : Status();

@@ -158,9 +158,6 @@ std::vector<int> Feasible(const std::vector<CandidateRow>& candidates);
 
 const CandidateRow& RowOf(const std::vector<CandidateRow>& candidates, int id);
 
-// In a failed trial's info: the limit in seconds that was too short for its load.
-inline constexpr char kOutOfTime[] = "out_of_time_s";
-
 // Whether the candidate's last kMaxFailures trials failed, after which it is not measured again.
 // The baseline gets three rounds of two trials if it succeeded before or ran out of time now:
 // without it nothing can be compared, and the cause may be a busy machine.

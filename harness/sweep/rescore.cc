@@ -17,16 +17,6 @@ void SetGoodput(LoadLevel level, double value, TrialRow& trial) {
   trial.samples.push_back({"goodput", level, value});
 }
 
-// What other limits leave of the search, in place of what the trial said of it.
-void SetSearchCut(const std::string& cut, Json& info) {
-  Json kept = Json::MakeArray();
-  if (const Json* before = info.Find("cut"); before && before->is_array())
-    for (const Json& one : before->array())
-      if (!one.is_string() || !one.string().starts_with(kSearchNote)) kept.Append(one);
-  if (!cut.empty()) kept.Append(cut);
-  info.Set("cut", std::move(kept));
-}
-
 void RescoreTrial(const std::vector<RequestRow>& requests, const SloTarget& target,
                   TrialRow& trial) {
   std::map<LoadLevel, ServerLoadResult> loops, searched;
@@ -39,7 +29,7 @@ void RescoreTrial(const std::vector<RequestRow>& requests, const SloTarget& targ
   for (const auto& [level, load] : loops)
     SetGoodput(level, SummariseWindow(load, SteadyWindowOf(load, level), target.limits).goodput,
                trial);
-  if (!trial.info.Find("slo")) return;
+  if (!trial.info.slo) return;
   SloLevels levels;
   for (const auto& [level, result] : searched) {
     const auto is_decided = [&, &sent = result](const RequestRecord& one) {
@@ -48,7 +38,7 @@ void RescoreTrial(const std::vector<RequestRow>& requests, const SloTarget& targ
     if (std::all_of(result.requests.begin(), result.requests.end(), is_decided))
       levels[level.is_open() ? level.rate : level.clients] = RunOf(result, target.limits);
   }
-  SetSearchCut(DescribeSearch(target, levels, trial.info, trial.samples), trial.info);
+  DescribeSearch(target, levels, trial.info, trial.samples);
 }
 
 }  // namespace

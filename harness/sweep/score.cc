@@ -35,10 +35,9 @@ std::optional<double> SampleScore(const TrialRow& trial, const char* metric, Loa
 
 std::optional<double> CoresScore(const TrialRow& trial, const ScoreRule& rule) {
   const auto throughput = LogOf(ValueOf(trial, "output_tokens_per_s", 0));
-  const Json* threads = trial.info.Find("threads");
-  if (!throughput || !threads || !threads->is_number() || threads->number() < 1)
-    return std::nullopt;
-  return *throughput + std::log1p(-rule.cores_within) * std::log2(threads->number());
+  const int threads = trial.info.threads;
+  if (!throughput || threads < 1) return std::nullopt;
+  return *throughput + std::log1p(-rule.cores_within) * std::log2(threads);
 }
 
 }  // namespace

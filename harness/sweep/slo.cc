@@ -10,17 +10,12 @@ std::optional<SloFinding> PooledBoundary(const std::vector<TrialRow>& trials, in
                                          const SloTarget& target) {
   std::map<double, SloLevel> by_load;
   for (const TrialRow& trial : trials) {
-    const Json* slo = trial.info.Find("slo");
-    const Json* levels = slo ? slo->Find("levels") : nullptr;
-    if (trial.candidate != candidate || !trial.ok || !levels || !levels->is_array()) continue;
-    for (const Json& one : levels->array()) {
-      const auto load = Optional<double>(one, "load", 0.0);
-      const auto good = Optional<int>(one, "good", 0), total = Optional<int>(one, "total", 0);
-      if (!load || !good || !total || *total < 1 || *good < 0) continue;
-      SloLevel& level = by_load[*load];
-      level.load = *load;
-      level.good += static_cast<size_t>(*good);
-      level.total += static_cast<size_t>(*total);
+    if (trial.candidate != candidate || !trial.ok || !trial.info.slo) continue;
+    for (const auto& [load, run] : trial.info.slo->levels) {
+      SloLevel& level = by_load[load];
+      level.load = load;
+      level.good += run.good;
+      level.total += run.total;
       ++level.runs;
     }
   }

@@ -36,19 +36,14 @@ int64_t Later(int64_t start_ns, double seconds) {
 
 // The distribution behind the medians: the quantiles 0 %, 5 %, ..., 100 % of every request's TTFT
 // and of every gap.
-void AddQuantiles(const ServingSummary& summary, LoadLevel level, Json& list) {
+void AddQuantiles(const ServingSummary& summary, LoadLevel level, std::vector<Distribution>& list) {
   constexpr int kSteps = 20;
   for (const auto& [metric, values] :
        {std::pair("ttft_s", &summary.ttft_s), std::pair("itl_s", &summary.itl_s)}) {
     if (values->empty()) continue;
-    Json quantiles = Json::MakeArray();
+    Distribution& one = list.emplace_back(Distribution{metric, level, values->size(), {}});
     for (int i = 0; i <= kSteps; ++i)
-      quantiles.Append(Quantile(*values, static_cast<double>(i) / kSteps));
-    Json one = Json::Object{{"metric", metric},
-                            {"n", static_cast<uint64_t>(values->size())},
-                            {"values", std::move(quantiles)}};
-    SetLevel(level, one);
-    list.Append(std::move(one));
+      one.quantiles.push_back(Quantile(*values, static_cast<double>(i) / kSteps));
   }
 }
 
@@ -56,7 +51,7 @@ void AddQuantiles(const ServingSummary& summary, LoadLevel level, Json& list) {
 
 void AddCounters(const std::vector<CounterReading>& readings, size_t output_tokens,
                  TrialResult& result) {
-  result.info.Set("counters", ToJson(readings));
+  result.info.rest.Set("counters", ToJson(readings));
   for (const CounterValue& figure : FiguresOf(readings))
     result.samples.push_back({figure.name, 0, figure.value});
   if (const auto joules = JoulesOf(readings); joules && output_tokens > 0)
@@ -104,13 +99,11 @@ Status Measurement::Measure() {
 }
 
 void Measurement::Describe() {
-  Json& info = result_.info;
-  info.Set("warm_up_s", warm_up_s_);
-  info.Set("warm_up_batches", warm_up_batches_);
-  info.Set("cut", Json(cut_));
-  info.Set("quantiles", std::move(quantiles_));
-  info.Set("windows", std::move(windows_));
-  info.Set("generator", Json::Object{{"cpus", Json(generator_cpus_)}, {"late_share", late_share_}});
+  Json& rest = result_.info.rest;
+  rest.Set("warm_up_s", warm_up_s_);
+  rest.Set("warm_up_batches", warm_up_batches_);
+  rest.Set("windows", std::move(windows_));
+  rest.Set("generator", Json::Object{{"cpus", Json(generator_cpus_)}, {"late_share", late_share_}});
   Add("generator_cpu_share", 0, generator_cpu_share_);
 }
 
@@ -205,8 +198,7 @@ Status Measurement::Search(const SloTarget& target) {
     return level;
   };
   const SloLevels levels = SearchInTrial(target, FirstLoad(target, most_requests_per_s_), run);
-  std::string cut = DescribeSearch(target, levels, result_.info, result_.samples);
-  if (!cut.empty()) cut_.push_back(std::move(cut));
+  DescribeSearch(target, levels, result_.info, result_.samples);
   return failed;
 }
 
@@ -270,7 +262,7 @@ Status Measurement::Take(const LoadPhase& phase, LoadLevel level, const std::str
   if (failed > 0) Suspect(StrCat(failed, " requests of the ", name, " failed"));
   if (std::any_of(load.requests.begin(), load.requests.end(),
                   [](const RequestRecord& one) { return one.cut; }))
-    cut_.push_back(name + " cut");
+    result_.info.cut.push_back(name + " cut");
   for (const std::string& fault : GeneratorFaults(load)) Suspect(fault);
   generator_cpus_ = load.generator.cpus;
   generator_cpu_share_ = std::max(generator_cpu_share_, load.generator.cpu_share);
@@ -336,7 +328,7 @@ void Measurement::AddServing(const ServingSummary& summary, LoadLevel level) {
   const auto add_quantile = [&](const char* metric, const std::vector<double>& values, double q) {
     if (const auto value = SupportedQuantile(values, q)) Add(metric, level, *value);
   };
-  AddQuantiles(summary, level, quantiles_);
+  AddQuantiles(summary, level, result_.info.quantiles);
   add_median("ttft_s", summary.ttft_s);
   add_median("tpot_s", summary.tpot_s);
   add_median("itl_s", summary.itl_s);

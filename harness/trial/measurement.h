@@ -95,8 +95,7 @@ class Measurement {
   int warm_up_batches_ = 0;
   double most_requests_per_s_ = 0;  // of the batch and the loops
   size_t output_tokens_ = 0;        // while energy was counted
-  std::vector<std::string> cut_;
-  Json quantiles_ = Json::MakeArray(), windows_ = Json::MakeArray();
+  Json windows_ = Json::MakeArray();
   std::vector<int> generator_cpus_;
   double generator_cpu_share_ = 0, late_share_ = 0;  // the worst of all phases
   TrialResult result_;

@@ -8,6 +8,9 @@
 namespace pinion::harness {
 namespace {
 
+// Begins the entry of a trial's info "cut" that tells of a search.
+constexpr const char* kSearchNote = "search of the SLO's load";
+
 SloSearchOptions OptionsOf(const SloTarget& target, double start) {
   SloSearchOptions options;
   options.whole = !target.by_rate;
@@ -66,28 +69,25 @@ SloLevels SearchInTrial(const SloTarget& target, double start,
   return levels;
 }
 
-std::string DescribeSearch(const SloTarget& target, const SloLevels& levels, Json& info,
-                           std::vector<MetricValue>& samples) {
-  Json list = Json::MakeArray();
+void DescribeSearch(const SloTarget& target, const SloLevels& levels, TrialInfo& info,
+                    std::vector<MetricValue>& samples) {
+  info.slo = {target.unit(), levels};
+  std::erase_if(info.slo->levels, [](const auto& level) { return level.second.total == 0; });
   std::vector<SloLevel> tried;
-  for (const auto& [load, level] : levels) {
-    if (level.total == 0) continue;
-    list.Append(Json::Object{{"load", load},
-                             {"good", static_cast<int64_t>(level.good)},
-                             {"total", static_cast<int64_t>(level.total)}});
+  for (const auto& [load, level] : info.slo->levels) {
     SloLevel& one = tried.emplace_back();
     one.load = load;
     one.runs = 1;
     one.good = level.good;
     one.total = level.total;
   }
-  info.Set("slo", Json::Object{{"unit", target.unit()}, {"levels", std::move(list)}});
+  std::erase_if(info.cut, [](const std::string& one) { return one.starts_with(kSearchNote); });
   std::erase_if(samples, [](const MetricValue& one) { return one.metric == "slo_load"; });
-  if (tried.empty()) return StrCat(kSearchNote, " left out");
+  if (tried.empty()) return info.cut.push_back(StrCat(kSearchNote, " left out"));
   const SloBoundary boundary = JudgeLevels(std::move(tried), target.attain);
-  if (!EnclosesItsLoad(boundary, OptionsOf(target, 1))) return StrCat(kSearchNote, " cut");
+  if (!EnclosesItsLoad(boundary, OptionsOf(target, 1)))
+    return info.cut.push_back(StrCat(kSearchNote, " cut"));
   samples.push_back({"slo_load", 0, *LoadAttaining(boundary, target.attain)});
-  return "";
 }
 
 }  // namespace pinion::harness

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/json.h"
 #include "engine/base/result.h"
 #include "harness/load/slo_search.h"
 #include "harness/space/definition.h"
@@ -26,22 +25,15 @@ double FirstLoad(const SloTarget& target, double requests_per_s);
 // is not.
 int RequestsToJudge(const SloTarget& target, double load);
 
-// Runs of a search, by load, pooled.
-using SloLevels = std::map<double, LevelRun>;
-
 // Searches from `start` for the highest load that meets the SLO, coarsely: the other trials of the
 // sweep search too. `run` sends a load once; its error ends the search with the levels so far.
 SloLevels SearchInTrial(const SloTarget& target, double start,
                         const std::function<Result<LevelRun>(double load)>& run);
 
-// Begins the entry of a trial's info "cut" that tells of a search.
-inline constexpr const char* kSearchNote = "search of the SLO's load";
-
-// A search's findings, in place of earlier ones: info "slo" {"unit","levels":[{"load","good",
-// "total"}]}, and the sample "slo_load" (LoadAttaining) if the levels enclose it: if all that were
-// tried pass, the load would be a lower bound, which is no result. Returns the entry of info "cut"
-// that says that they do not ("search of the SLO's load cut"); empty if they do.
-[[nodiscard]] std::string DescribeSearch(const SloTarget& target, const SloLevels& levels,
-                                         Json& info, std::vector<MetricValue>& samples);
+// A search's findings, in place of earlier ones: its levels with requests, and the sample
+// "slo_load" (LoadAttaining) if they enclose it: if all that were tried pass, the load would be a
+// lower bound, which is no result. Otherwise info.cut says so ("search of the SLO's load cut").
+void DescribeSearch(const SloTarget& target, const SloLevels& levels, TrialInfo& info,
+                    std::vector<MetricValue>& samples);
 
 }  // namespace pinion::harness

@@ -88,7 +88,7 @@ Json ToJson(const TrialResult& result) {
   return Json::Object{{"samples", std::move(samples)},
                       {"requests", std::move(requests)},
                       {"suspect", Json(result.suspect)},
-                      {"info", result.info},
+                      {"info", ToJson(result.info)},
                       {"too_slow", result.too_slow}};
 }
 
@@ -111,10 +111,9 @@ Result<TrialResult> ReadTrialResult(const Json& object) {
       PINION_ASSIGN(RequestRow row, ReadRequestRow(one));
       result.requests.push_back(std::move(row));
     }
-  for (const Json& reason : suspect->array())
-    if (reason.is_string()) result.suspect.push_back(reason.string());
+  result.suspect = StringsIn(*suspect);
   PINION_ASSIGN(result.too_slow, Optional<std::string>(object, "too_slow", ""));
-  result.info = *info;
+  result.info = ReadTrialInfo(*info);
   return result;
 }
 

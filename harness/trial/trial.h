@@ -38,7 +38,7 @@ struct TrialResult {
   std::vector<MetricValue> samples;
   std::vector<RequestRow> requests;  // of all loads but the warm-ups
   std::vector<std::string> suspect;  // disturbances
-  Json info;                         // isa, dtype, threads, ranks, plan, stages, what was cut, ...
+  TrialInfo info;
   // Why the load did not get far enough in its time, with the way out; the other fields are then
   // meaningless. More time or an idle machine may help. Empty: it did get far enough.
   std::string too_slow;

@@ -186,27 +186,29 @@ void TrialServer::Describe(TrialResult& result) const {
   };
   add("start_s", server_->start_s());
   add("peak_rss_bytes", static_cast<double>(server_->peak_rss_bytes()));
-  Json& info = result.info;
-  info.Set("engine", Name(request_.engine.kind));
-  info.Set("replicas", request_.replicas);
-  info.Set("model", style_.model);
-  info.Set("tokens_per_word", scale_.is_known ? Json(scale_.per_word) : Json());
-  info.Set("plan", ToJson(plan_.whole));
-  info.Set("threads", plan_.whole.total_threads());
-  info.Set("ranks", static_cast<int64_t>(plan_.whole.ranks.size()));
-  info.Set("ignored_settings", Json(ignored_));
+  TrialInfo& info = result.info;
+  info.plan = ToJson(plan_.whole);
+  info.threads = plan_.whole.total_threads();
+  info.ranks = static_cast<int>(plan_.whole.ranks.size());
+  Json& rest = info.rest;
+  rest.Set("engine", Name(request_.engine.kind));
+  rest.Set("replicas", request_.replicas);
+  rest.Set("model", style_.model);
+  rest.Set("tokens_per_word", scale_.is_known ? Json(scale_.per_word) : Json());
+  rest.Set("ignored_settings", Json(ignored_));
   if (request_.engine.is_pinion()) TakeServerInfo(result);
 }
 
 // Path, type and stages of the first engine, bytes of all.
 void TrialServer::TakeServerInfo(TrialResult& result) const {
   constexpr double kPatienceSeconds = 10;
-  Json& info = result.info;
+  TrialInfo& info = result.info;
   const auto text = HttpFetch(server_->url(), "/server_info", kPatienceSeconds);
   const auto told = text ? Json::Parse(*text) : Unexpected(text.error());
   if (!told) return;
-  for (const char* key : {"isa", "dtype", "stages"})
-    if (const Json* value = told->Find(key)) info.Set(key, *value);
+  info.isa = Optional<std::string>(*told, "isa", "").value_or("");
+  info.dtype = Optional<std::string>(*told, "dtype", "").value_or("");
+  if (const Json* stages = told->Find("stages")) info.rest.Set("stages", *stages);
   result.samples.push_back({"load_s", 0, Optional<double>(*told, "load_s", 0).value_or(0)});
   const Json* each = told->Find("replicas");
   int64_t weight_bytes = 0, kv_bytes = 0;
@@ -215,8 +217,8 @@ void TrialServer::TakeServerInfo(TrialResult& result) const {
     const Json* kv = engine.Find("kv_cache");
     kv_bytes += kv ? Optional<int64_t>(*kv, "bytes", 0).value_or(0) : 0;
   }
-  info.Set("weight_bytes", weight_bytes);
-  info.Set("kv_bytes", kv_bytes);
+  info.rest.Set("weight_bytes", weight_bytes);
+  info.rest.Set("kv_bytes", kv_bytes);
 }
 
 }  // namespace pinion::harness

@@ -56,8 +56,7 @@ TrialRow Trial(int candidate, int round, double value) {
   row.round = round;
   row.ok = true;
   row.suspect = {"steal 4.1 %"};
-  row.info = Json::MakeObject();
-  row.info.Set("isa", "avx2");
+  row.info.isa = "avx2";
   row.samples = {{"ttft_s", 1, value},
                  {"ttft_s", 8, 2 * value},
                  {"ttft_s", LoadLevel::AtRate(0.1), value},
@@ -127,7 +126,7 @@ TEST_F(StoreTest, ReadsBackEveryRowStored) {
   ASSERT_EQ(trials.size(), 2u);
   EXPECT_EQ(trials[0].candidate, 1);
   EXPECT_THAT(trials[0].suspect, ElementsAre("steal 4.1 %"));
-  EXPECT_EQ(trials[0].info.Find("isa")->string(), "avx2");
+  EXPECT_EQ(trials[0].info.isa, "avx2");
   ASSERT_EQ(trials[0].samples.size(), 4u);
   EXPECT_EQ(trials[0].samples[2].level, LoadLevel::AtRate(0.1));
   EXPECT_EQ(trials[1].samples.size(), 4u);

@@ -37,7 +37,6 @@ TrialRow Trial(int candidate, int round, double speed, int copy = 0) {
   row.round = round;
   row.ok = true;
   row.seconds = 2;
-  row.info = Json::MakeObject();
   row.samples = {
       {"output_tokens_per_s", 0, speed}, {"ttft_s", 1, 0.5 / speed}, {"tpot_s", 1, 0.05 / speed}};
   return row;
@@ -49,7 +48,6 @@ TrialRow Failed(int candidate, int round) {
   row.round = round;
   row.reason = "crashed";
   row.log_tail = "last words";
-  row.info = Json();
   return row;
 }
 

@@ -70,7 +70,6 @@ void PutSweep(const std::string& path, const std::vector<Planned>& trials) {
     trial.round = one.round;
     trial.ok = one.tokens_per_s > 0;
     trial.seconds = one.round;
-    trial.info = Json::MakeObject();
     if (trial.ok) trial.samples = {{"output_tokens_per_s", 0, one.tokens_per_s}};
     ASSERT_TRUE((*store)->PutTrial(trial, {}));
   }

@@ -306,7 +306,6 @@ std::string StoredSweep() {
       trial.ok = true;
       trial.seconds =
           std::clamp((8 + 4 * trial.candidate) * std::exp(0.3 * normal(random)), 5., 40.);
-      trial.info = Json::MakeObject();
       trial.samples = {{"output_tokens_per_s", 0, 100 * std::exp(0.02 * normal(random))}};
       EXPECT_TRUE((*store)->PutTrial(trial, {}));
     }

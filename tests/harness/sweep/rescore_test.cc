@@ -64,7 +64,6 @@ double Goodput(const TrialRow& trial, LoadLevel level) {
 TEST_F(RescoreTest, CountsGoodputOfEveryLoopAgain) {
   TrialRow trial;
   trial.ok = true;
-  trial.info = Json::MakeObject();
   trial.samples = {{"goodput", 2, 99}};
   trial.requests = {Request("batch", 0, 0, {5, 6}),
                     Request("clients", 2, 0, {100, 500}),
@@ -86,8 +85,7 @@ TEST_F(RescoreTest, CountsGoodputOfEveryLoopAgain) {
 TEST_F(RescoreTest, CountsTheSearchsLevelsAgain) {
   TrialRow trial;
   trial.ok = true;
-  trial.info = Json(
-      Json::Object{{"slo", Json::Object{{"unit", "requests/s"}, {"levels", Json::MakeArray()}}}});
+  trial.info.slo = {"requests/s", {}};
   RequestRow late = Request("search", 0, 1000, {100, 200});
   late.record.scheduled_ns -= 500 * kMs;  // it waited for a place before it was sent
   trial.requests = {Request("search", 0, 0, {100, 200}), late};
@@ -95,22 +93,19 @@ TEST_F(RescoreTest, CountsTheSearchsLevelsAgain) {
   trial.samples = {{"slo_load", 0, 99}};
   ASSERT_TRUE(store_->PutTrial(trial, {"m", "m", "{}", 1}));
   const auto level = [](const TrialRow& judged) {
-    const Json& one = judged.info.Find("slo")->Find("levels")->array().at(0);
-    EXPECT_EQ(one.Find("load")->number(), 2);
-    return std::pair(one.Find("good")->integer(), one.Find("total")->integer());
+    const LevelRun one = judged.info.slo->levels.at(2);
+    return std::pair(one.good, one.total);
   };
-  EXPECT_EQ(level(Judged(0.21)), std::pair(int64_t{1}, int64_t{2}))
-      << "counted from when it was due";
-  EXPECT_EQ(level(Judged(0.7)), std::pair(int64_t{2}, int64_t{2}));
+  EXPECT_EQ(level(Judged(0.21)), std::pair(size_t{1}, size_t{2})) << "counted from when it was due";
+  EXPECT_EQ(level(Judged(0.7)), std::pair(size_t{2}, size_t{2}));
 }
 
 // Of 2 and 4 requests/s, both are good within 0.7 s, one within 0.21 s and none within 0.05 s.
 TEST_F(RescoreTest, TellsALoadOnlyIfTheLevelsStillEncloseIt) {
   TrialRow trial;
   trial.ok = true;
-  trial.info = Json(
-      Json::Object{{"slo", Json::Object{{"unit", "requests/s"}, {"levels", Json::MakeArray()}}},
-                   {"cut", Json::Array{"loop of 1 client cut"}}});
+  trial.info.slo = {"requests/s", {}};
+  trial.info.cut = {"loop of 1 client cut"};
   trial.requests = {Request("search", LoadLevel::AtRate(2), 0, {100, 200}),
                     Request("search", LoadLevel::AtRate(4), 0, {500, 600})};
   trial.samples = {{"slo_load", 0, 99}};
@@ -120,29 +115,26 @@ TEST_F(RescoreTest, TellsALoadOnlyIfTheLevelsStillEncloseIt) {
   EXPECT_EQ(enclosed.samples.back().metric, "slo_load");
   EXPECT_GT(enclosed.samples.back().value, 2);
   EXPECT_LT(enclosed.samples.back().value, 4);
-  EXPECT_EQ(enclosed.info.Find("cut")->Dump(), R"(["loop of 1 client cut"])");
+  EXPECT_THAT(enclosed.info.cut, testing::ElementsAre("loop of 1 client cut"));
   for (const double none : {0.7, 0.05}) {
     const TrialRow open = Judged(none);
     EXPECT_TRUE(open.samples.empty()) << none;
-    EXPECT_EQ(open.info.Find("cut")->Dump(),
-              R"(["loop of 1 client cut","search of the SLO's load cut"])");
+    EXPECT_THAT(open.info.cut,
+                testing::ElementsAre("loop of 1 client cut", "search of the SLO's load cut"));
   }
 }
 
 TEST_F(RescoreTest, LeavesOutALevelThatWasCutOffBeforeTheLimitsDecide) {
   TrialRow trial;
   trial.ok = true;
-  trial.info = Json(
-      Json::Object{{"slo", Json::Object{{"unit", "requests/s"}, {"levels", Json::MakeArray()}}}});
+  trial.info.slo = {"requests/s", {}};
   trial.requests = {Request("search", 0, 0, {100, 200}), Request("search", 0, 0, {})};
   for (RequestRow& row : trial.requests) row.level = LoadLevel::AtRate(2);
   trial.requests[1].record.cut = true;
   trial.requests[1].record.error = "cut off";
   trial.requests[1].record.ended_ns = 500 * kMs;
   ASSERT_TRUE(store_->PutTrial(trial, {"m", "m", "{}", 1}));
-  const auto levels = [](const TrialRow& judged) {
-    return judged.info.Find("slo")->Find("levels")->array().size();
-  };
+  const auto levels = [](const TrialRow& judged) { return judged.info.slo->levels.size(); };
   EXPECT_EQ(levels(Judged(0.4)), 1u) << "it had waited longer than that";
   EXPECT_EQ(levels(Judged(0.6)), 0u);
   EXPECT_TRUE(Judged(0.6).samples.empty());

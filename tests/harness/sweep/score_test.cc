@@ -99,7 +99,7 @@ TEST(Score, FewerCoresMayCostAGivenPartOfTheThroughput) {
   const auto score = [](int threads, double tokens_per_s, double within) {
     TrialRow trial;
     trial.samples = {{"output_tokens_per_s", 0, tokens_per_s}};
-    trial.info.Set("threads", threads);
+    trial.info.threads = threads;
     return *LogScore(trial, Objective::kCores, ScoreRule(8, within));
   };
   EXPECT_GT(score(4, 95.1, 0.05), score(8, 100, 0.05));

@@ -5,12 +5,11 @@
 namespace pinion::harness {
 namespace {
 
-TrialRow Found(int candidate, const char* levels) {
+TrialRow Found(int candidate, const SloLevels& levels) {
   TrialRow trial;
   trial.candidate = candidate;
   trial.ok = true;
-  trial.info =
-      *Json::Parse(std::string("{\"slo\":{\"unit\":\"clients\",\"levels\":") + levels + "}}");
+  trial.info.slo = {"clients", levels};
   return trial;
 }
 
@@ -18,11 +17,10 @@ TEST(PooledBoundary, PoolsAllTrialsOfTheCandidate) {
   SloTarget target;
   target.attain = 0.9;
   target.by_rate = false;
-  std::vector<TrialRow> trials = {
-      Found(0, R"([{"load":2.0,"good":20,"total":20},{"load":4.0,"good":19,"total":20}])"),
-      Found(0, R"([{"load":4.0,"good":17,"total":20},{"load":8.0,"good":3,"total":20}])"),
-      Found(1, R"([{"load":8.0,"good":20,"total":20}])")};
-  trials.push_back(Found(0, R"([{"load":8.0,"good":20,"total":20}])"));
+  std::vector<TrialRow> trials = {Found(0, {{2, {20, 20}}, {4, {19, 20}}}),
+                                  Found(0, {{4, {17, 20}}, {8, {3, 20}}}),
+                                  Found(1, {{8, {20, 20}}})};
+  trials.push_back(Found(0, {{8, {20, 20}}}));
   trials.back().ok = false;
   const auto found = PooledBoundary(trials, 0, target);
   ASSERT_TRUE(found);

@@ -24,7 +24,7 @@ TEST(AddCounters, StoresMetricsAndTheEnergyOfAToken) {
   EXPECT_EQ(SampleOf(result, "joules_per_token"), 2);
   for (const MetricValue& sample : result.samples)
     EXPECT_NE(FindMetric(sample.metric), nullptr) << sample.metric;
-  EXPECT_TRUE(result.info.Find("counters")->Find("energy"));
+  EXPECT_TRUE(result.info.rest.Find("counters")->Find("energy"));
 }
 
 TEST(AddCounters, WithoutEnergyOrTokensHasNoEnergyOfAToken) {

@@ -15,6 +15,7 @@
 namespace pinion::harness {
 namespace {
 
+using testing::Contains;
 using testing::HasSubstr;
 
 TrialRequest SmallRequest() {
@@ -58,7 +59,7 @@ TEST(Trial, MeasuresTheBatchAndEveryConcurrency) {
                      24 / (6.0 / clients * 0.005));
   }
   EXPECT_FALSE(Find(*result, "ttft_p90_s", 1));  // 6 requests do not support it
-  EXPECT_TRUE(result->info.Find("cut")->array().empty());
+  EXPECT_TRUE(result->info.cut.empty());
 }
 
 TEST(Trial, ReportsWhatTheServersCounted) {
@@ -126,7 +127,7 @@ TEST(Trial, MeasuresEveryRequestRate) {
   EXPECT_GT(Find(*result, "e2el_s", LoadLevel::AtRate(20))->value, 0.5);
   EXPECT_NEAR(Find(*result, "output_tokens_per_s", LoadLevel::AtRate(5))->value, 20, 2);
   EXPECT_FALSE(Find(*result, "e2el_s", 5));
-  ASSERT_EQ(result->info.Find("windows")->array().size(), 2u);
+  ASSERT_EQ(result->info.rest.Find("windows")->array().size(), 2u);
   const auto again = ReadTrialResult(ToJson(*result));
   ASSERT_TRUE(again);
   EXPECT_EQ(again->requests, result->requests);
@@ -144,15 +145,13 @@ TEST(Trial, ReportsItsCircumstances) {
     EXPECT_GE(Find(*result, share, 0)->value, 0) << share;
     EXPECT_LE(Find(*result, share, 0)->value, 1) << share;
   }
-  const Json& generator = *result->info.Find("generator");
+  const Json& generator = *result->info.rest.Find("generator");
   EXPECT_EQ(generator.Find("cpus")->Dump(), "[3]");
   EXPECT_EQ(Find(*result, "generator_cpu_share", 0)->value, 0.25);
-  const Json& quantiles = *result->info.Find("quantiles");
-  ASSERT_EQ(quantiles.array().size(), 4u);  // TTFT and gaps, of 1 and 3 clients
-  for (const Json& one : quantiles.array()) {
-    ASSERT_EQ(one.Find("values")->array().size(), 21u);
-    EXPECT_LE(one.Find("values")->array().front().number(),
-              one.Find("values")->array().back().number());
+  ASSERT_EQ(result->info.quantiles.size(), 4u);  // TTFT and gaps, of 1 and 3 clients
+  for (const Distribution& one : result->info.quantiles) {
+    ASSERT_EQ(one.quantiles.size(), 21u);
+    EXPECT_LE(one.quantiles.front(), one.quantiles.back());
   }
 }
 
@@ -170,10 +169,9 @@ TEST(Trial, LooksForTheRateThatMeetsTheSlo) {
   const double found = Find(*result, "slo_load", 0)->value;
   EXPECT_GT(found, 9.5);
   EXPECT_LT(found, 11.32);
-  const Json* slo = result->info.Find("slo");
-  EXPECT_EQ(slo->Find("unit")->string(), "requests/s");
-  EXPECT_EQ(slo->Find("levels")->array()[0].Find("load")->number(), 4);
-  EXPECT_EQ(slo->Find("levels")->array()[0].Find("total")->integer(), 20) << "for attain 0.9";
+  EXPECT_EQ(result->info.slo->unit, "requests/s");
+  EXPECT_EQ(result->info.slo->levels.begin()->first, 4);
+  EXPECT_EQ(result->info.slo->levels.begin()->second.total, 20u) << "for attain 0.9";
 }
 
 // Twenty requests at once would all be served within the limit of 2 s, and yet no more than 10 a
@@ -201,7 +199,7 @@ TEST(Trial, LooksForTheClientsThatMeetTheSlo) {
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_GE(Find(*result, "slo_load", 0)->value, 3);
   EXPECT_LT(Find(*result, "slo_load", 0)->value, 4);
-  EXPECT_EQ(result->info.Find("slo")->Find("unit")->string(), "clients");
+  EXPECT_EQ(result->info.slo->unit, "clients");
 }
 
 TEST(Trial, ALoadThatNeverMeetsTheSloIsBelowAllThatWereTried) {
@@ -212,9 +210,9 @@ TEST(Trial, ALoadThatNeverMeetsTheSloIsBelowAllThatWereTried) {
   request.limit_s = 100;  // all runs, each at half the load
   const auto none = Measured(target, request);
   ASSERT_TRUE(none) << none.error().message;
-  const Json& lowest = none->info.Find("slo")->Find("levels")->array()[0];
-  EXPECT_EQ(lowest.Find("good")->integer(), 0);
-  EXPECT_LT(Find(*none, "slo_load", 0)->value, lowest.Find("load")->number());
+  const auto& [lowest, level] = *none->info.slo->levels.begin();
+  EXPECT_EQ(level.good, 0u);
+  EXPECT_LT(Find(*none, "slo_load", 0)->value, lowest);
 }
 
 // A run that the end of the time cuts off tells nothing of its load.
@@ -227,8 +225,8 @@ TEST(Trial, WithoutTimeForARunThereIsNoLoadThatMeetsTheSlo) {
   const auto result = Measured(target, request);
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_FALSE(Find(*result, "slo_load", 0));
-  EXPECT_EQ(result->info.Find("slo")->Find("levels")->array().size(), 0u);
-  EXPECT_THAT(result->info.Find("cut")->Dump(), HasSubstr("search of the SLO's load left out"));
+  EXPECT_TRUE(result->info.slo->levels.empty());
+  EXPECT_THAT(result->info.cut, Contains("search of the SLO's load left out"));
 }
 
 // All runs that the time was enough for pass: the load may be ten times as high.
@@ -242,11 +240,11 @@ TEST(Trial, ASearchThatIsCutBeforeALoadFailsTellsNoGoodput) {
   request.limit_s = 8;
   const auto cut = Measured(target, request);
   ASSERT_TRUE(cut) << cut.error().message;
-  const auto& levels = cut->info.Find("slo")->Find("levels")->array();
+  const SloLevels& levels = cut->info.slo->levels;
   ASSERT_FALSE(levels.empty());
-  EXPECT_EQ(levels.back().Find("good")->integer(), levels.back().Find("total")->integer());
+  EXPECT_EQ(levels.rbegin()->second.good, levels.rbegin()->second.total);
   EXPECT_FALSE(Find(*cut, "slo_load", 0));
-  EXPECT_THAT(cut->info.Find("cut")->Dump(), HasSubstr("search of the SLO's load cut"));
+  EXPECT_THAT(cut->info.cut, Contains("search of the SLO's load cut"));
 }
 
 // Levels by load: good of ten.
@@ -256,10 +254,11 @@ std::pair<std::optional<double>, std::string> Told(bool by_rate,
   target.by_rate = by_rate;
   SloLevels levels;
   for (const auto& [load, of_ten] : good) levels[load] = {of_ten, 10};
-  Json info = Json::MakeObject();
+  TrialInfo info;
   std::vector<MetricValue> samples;
-  const std::string cut = DescribeSearch(target, levels, info, samples);
-  return {samples.empty() ? std::nullopt : std::optional(samples.front().value), cut};
+  DescribeSearch(target, levels, info, samples);
+  return {samples.empty() ? std::nullopt : std::optional(samples.front().value),
+          Join(info.cut, ", ")};
 }
 
 TEST(ShownCommand, HasWhatTheTrialsProcessPreloads) {
@@ -319,7 +318,8 @@ TEST(Trial, TheSeedDrawsTheOrderOfTheBatchAndTheLoops) {
     request.seed = seed;
     const auto result = Measured(target, request);
     EXPECT_TRUE(result);
-    EXPECT_GE(result->info.Find("warm_up_batches")->integer(), 3);  // of the trial, of each loop
+    EXPECT_GE(result->info.rest.Find("warm_up_batches")->integer(),
+              3);  // of the trial, of each loop
     std::vector<int> clients;
     for (const LoadPhase& phase : target.phases)
       if (phase.most_output == 0) clients.push_back(phase.clients);
@@ -367,7 +367,7 @@ TEST(Trial, UnfinishedLoadIsMeasuredAsFarAsItWent) {
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_TRUE(Find(*result, "ttft_s", 1));
   EXPECT_TRUE(Find(*result, "tpot_s", 3));
-  EXPECT_FALSE(result->info.Find("cut")->array().empty());
+  EXPECT_FALSE(result->info.cut.empty());
 }
 
 TEST(Trial, ALoadMayLastAsLongAsTheStartTook) {
@@ -377,7 +377,7 @@ TEST(Trial, ALoadMayLastAsLongAsTheStartTook) {
   request.limit_s = 0.02;
   const auto result = Measured(target, request, 10);
   ASSERT_TRUE(result) << result.error().message;
-  EXPECT_TRUE(result->info.Find("cut")->array().empty());
+  EXPECT_TRUE(result->info.cut.empty());
 }
 
 TEST(Trial, APhaseWithoutAnAnswerIsTooSlowAndNamesTheWayOut) {
@@ -414,7 +414,7 @@ TEST(Trial, ResultSurvivesTheRoundTripThroughJson) {
   result.requests[0].level = LoadLevel::AtRate(0.5);
   result.requests[0].record.token_ns = {1000};
   result.suspect = {"steal 2.0 %"};
-  result.info.Set("isa", "avx2");
+  result.info.isa = "avx2";
   result.too_slow = "too slow";
   const auto again = ReadTrialResult(*Json::Parse(ToJson(result).Dump()));
   ASSERT_TRUE(again) << again.error().message;

@@ -1,0 +1,124 @@
+#include "harness/store/trial_info.h"
+
+#include <string_view>
+#include <utility>
+
+namespace pinion::harness {
+namespace {
+
+// The members that have a key of their own; the others are in `rest`.
+template <typename Info, typename Visit>
+void EachMember(Info& info, const Visit& visit) {
+  visit("isa", info.isa);
+  visit("dtype", info.dtype);
+  visit("threads", info.threads);
+  visit("ranks", info.ranks);
+  visit("plan", info.plan);
+  visit("command", info.command);
+  visit("cut", info.cut);
+  visit("quantiles", info.quantiles);
+  visit("slo", info.slo);
+  visit("no_ceilings_because", info.no_ceilings_because);
+  visit("once_s", info.once_s);
+  visit("out_of_time_s", info.out_of_time_s);
+}
+
+Json Written(const std::string& text) { return text.empty() ? Json() : Json(text); }
+Json Written(int number) { return number == 0 ? Json() : Json(number); }
+Json Written(const Json& json) { return json; }
+Json Written(const std::vector<std::string>& texts) { return texts.empty() ? Json() : Json(texts); }
+Json Written(std::optional<double> number) { return number ? Json(*number) : Json(); }
+
+Json Written(const std::vector<Distribution>& distributions) {
+  Json list;
+  for (const Distribution& one : distributions) {
+    Json row = Json::Object{{"metric", one.metric},
+                            {"n", static_cast<uint64_t>(one.n)},
+                            {"values", one.quantiles}};
+    SetLevel(one.level, row);
+    list.Append(std::move(row));
+  }
+  return list;
+}
+
+Json Written(const std::optional<SearchedLevels>& slo) {
+  if (!slo) return {};
+  Json list = Json::MakeArray();
+  for (const auto& [load, level] : slo->levels)
+    list.Append(Json::Object{{"load", load},
+                             {"good", static_cast<int64_t>(level.good)},
+                             {"total", static_cast<int64_t>(level.total)}});
+  return Json::Object{{"unit", slo->unit}, {"levels", std::move(list)}};
+}
+
+void Take(const Json& json, std::string& text) {
+  if (json.is_string()) text = json.string();
+}
+void Take(const Json& json, int& number) {
+  if (json.is_int()) number = static_cast<int>(json.integer());
+}
+void Take(const Json& json, Json& whole) { whole = json; }
+void Take(const Json& json, std::vector<std::string>& texts) { texts = StringsIn(json); }
+void Take(const Json& json, std::optional<double>& number) {
+  if (json.is_number()) number = json.number();
+}
+
+void Take(const Json& json, std::vector<Distribution>& distributions) {
+  for (const Json& one : json.is_array() ? json.array() : Json::Array()) {
+    const auto metric = Require<std::string>(one, "metric");
+    const auto level = LevelOf(one);
+    const auto n = Require<int64_t>(one, "n");
+    const Json* values = one.Find("values");
+    if (!metric || !level || !n || !values || !values->is_array()) continue;
+    Distribution& row = distributions.emplace_back(
+        Distribution{*metric, *level, static_cast<size_t>(*n), {}});
+    for (const Json& value : values->array())
+      if (value.is_number()) row.quantiles.push_back(value.number());
+  }
+}
+
+void Take(const Json& json, std::optional<SearchedLevels>& slo) {
+  if (!json.is_object()) return;
+  slo.emplace().unit = Optional<std::string>(json, "unit", "").value_or("");
+  const Json* levels = json.Find("levels");
+  for (const Json& one : levels && levels->is_array() ? levels->array() : Json::Array()) {
+    const auto load = Optional<double>(one, "load", 0.0);
+    const auto good = Optional<int>(one, "good", 0), total = Optional<int>(one, "total", 0);
+    if (load && good && total && *total > 0 && *good >= 0)
+      slo->levels[*load] = {static_cast<size_t>(*good), static_cast<size_t>(*total)};
+  }
+}
+
+}  // namespace
+
+Json ToJson(const TrialInfo& info) {
+  Json object = info.rest;
+  EachMember(info, [&](const char* key, const auto& member) {
+    if (Json json = Written(member); !json.is_null()) object.Set(key, std::move(json));
+  });
+  return object;
+}
+
+TrialInfo ReadTrialInfo(const Json& object) {
+  TrialInfo info;
+  for (const auto& [key, value] : object.is_object() ? object.object() : Json::Object()) {
+    bool known = false;
+    EachMember(info, [&, &name = key, &json = value](std::string_view member_key, auto& member) {
+      if (member_key != name) return;
+      Take(json, member);
+      known = true;
+    });
+    if (!known) info.rest.Set(key, value);
+  }
+  return info;
+}
+
+std::vector<std::string> StringsIn(const Json& list) {
+  std::vector<std::string> texts;
+  if (list.is_array())
+    for (const Json& one : list.array())
+      if (one.is_string()) texts.push_back(one.string());
+  return texts;
+}
+
+}  // namespace pinion::harness

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "harness/load/slo_search.h"
+#include "harness/stats/quantiles.h"
+
+namespace pinion::harness {
+
+// The search of a trial for its SLO's load.
+struct SearchedLevels {
+  std::string unit;  // of its loads: "clients", "requests/s"
+  SloLevels levels;
+};
+
+// What a trial tells besides its samples, in results.db an object with a key for each member that is
+// set.
+struct TrialInfo {
+  std::string isa, dtype;  // as the engine reports them
+  int threads = 0, ranks = 0;
+  Json plan;                // ToJson(Plan)
+  std::string command;      // how a user starts the server; empty: `pinion launch` does
+  std::vector<std::string> cut;  // what was measured on less than the whole load: "batch cut"
+  std::vector<Distribution> quantiles;
+  std::optional<SearchedLevels> slo;
+  std::string no_ceilings_because;
+  std::optional<double> once_s;         // spent on the ceilings, which no later trial needs again
+  std::optional<double> out_of_time_s;  // of a failed trial: the limit that was too short
+  Json rest = Json::MakeObject();       // what no decision rests on: stages, counters, windows, ...
+};
+
+Json ToJson(const TrialInfo& info);
+// A member of another type than its own is left unset: it may come from another version.
+TrialInfo ReadTrialInfo(const Json& object);
+
+// The strings of a list.
+std::vector<std::string> StringsIn(const Json& list);
+
+}  // namespace pinion::harness
