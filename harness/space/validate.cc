@@ -68,7 +68,7 @@ Status ValidateNumbers(const Definition& definition) {
   if (definition.strategy == Strategy::kPair && definition.objectives.size() > 1)
     return Fail(ErrorCode::kUsage,
                 StrCat("strategy pair judges one objective, not ", definition.objectives.size(),
-                       ": name one with --objective"));
+                       ": name one with --objectives"));
   if (!(definition.budget_s > 0) || !(definition.trial_limit_s.value_or(1) > 0))
     return Fail(ErrorCode::kUsage, "'budget' and 'trial_limit' must be above 0 seconds");
   return {};

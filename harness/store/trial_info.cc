@@ -32,9 +32,8 @@ Json Written(std::optional<double> number) { return number ? Json(*number) : Jso
 Json Written(const std::vector<Distribution>& distributions) {
   Json list;
   for (const Distribution& one : distributions) {
-    Json row = Json::Object{{"metric", one.metric},
-                            {"n", static_cast<uint64_t>(one.n)},
-                            {"values", one.quantiles}};
+    Json row = Json::Object{
+        {"metric", one.metric}, {"n", static_cast<uint64_t>(one.n)}, {"values", one.quantiles}};
     SetLevel(one.level, row);
     list.Append(std::move(row));
   }
@@ -70,8 +69,8 @@ void Take(const Json& json, std::vector<Distribution>& distributions) {
     const auto n = Require<int64_t>(one, "n");
     const Json* values = one.Find("values");
     if (!metric || !level || !n || !values || !values->is_array()) continue;
-    Distribution& row = distributions.emplace_back(
-        Distribution{*metric, *level, static_cast<size_t>(*n), {}});
+    Distribution& row =
+        distributions.emplace_back(Distribution{*metric, *level, static_cast<size_t>(*n), {}});
     for (const Json& value : values->array())
       if (value.is_number()) row.quantiles.push_back(value.number());
   }

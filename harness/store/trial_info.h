@@ -16,13 +16,13 @@ struct SearchedLevels {
   SloLevels levels;
 };
 
-// What a trial tells besides its samples, in results.db an object with a key for each member that is
-// set.
+// What a trial tells besides its samples, in results.db an object with a key for each member that
+// is set.
 struct TrialInfo {
   std::string isa, dtype;  // as the engine reports them
   int threads = 0, ranks = 0;
-  Json plan;                // ToJson(Plan)
-  std::string command;      // how a user starts the server; empty: `pinion launch` does
+  Json plan;                     // ToJson(Plan)
+  std::string command;           // how a user starts the server; empty: `pinion launch` does
   std::vector<std::string> cut;  // what was measured on less than the whole load: "batch cut"
   std::vector<Distribution> quantiles;
   std::optional<SearchedLevels> slo;

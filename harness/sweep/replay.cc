@@ -10,6 +10,7 @@
 #include "engine/base/strings.h"
 #include "harness/stats/estimate.h"
 #include "harness/sweep/assemble.h"
+#include "harness/sweep/pair.h"
 #include "harness/sweep/proposer.h"
 #include "harness/sweep/protocol.h"
 #include "harness/sweep/score.h"
@@ -20,9 +21,10 @@ namespace {
 constexpr int kExhaustiveRounds = 20;
 constexpr double kLimitSeconds = 2;  // of a trial that takes 1 s at the recording's median
 
-// One trial's log scores and how long it took.
+// One trial's log scores, how long it took, and what went wrong.
 struct Draw {
   double log_score = 0, log_latency_score = 0, seconds = 0;
+  bool fails = false, is_disturbed = false;
 };
 
 // Contestants whose trials are drawn, and their true speeds.
@@ -40,8 +42,11 @@ class Drawn : public TrialSource {
     TrialRow trial;
     static_cast<Slot&>(trial) = slot;
     trial.position = position;
-    trial.ok = true;
     trial.seconds = draw.seconds;
+    trial.ok = !draw.fails;
+    if (draw.fails) trial.reason = "planted";
+    if (draw.fails) return std::optional(std::move(trial));
+    if (draw.is_disturbed) trial.suspect = {"planted"};
     const double latency_s = std::exp(-draw.log_latency_score);
     trial.samples = {{"output_tokens_per_s", 0, std::exp(draw.log_score)},
                      {"ttft_s", 1, latency_s},
@@ -60,14 +65,17 @@ class Drawn : public TrialSource {
 
 class PlantedSource : public Drawn {
  public:
-  PlantedSource(const Recording& recording, const std::vector<double>& log_truth,
-                const std::vector<double>& noisier, uint64_t seed, Proposer* proposer)
+  PlantedSource(const Recording& recording, const Planted& planted,
+                const std::vector<double>& log_truth, const std::vector<double>& noisier,
+                uint64_t seed, Proposer* proposer)
       : Drawn(proposer),
+        planted_(planted),
+        random_(seed),
         noise_(recording.log_speeds),
         log_truth_(log_truth),
         noisier_(noisier),
         middle_(Median(noise_)),
-        offset_(std::mt19937_64(seed)() % noise_.size()),
+        offset_(random_() % noise_.size()),
         row_(offset_) {}
 
   size_t offset() const { return offset_; }
@@ -78,8 +86,17 @@ class PlantedSource : public Drawn {
     // Latency's noise comes from the other half of the series.
     const double speed = SpeedAt(row_, index), latency = SpeedAt(row_ + noise_.size() / 2, index);
     ++row_;
+    std::uniform_real_distribution<double> share(0, 1);
+    const double fate = share(random_);
+    Draw draw;
+    draw.fails = fate < planted_.failures;
+    draw.is_disturbed = !draw.fails && fate < planted_.failures + planted_.disturbed;
+    const double lost = draw.is_disturbed ? std::log1p(-share(random_) / 2) : 0;
+    draw.log_score = speed + lost;
+    draw.log_latency_score = latency + lost;
     // The same work, faster or slower; a trial's limit cuts it off.
-    return {speed, latency, std::min(kLimitSeconds, std::exp(middle_ - speed))};
+    draw.seconds = std::min(kLimitSeconds, std::exp(middle_ - draw.log_score));
+    return draw;
   }
   // What is noisier has noise of its own on top: differences of neighbours elsewhere in the series,
   // which favour neither side, so that the truth stays the median of a comparison.
@@ -90,6 +107,8 @@ class PlantedSource : public Drawn {
     return at(row) + own * (at(elsewhere) - at(elsewhere + 1)) + log_truth_[candidate];
   }
 
+  const Planted& planted_;
+  std::mt19937_64 random_;
   const std::vector<double>& noise_;
   const std::vector<double>& log_truth_;
   const std::vector<double>& noisier_;
@@ -162,9 +181,12 @@ Result<ReplayEnding> ReplayOnce(const Definition& definition,
   SilentProgress silence;
   const Forecasts nothing_predicted;
   Protocol protocol(definition, candidates, nothing_predicted, source, silence);
-  PINION_ASSIGN(const SweepEnd end, protocol.Run());
-  (void)end;
+  auto end = protocol.Run();
   const ProtocolState& state = protocol.state();
+  // A default whose planted failures end the sweep before it ever ran: nothing is found.
+  const bool never_ran = std::all_of(state.trials.begin(), state.trials.end(),
+                                     [](const TrialRow& trial) { return !trial.ok; });
+  if (!end && (!never_ran || state.trials.empty())) return Unexpected(std::move(end).error());
   std::vector<VerdictInput> inputs;
   std::vector<int> leaders;
   for (size_t i = 0; i < definition.objectives.size(); ++i) {
@@ -173,7 +195,11 @@ Result<ReplayEnding> ReplayOnce(const Definition& definition,
                               state.race_over));
     leaders.push_back(race ? race->leader().value_or(0) : 0);
   }
-  const std::vector<Verdict> verdicts = Decide(inputs);
+  std::vector<Verdict> verdicts = Decide(inputs);
+  if (definition.strategy == Strategy::kPair) {
+    verdicts = {AsVerdict(JudgePair(state.trials, definition.objectives.front(), definition))};
+    verdicts.front().confirmed = true;  // no choice was made: every round is as good as a fresh one
+  }
   ReplayEnding outcome;
   for (size_t i = 0; i < verdicts.size(); ++i)
     Take(verdicts[i], leaders[i], log_truth, definition.epsilon, outcome);
@@ -274,64 +300,6 @@ Result<std::vector<ReplayEnding>> Replays(const std::vector<std::string>& names,
 
 }  // namespace
 
-namespace {
-
-Status TakeNoise(const Json& noise, Planted& planted) {
-  if (!noise.is_object())
-    return Fail(ErrorCode::kUsage, "\"noise\" is {\"name\":times the recorded noise,...}");
-  for (const auto& [name, factor] : noise.object()) {
-    const bool is_listed =
-        std::any_of(planted.configurations.begin(), planted.configurations.end(),
-                    [&name = name](const auto& one) { return one.first == name; });
-    if (!is_listed || !factor.is_number() || !(factor.number() >= 1))
-      return Fail(ErrorCode::kUsage, StrCat("the noise of '", name,
-                                            "' must be at least 1, of a listed configuration"));
-    planted.noise[name] = factor.number();
-  }
-  return {};
-}
-
-}  // namespace
-
-Result<Planted> ParsePlanted(const Json& object) {
-  const Json* configurations = object.Find("configurations");
-  if (!configurations || !configurations->is_object() || configurations->object().empty())
-    return Fail(ErrorCode::kUsage,
-                "planted effects are {\"configurations\":{\"name\":relative speed,...}}");
-  Planted planted;
-  auto& list = planted.configurations;
-  for (const auto& [name, speed] : configurations->object()) {
-    if (!speed.is_number() || !(speed.number() > 0))
-      return Fail(ErrorCode::kUsage, StrCat("the relative speed of '", name,
-                                            "' must be a number above 0, not ", speed.Dump()));
-    if (name == "none")
-      return Fail(ErrorCode::kUsage,
-                  "a configuration cannot be called 'none': that counts replays without a winner");
-    list.emplace_back(name, speed.number());
-  }
-  auto baseline = std::find_if(list.begin(), list.end(),
-                               [](const auto& one) { return one.first == "default"; });
-  if (baseline == list.end())
-    baseline =
-        std::find_if(list.begin(), list.end(), [](const auto& one) { return one.second == 1; });
-  planted.default_is_listed = baseline != list.end();
-  if (planted.default_is_listed) {
-    std::rotate(list.begin(), baseline, baseline + 1);
-  } else {
-    list.emplace(list.begin(), "default", 1.0);
-  }
-  if (list.size() < 2)
-    return Fail(ErrorCode::kUsage, "planted effects need a configuration besides the default");
-  if (const Json* noise = object.Find("noise")) PINION_TRY(TakeNoise(*noise, planted));
-  if (const Json* objectives = object.Find("objectives")) {
-    if (!objectives->is_int() || objectives->integer() < 1 || objectives->integer() > 3)
-      return Fail(ErrorCode::kUsage,
-                  StrCat("\"objectives\" must be 1, 2 or 3, not ", objectives->Dump()));
-    planted.objectives = static_cast<size_t>(objectives->integer());
-  }
-  return planted;
-}
-
 Result<ReplayReport> ReplayPlanted(const Recording& recording, const Planted& planted,
                                    const ReplayOptions& options) {
   std::vector<std::string> names;
@@ -345,11 +313,14 @@ Result<ReplayReport> ReplayPlanted(const Recording& recording, const Planted& pl
   ReplayOptions asked = options;
   asked.definition.objectives = {Objective::kThroughput, Objective::kLatency, Objective::kBalanced};
   asked.definition.objectives.resize(planted.objectives);
+  if (options.definition.strategy == Strategy::kPair &&
+      (names.size() != 2 || planted.objectives != 1))
+    return Fail(ErrorCode::kUsage, "strategy pair compares two configurations in one objective");
   const size_t contestants = names.size() - (planted.default_is_listed ? 0 : 1);
   PINION_ASSIGN(
       const std::vector<ReplayEnding> endings,
       Replays(names, log_truth, contestants, 1, asked, [&](uint64_t seed, Proposer* proposer) {
-        return PlantedSource(recording, log_truth, noisier, seed, proposer);
+        return PlantedSource(recording, planted, log_truth, noisier, seed, proposer);
       }));
   ReplayReport report = Summed(endings, names);
   report.by_blocks = FiguresOf(endings, recording.log_speeds.size(),

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -9,25 +8,13 @@
 #include "engine/base/json.h"
 #include "engine/base/result.h"
 #include "harness/space/definition.h"
+#include "harness/sweep/planted.h"
 #include "harness/sweep/recording.h"
 #include "harness/sweep/replay_figures.h"
 
 // Sweeps without an engine: the protocol on recorded numbers, many times, with known truth.
 
 namespace pinion::harness {
-
-// Configurations with the speed that they are to have, relative to the default. The default is the
-// one called "default", else the first with speed 1; if there is neither, one of speed 1 that is
-// not listed. It comes first here.
-struct Planted {
-  std::vector<std::pair<std::string, double>> configurations;
-  bool default_is_listed = true;
-  std::map<std::string, double> noise;  // times the recorded one, for those that have more
-  size_t objectives = 1;  // asked for: throughput, latency (of the same speed), balanced
-};
-// {"configurations":{"name":relative speed,...},"noise":{"name":factor,...},"objectives":1}; only
-// the configurations are required.
-Result<Planted> ParsePlanted(const Json& object);
 
 // How to replay. Of the definition: strategy, epsilon, rounds, seed (of the first replay) and
 // budget, in trials of a second each; 0: what an exhaustive comparison of 20 rounds takes.
@@ -54,7 +41,9 @@ struct ReplayReport {
 
 // Trial k of a replay takes row (offset + k) mod N of the recording as its noise, times the speed
 // of its configuration; it lasts as long as that speed makes it, 1 s at the recording's median and
-// 2 s at most, as live trials have their limit.
+// 2 s at most, as live trials have their limit. With strategy pair (two configurations, one
+// objective) the verdict is that of a comparison (pair.h), and the second one "worse" counts as the
+// default called best.
 Result<ReplayReport> ReplayPlanted(const Recording& recording, const Planted& planted,
                                    const ReplayOptions& options);
 

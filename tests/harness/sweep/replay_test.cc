@@ -351,31 +351,5 @@ TEST(Replay, EveryStrategyFindsAClearWinner) {
   EXPECT_LT(costs[Strategy::kRacing], costs[Strategy::kGrid] / 2);
 }
 
-TEST(Planted, TheDefaultIsTheOneSoCalledElseTheFirstOfSpeedOneElseUnlisted) {
-  const auto first = [](const char* text) {
-    const auto planted = ParsePlanted(*Json::Parse(text));
-    EXPECT_TRUE(planted);
-    return planted->configurations[0].first + (planted->default_is_listed ? "" : " unlisted");
-  };
-  EXPECT_EQ(first(R"({"configurations":{"a":1.0,"default":0.9}})"), "default");
-  EXPECT_EQ(first(R"({"configurations":{"fast":1.05,"b":1.0,"c":1.0}})"), "b");
-  EXPECT_EQ(first(R"({"configurations":{"fast":1.05}})"), "default unlisted");
-}
-
-TEST(Planted, BadEffectsAreNamed) {
-  const auto error = [](const char* text) {
-    return ParsePlanted(*Json::Parse(text)).error().message;
-  };
-  EXPECT_THAT(error(R"([1])"), HasSubstr("\"configurations\""));
-  EXPECT_THAT(error(R"({"configurations":{"a":-1}})"), HasSubstr("'a' must be a number above 0"));
-  EXPECT_THAT(error(R"({"configurations":{"none":1}})"), HasSubstr("'none'"));
-  EXPECT_THAT(error(R"({"configurations":{"a":1}})"), HasSubstr("besides the default"));
-  EXPECT_THAT(error(R"({"configurations":{"a":1,"b":1},"noise":{"b":0.5}})"),
-              HasSubstr("the noise of 'b' must be at least 1"));
-  EXPECT_THAT(error(R"({"configurations":{"a":1,"b":1},"noise":{"c":2}})"), HasSubstr("'c'"));
-  EXPECT_THAT(error(R"({"configurations":{"a":1,"b":1},"objectives":4})"),
-              HasSubstr("\"objectives\" must be 1, 2 or 3, not 4"));
-}
-
 }  // namespace
 }  // namespace pinion::harness

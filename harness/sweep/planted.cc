@@ -1,0 +1,76 @@
+#include "harness/sweep/planted.h"
+
+#include <algorithm>
+
+#include "engine/base/strings.h"
+
+namespace pinion::harness {
+namespace {
+
+Status TakeNoise(const Json& noise, Planted& planted) {
+  if (!noise.is_object())
+    return Fail(ErrorCode::kUsage, "\"noise\" is {\"name\":times the recorded noise,...}");
+  for (const auto& [name, factor] : noise.object()) {
+    const bool is_listed =
+        std::any_of(planted.configurations.begin(), planted.configurations.end(),
+                    [&name = name](const auto& one) { return one.first == name; });
+    if (!is_listed || !factor.is_number() || !(factor.number() >= 1))
+      return Fail(ErrorCode::kUsage, StrCat("the noise of '", name,
+                                            "' must be at least 1, of a listed configuration"));
+    planted.noise[name] = factor.number();
+  }
+  return {};
+}
+
+// Of trials. With half of them or more no sweep would get anywhere.
+Result<double> ShareIn(const Json& object, const char* key) {
+  PINION_ASSIGN(const double share, Optional<double>(object, key, 0.0));
+  if (share >= 0 && share < 0.5) return share;
+  return Fail(ErrorCode::kUsage,
+              StrCat("\"", key, "\" must be a share of trials from 0 to below 0.5, not ", share));
+}
+
+}  // namespace
+
+Result<Planted> ParsePlanted(const Json& object) {
+  const Json* configurations = object.Find("configurations");
+  if (!configurations || !configurations->is_object() || configurations->object().empty())
+    return Fail(ErrorCode::kUsage,
+                "planted effects are {\"configurations\":{\"name\":relative speed,...}}");
+  Planted planted;
+  auto& list = planted.configurations;
+  for (const auto& [name, speed] : configurations->object()) {
+    if (!speed.is_number() || !(speed.number() > 0))
+      return Fail(ErrorCode::kUsage, StrCat("the relative speed of '", name,
+                                            "' must be a number above 0, not ", speed.Dump()));
+    if (name == "none")
+      return Fail(ErrorCode::kUsage,
+                  "a configuration cannot be called 'none': that counts replays without a winner");
+    list.emplace_back(name, speed.number());
+  }
+  auto baseline = std::find_if(list.begin(), list.end(),
+                               [](const auto& one) { return one.first == "default"; });
+  if (baseline == list.end())
+    baseline =
+        std::find_if(list.begin(), list.end(), [](const auto& one) { return one.second == 1; });
+  planted.default_is_listed = baseline != list.end();
+  if (planted.default_is_listed) {
+    std::rotate(list.begin(), baseline, baseline + 1);
+  } else {
+    list.emplace(list.begin(), "default", 1.0);
+  }
+  if (list.size() < 2)
+    return Fail(ErrorCode::kUsage, "planted effects need a configuration besides the default");
+  if (const Json* noise = object.Find("noise")) PINION_TRY(TakeNoise(*noise, planted));
+  PINION_ASSIGN(planted.failures, ShareIn(object, "failures"));
+  PINION_ASSIGN(planted.disturbed, ShareIn(object, "disturbed"));
+  if (const Json* objectives = object.Find("objectives")) {
+    if (!objectives->is_int() || objectives->integer() < 1 || objectives->integer() > 3)
+      return Fail(ErrorCode::kUsage,
+                  StrCat("\"objectives\" must be 1, 2 or 3, not ", objectives->Dump()));
+    planted.objectives = static_cast<size_t>(objectives->integer());
+  }
+  return planted;
+}
+
+}  // namespace pinion::harness
