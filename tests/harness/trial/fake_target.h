@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "../fake_clock.h"
@@ -92,5 +93,36 @@ class FakeTarget final : public LoadTarget {
     record.error = "cut off";
   }
 };
+
+inline TrialRequest SmallRequest() {
+  TrialRequest request;
+  request.workload = {16, 4, {1, 3}, 6};
+  request.seed = 5;
+  request.limit_s = 20;
+  return request;
+}
+
+// A limit on the first token, or on the whole answer.
+inline SloTarget FirstWithin(double seconds) {
+  return {{.ttft_s = seconds, .tpot_s = {}, .e2el_s = {}}};
+}
+inline SloTarget AnswerWithin(double seconds) {
+  return {{.ttft_s = {}, .tpot_s = {}, .e2el_s = seconds}};
+}
+
+// The trial of servers that have just started, or `started_s` ago, by a clock that only their
+// answers move: no machine is too slow for a limit.
+inline Result<TrialResult> Measured(FakeTarget& target, const TrialRequest& request,
+                                    double started_s = 0) {
+  const int64_t start_ns = target.clock.NowNs() - static_cast<int64_t>(started_s * 1e9);
+  return Measurement(target, request, start_ns, target.clock).Run();
+}
+
+inline const MetricValue* Find(const TrialResult& result, const std::string& metric,
+                               LoadLevel level) {
+  for (const MetricValue& sample : result.samples)
+    if (sample.metric == metric && sample.level == level) return &sample;
+  return nullptr;
+}
 
 }  // namespace pinion::harness
