@@ -156,11 +156,10 @@ Result<RequestRecord> ReadRequestRecord(const Json& object) {
   return record;
 }
 
-Json ToJson(const GeneratorOrder& order) {
-  const ServerLoadPlan& plan = order.plan;
+Json ToJson(const ServerLoadPlan& plan) {
   Json conversations = Json::MakeArray();
   for (const Conversation& one : plan.conversations) conversations.Append(ToJson(one));
-  return Json::Object{{"url", order.url.text},
+  return Json::Object{{"url", plan.url.text},
                       {"style", ToJson(plan.style)},
                       {"conversations", std::move(conversations)},
                       {"arrival_s", plan.arrival_s ? Json(*plan.arrival_s) : Json()},
@@ -173,11 +172,10 @@ Json ToJson(const GeneratorOrder& order) {
                       {"cpus", Json(plan.cpus)}};
 }
 
-Result<GeneratorOrder> ReadGeneratorOrder(const Json& object) {
-  GeneratorOrder order;
-  ServerLoadPlan& plan = order.plan;
+Result<ServerLoadPlan> ReadServerLoadPlan(const Json& object) {
+  ServerLoadPlan plan;
   PINION_ASSIGN(const std::string url, Require<std::string>(object, "url"));
-  PINION_ASSIGN(order.url, ParseServerUrl(url));
+  PINION_ASSIGN(plan.url, ParseServerUrl(url));
   const Json* style = object.Find("style");
   if (!style) return Fail(ErrorCode::kUsage, "a generator's order needs 'style'");
   PINION_ASSIGN(plan.style, ReadStyle(*style));
@@ -196,7 +194,7 @@ Result<GeneratorOrder> ReadGeneratorOrder(const Json& object) {
   PINION_ASSIGN(plan.longest, Require<int>(object, "longest"));
   PINION_ASSIGN(plan.timeout_s, Require<double>(object, "timeout_s"));
   PINION_ASSIGN(plan.cpus, Integers(object, "cpus"));
-  return order;
+  return plan;
 }
 
 Json ToJson(const ServerLoadResult& result) {

@@ -9,15 +9,10 @@
 
 namespace pinion::harness {
 
-// A load for a generator in another process: everything of a plan but its callbacks and access.
-struct GeneratorOrder {
-  ServerUrl url;
-  ServerLoadPlan plan;
-};
-
-Json ToJson(const GeneratorOrder& order);
+// A plan for a generator in another process: everything but its hooks and access.
+Json ToJson(const ServerLoadPlan& plan);
 // Errors (kUsage) name the key.
-Result<GeneratorOrder> ReadGeneratorOrder(const Json& object);
+Result<ServerLoadPlan> ReadServerLoadPlan(const Json& object);
 
 // {"start_ns","end_ns",...,"generator":{},"requests":[{"sent_ns","token_us":[],...}]}: times of
 // CLOCK_MONOTONIC, which all processes share; a request's tokens as whole microseconds, the first

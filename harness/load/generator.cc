@@ -254,7 +254,7 @@ class Generator {
   // Checks for the deadline and Ctrl-C, and reports progress.
   void Watch() {
     if (Done()) return client_.CancelTimers();
-    const bool stop = plan_.interrupted();
+    const bool stop = plan_.hooks.interrupted();
     const double deadline_s = completed_ + failed_ > 0
                                   ? plan_.deadline_s
                                   : plan_.last_deadline_s.value_or(plan_.deadline_s);
@@ -265,9 +265,9 @@ class Generator {
       return client_.CutOff();
     }
     const int64_t now_ns = NowNs();
-    if (plan_.progress && now_ns - told_ns_ >= kProgressNs) {
+    if (plan_.hooks.progress && now_ns - told_ns_ >= kProgressNs) {
       told_ns_ = now_ns;
-      plan_.progress(completed_, failed_, Elapsed());
+      plan_.hooks.progress(completed_, failed_, Elapsed());
     }
     client_.At(now_ns + kWatchNs, [this] { Watch(); });
   }
@@ -292,10 +292,10 @@ class Generator {
 
 }  // namespace
 
-Result<ServerLoadResult> RunServerLoad(const ServerUrl& url, const ServerLoadPlan& plan) {
+Result<ServerLoadResult> RunServerLoad(const ServerLoadPlan& plan) {
   // A low limit is no reason not to run: few requests at once may do with it.
   if (const auto limits = RaiseNofile(); !limits) LogWarning(limits.error().message);
-  PINION_ASSIGN(const auto client, HttpClient::Make(url, plan.access));
+  PINION_ASSIGN(const auto client, HttpClient::Make(plan.url, plan.access));
   Pinned pinned;
   PINION_TRY(pinned.To(plan.cpus));
   return Generator(plan, *client).Run();
@@ -320,7 +320,7 @@ Result<ServedModel> FindServedModel(const ServerUrl& url, const HttpAccess& acce
                          : 0};
 }
 
-Result<TokenScale> MeasureTokenScale(const ServerUrl& url, const ServerLoadPlan& plan) {
+Result<TokenScale> MeasureTokenScale(const ServerLoadPlan& plan) {
   constexpr int kWords[] = {16, 80};
   double tokens[2] = {0, 0};
   std::mt19937_64 random(1);
@@ -329,8 +329,8 @@ Result<TokenScale> MeasureTokenScale(const ServerUrl& url, const ServerLoadPlan&
     probe.conversations = {{"", {{MakeText(random, kWords[i], TextStyle::kProse), 4}}}};
     probe.arrival_s.reset();
     probe.concurrency = 1;
-    probe.progress = nullptr;
-    PINION_ASSIGN(const ServerLoadResult result, RunServerLoad(url, probe));
+    probe.hooks.progress = nullptr;
+    PINION_ASSIGN(const ServerLoadResult result, RunServerLoad(probe));
     if (result.requests.empty()) return Fail(ErrorCode::kFailed, "interrupted");
     const RequestRecord& record = result.requests.front();
     if (!record.complete())

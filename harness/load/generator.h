@@ -15,8 +15,16 @@
 
 namespace pinion::harness {
 
+// What a load's user is told, and may ask for, while it runs.
+struct LoadHooks {
+  std::function<void(size_t completed, size_t failed, double elapsed_s)>
+      progress;                                              // twice a second
+  std::function<bool()> interrupted = [] { return false; };  // asked 20 times a second
+};
+
 // A load on a server: its requests and their times.
 struct ServerLoadPlan {
+  ServerUrl url;
   RequestStyle style;
   HttpAccess access;
   std::vector<Conversation> conversations;
@@ -34,9 +42,7 @@ struct ServerLoadPlan {
   int longest = 0;
   double timeout_s = 600;  // of one request
   std::vector<int> cpus;   // of the generator itself; empty: unchanged
-  std::function<void(size_t completed, size_t failed, double elapsed_s)>
-      progress;                                              // twice a second
-  std::function<bool()> interrupted = [] { return false; };  // asked 20 times a second
+  LoadHooks hooks;
 };
 
 // The generator's own load and delays, which affect the measurement.
@@ -61,7 +67,7 @@ struct ServerLoadResult {
 // Runs the load from the calling thread. A request that fails is a record with its error;
 // RunServerLoad fails only if the load cannot run at all (CPUs that do not exist). Raises the
 // process's limit of open descriptors.
-Result<ServerLoadResult> RunServerLoad(const ServerUrl& url, const ServerLoadPlan& plan);
+Result<ServerLoadResult> RunServerLoad(const ServerLoadPlan& plan);
 
 // The model that the server has: the first of /v1/models.
 struct ServedModel {
@@ -72,6 +78,6 @@ Result<ServedModel> FindServedModel(const ServerUrl& url, const HttpAccess& acce
 
 // How the server counts made-up text, from two short prompts (which also warm it up). Unknown
 // if its answers carry no usage. Errors: the server refuses, with its reason.
-Result<TokenScale> MeasureTokenScale(const ServerUrl& url, const ServerLoadPlan& plan);
+Result<TokenScale> MeasureTokenScale(const ServerLoadPlan& plan);
 
 }  // namespace pinion::harness

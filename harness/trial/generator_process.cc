@@ -14,9 +14,9 @@ class Child final : public GeneratorProcess {
  public:
   explicit Child(LineProcess process) : process_(std::move(process)) {}
 
-  Result<ServerLoadResult> Send(const GeneratorOrder& order,
+  Result<ServerLoadResult> Send(const ServerLoadPlan& plan,
                                 const std::function<std::string()>& why_stop) override {
-    PINION_ASSIGN(const std::string line, process_.Ask(ToJson(order).Dump(), why_stop));
+    PINION_ASSIGN(const std::string line, process_.Ask(ToJson(plan).Dump(), why_stop));
     PINION_ASSIGN(const Json json, Json::Parse(line));
     if (const Json* error = json.Find("error"))
       return Fail(ErrorCode::kFailed, error->is_string() ? error->string() : error->Dump());
@@ -29,8 +29,8 @@ class Child final : public GeneratorProcess {
 
 Result<ServerLoadResult> Obey(const std::string& line) {
   PINION_ASSIGN(const Json json, Json::Parse(line));
-  PINION_ASSIGN(const GeneratorOrder order, ReadGeneratorOrder(json));
-  return RunServerLoad(order.url, order.plan);
+  PINION_ASSIGN(const ServerLoadPlan plan, ReadServerLoadPlan(json));
+  return RunServerLoad(plan);
 }
 
 }  // namespace

@@ -38,16 +38,16 @@ std::string ArrivalText(const ServerLoad& load) {
   return text;
 }
 
-ServerLoadPlan PlanOf(const ServerLoad& load, const LoadHooks& hooks) {
+ServerLoadPlan PlanOf(const ServerUrl& url, const ServerLoad& load, const LoadHooks& hooks) {
   ServerLoadPlan plan;
+  plan.url = url;
   plan.style = {load.endpoint, load.model, load.ignore_eos, load.temperature, load.extra_body};
   plan.access = load.access;
   plan.concurrency = load.max_concurrency;
   plan.timeout_s = load.timeout_s;
   plan.cpus = load.cpus;
   if (load.duration_s) plan.stop_sending_s = *load.duration_s;
-  plan.interrupted = hooks.interrupted;
-  plan.progress = hooks.progress;
+  plan.hooks = hooks;
   return plan;
 }
 
@@ -108,7 +108,7 @@ Result<PreparedLoad> PrepareLoad(const ServerUrl& url, const ServerLoad& load,
   }
   // First, so that an unreadable file is reported before the server gets any request.
   PINION_TRY(ReadConversations(prepared));
-  PINION_ASSIGN(prepared.scale, MeasureTokenScale(url, PlanOf(prepared.load, hooks)));
+  PINION_ASSIGN(prepared.scale, MeasureTokenScale(PlanOf(url, prepared.load, hooks)));
   PINION_TRY(ReadConversations(prepared));
   return prepared;
 }
@@ -127,7 +127,7 @@ Conditions ConditionsUnderLoad(const ServerUrl& url) {
 
 Result<LoadReport> SendLoad(const PreparedLoad& prepared, const LoadHooks& hooks) {
   const ServerLoad& load = prepared.load;
-  ServerLoadPlan plan = PlanOf(load, hooks);
+  ServerLoadPlan plan = PlanOf(prepared.url, load, hooks);
   plan.conversations = prepared.conversations;
   plan.longest = prepared.longest;
   if (prepared.deadline_s) plan.deadline_s = *prepared.deadline_s;
@@ -151,7 +151,7 @@ Result<LoadReport> SendLoad(const PreparedLoad& prepared, const LoadHooks& hooks
   report.slo = load.slo;
   const Conditions before = ConditionsUnderLoad(prepared.url);
   const EnergyReading energy = EnergyReading::Now();
-  PINION_ASSIGN(report.result, RunServerLoad(prepared.url, plan));
+  PINION_ASSIGN(report.result, RunServerLoad(plan));
   report.joules = JoulesBetween(energy, EnergyReading::Now());
   report.suspect = Disturbances(before, ConditionsUnderLoad(prepared.url), 1);
   return report;

@@ -54,11 +54,6 @@ struct PreparedLoad {
   std::optional<double> deadline_s;  // requests that still run then are cut off
 };
 
-struct LoadHooks {
-  std::function<void(size_t completed, size_t failed, double elapsed_s)> progress;
-  std::function<bool()> interrupted = [] { return false; };
-};
-
 // Reads the files; asks the server for its model and measures how it counts made-up text.
 Result<PreparedLoad> PrepareLoad(const ServerUrl& url, const ServerLoad& load,
                                  const LoadHooks& hooks);

@@ -116,7 +116,7 @@ Status TrialServer::Ask() {
   longest_ = served.longest;
   LoadPhase phase;
   phase.stop_sending_s = phase.deadline_s = phase.last_deadline_s = kPatienceSeconds;
-  PINION_ASSIGN(scale_, MeasureTokenScale(server_->url(), PlanOf(phase)));
+  PINION_ASSIGN(scale_, MeasureTokenScale(PlanOf(phase)));
   return {};
 }
 
@@ -124,6 +124,7 @@ Status TrialServer::Ask() {
 ServerLoadPlan TrialServer::PlanOf(const LoadPhase& phase) const {
   const uint64_t seed = request_.seed ^ (phase.stream << 32);
   ServerLoadPlan plan;
+  plan.url = server_->url();
   plan.style = style_;
   plan.conversations = MakeConversations(
       ShapeOf(request_.workload), static_cast<size_t>(phase.requests), seed, scale_, longest_);
@@ -156,7 +157,7 @@ Result<PhaseResult> TrialServer::Send(const LoadPhase& phase) {
     }
     return WhyStop(0);
   };
-  auto load = generator_->Send({server_->url(), PlanOf(phase)}, why_stop);
+  auto load = generator_->Send(PlanOf(phase), why_stop);
   if (const std::string why = WhyStop(load ? EndingSeconds(*load) : 0); !why.empty())
     return Fail(ErrorCode::kFailed, why);
   if (!load) return Unexpected(std::move(load).error());

@@ -8,56 +8,56 @@ namespace {
 
 using ::testing::HasSubstr;
 
-GeneratorOrder SmallOrder() {
-  GeneratorOrder order;
-  order.url = ServerUrl::OfPort(8001);
-  order.plan.style = {Endpoint::kChat, "m", false, 0.5, Json(Json::Object{{"top_k", 3}})};
-  order.plan.conversations = {{"system", {{"one \"quoted\" line\n", 4}, {"two", 5}}},
-                              {"", {{"three", 6}}}};
-  order.plan.arrival_s = std::vector<double>{0, 0.25};
-  order.plan.concurrency = 7;
-  order.plan.stop_sending_s = 1.5;
-  order.plan.last_deadline_s = 3;
-  order.plan.longest = 512;
-  order.plan.timeout_s = 9;
-  order.plan.cpus = {1, 3};
-  return order;
+ServerLoadPlan SmallPlan() {
+  ServerLoadPlan plan;
+  plan.url = ServerUrl::OfPort(8001);
+  plan.style = {Endpoint::kChat, "m", false, 0.5, Json(Json::Object{{"top_k", 3}})};
+  plan.conversations = {{"system", {{"one \"quoted\" line\n", 4}, {"two", 5}}},
+                        {"", {{"three", 6}}}};
+  plan.arrival_s = std::vector<double>{0, 0.25};
+  plan.concurrency = 7;
+  plan.stop_sending_s = 1.5;
+  plan.last_deadline_s = 3;
+  plan.longest = 512;
+  plan.timeout_s = 9;
+  plan.cpus = {1, 3};
+  return plan;
 }
 
 TEST(Exchange, AnOrderComesBackAsItWas) {
-  const GeneratorOrder order = SmallOrder();
-  const auto read = ReadGeneratorOrder(*Json::Parse(ToJson(order).Dump()));
+  const ServerLoadPlan sent = SmallPlan();
+  const auto read = ReadServerLoadPlan(*Json::Parse(ToJson(sent).Dump()));
   ASSERT_TRUE(read) << read.error().message;
-  EXPECT_EQ(ToJson(*read), ToJson(order));
-  EXPECT_EQ(read->url.text, order.url.text);
+  EXPECT_EQ(ToJson(*read), ToJson(sent));
+  EXPECT_EQ(read->url.text, sent.url.text);
   EXPECT_TRUE(read->url.is_local);
-  const ServerLoadPlan& plan = read->plan;
+  const ServerLoadPlan& plan = *read;
   EXPECT_EQ(plan.style.endpoint, Endpoint::kChat);
-  EXPECT_EQ(plan.style.extra_body, order.plan.style.extra_body);
+  EXPECT_EQ(plan.style.extra_body, sent.style.extra_body);
   EXPECT_EQ(plan.conversations[0].turns[0].text, "one \"quoted\" line\n");
-  EXPECT_EQ(plan.arrival_s, order.plan.arrival_s);
+  EXPECT_EQ(plan.arrival_s, sent.arrival_s);
   EXPECT_EQ(plan.stop_sending_s, 1.5);
   EXPECT_EQ(plan.deadline_s, std::numeric_limits<double>::infinity());
   EXPECT_EQ(plan.last_deadline_s, 3);
-  EXPECT_EQ(plan.cpus, order.plan.cpus);
+  EXPECT_EQ(plan.cpus, sent.cpus);
 }
 
 TEST(Exchange, AClosedLoopHasNoArrivals) {
-  GeneratorOrder order = SmallOrder();
-  order.plan.arrival_s.reset();
-  order.plan.last_deadline_s.reset();
-  const auto read = ReadGeneratorOrder(*Json::Parse(ToJson(order).Dump()));
+  ServerLoadPlan plan = SmallPlan();
+  plan.arrival_s.reset();
+  plan.last_deadline_s.reset();
+  const auto read = ReadServerLoadPlan(*Json::Parse(ToJson(plan).Dump()));
   ASSERT_TRUE(read) << read.error().message;
-  EXPECT_FALSE(read->plan.arrival_s);
-  EXPECT_FALSE(read->plan.last_deadline_s);
+  EXPECT_FALSE(read->arrival_s);
+  EXPECT_FALSE(read->last_deadline_s);
 }
 
 TEST(Exchange, AnOrderWithoutAPartIsRefusedByName) {
   for (const char* key : {"url", "style", "conversations", "concurrency", "longest"}) {
-    Json json = ToJson(SmallOrder());
+    Json json = ToJson(SmallPlan());
     Json::Object& fields = json.object();
     std::erase_if(fields, [&](const auto& field) { return field.first == key; });
-    const auto read = ReadGeneratorOrder(json);
+    const auto read = ReadServerLoadPlan(json);
     ASSERT_FALSE(read) << key;
     EXPECT_THAT(read.error().message, HasSubstr(key));
   }

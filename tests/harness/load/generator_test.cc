@@ -13,7 +13,9 @@ TEST(ServerLoad, RaisesTheLimitOfDescriptors) {
   rlimit low = before;
   low.rlim_cur = 300;
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
-  const auto result = RunServerLoad(*ParseServerUrl("http://127.0.0.1:1"), {});
+  ServerLoadPlan plan;
+  plan.url = *ParseServerUrl("http://127.0.0.1:1");
+  const auto result = RunServerLoad(plan);
   EXPECT_TRUE(result) << result.error().message;
   rlimit after;
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &after), 0);

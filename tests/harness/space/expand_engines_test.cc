@@ -1,11 +1,10 @@
 // Other engines and their own settings in a space.
 
-#include "harness/space/expand.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "engine/base/strings.h"
+#include "harness/space/expand.h"
 #include "harness/space/own_settings.h"
 #include "imagined_host.h"
 

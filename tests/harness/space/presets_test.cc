@@ -1,7 +1,5 @@
 // The spaces that a sweep without a definition varies, and the lists of CPUs in them.
 
-#include "harness/space/expand.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +8,7 @@
 
 #include "engine/base/strings.h"
 #include "harness/space/bindings.h"
+#include "harness/space/expand.h"
 #include "imagined_host.h"
 
 namespace pinion::harness {
