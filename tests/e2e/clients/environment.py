@@ -80,7 +80,12 @@ def run_program(name, program, *arguments):
     return json.loads(output.splitlines()[-1])
 
 
-def metric(server, name):
-    """The sum over all labels."""
+def metric(server, name, label=""):
+    """The sum over all labels, or over those series that have a label, such as finished_reason="abort"."""
     lines = [line for line in server.get("/metrics").splitlines() if line.startswith((name + "{", name + " "))]
-    return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if label in line)
+
+
+def abandoned(server):
+    """How many requests ended because their clients had left."""
+    return metric(server, "vllm:request_success_total", 'finished_reason="abort"')

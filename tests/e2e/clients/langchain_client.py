@@ -1,7 +1,8 @@
-"""LangChain's chat model and embeddings for OpenAI's API: prints as JSON what it got from the server at argv[1], whose model says what
-it is told up to argv[2] and computes nothing, from the one at argv[3], which computes, and from the embedder at argv[5],
-of the texts in argv[6]. See test_langchain.py."""
+"""LangChain's chat model and embeddings for OpenAI's API: prints as JSON what it got from the server at argv[1], whose
+model says what it is told up to argv[2] and computes nothing, from the one at argv[3], which computes, and from the
+embedder at argv[5], of the texts in argv[6]. It leaves answers that would have argv[7] tokens. See test_langchain.py."""
 
+import asyncio
 import json
 import sys
 from typing import Literal
@@ -11,7 +12,9 @@ import pydantic
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_openai import ChatOpenAI, OpenAI, OpenAIEmbeddings
 
-told, stop, real, call, embedder, texts = sys.argv[1:7]
+from leaving import ends
+
+told, stop, real, call, embedder, texts, most = sys.argv[1:8]
 
 
 class weather(pydantic.BaseModel):  # noqa: N801: the tool's name
@@ -57,6 +60,27 @@ try:
     ChatOpenAI(model="other", base_url=f"{told}/v1", api_key="none", max_retries=0).invoke("x")
 except openai.NotFoundError as error:
     found["error"] = error.code
+
+# Left after a token. The clients are kept: it is their streams that are closed.
+endless = ChatOpenAI(model="echo", base_url=f"{told}/v1", api_key="none", max_retries=0, max_tokens=int(most),
+                     extra_body={"ignore_eos": True})
+stream = endless.stream("word ")
+found["left"] = [next(chunk.content for chunk in stream if chunk.content)]
+stream.close()
+found["ended"] = [ends(told)]
+
+
+async def leave():
+    stream = endless.astream("word ")
+    async for chunk in stream:
+        if chunk.content:
+            found["left"].append(chunk.content)
+            break
+    await stream.aclose()
+    found["ended"].append(await asyncio.to_thread(ends, told))
+
+
+asyncio.run(leave())
 
 computing = ChatOpenAI(model="tiny", base_url=f"{real}/v1", api_key="none", max_retries=0, max_tokens=200)
 if real != "none":

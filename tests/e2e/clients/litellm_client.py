@@ -1,13 +1,16 @@
 """LiteLLM's client: prints as JSON what it got from the server at argv[1], whose model says what it is told up to
-argv[2]. It reaches the server as one of OpenAI's kind, as vLLM, as Anthropic's and through Responses.
-See test_litellm.py."""
+argv[2]. It reaches the server as one of OpenAI's kind, as vLLM, as Anthropic's and through Responses, and leaves
+answers that would have argv[4] tokens. See test_litellm.py."""
 
+import asyncio
 import json
 import sys
 
 import litellm
 
-url, stop, call = sys.argv[1:4]
+from leaving import ends
+
+url, stop, call, most = sys.argv[1:5]
 litellm.suppress_debug_info = True
 TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}]
 OF_OPENAI = {"api_base": f"{url}/v1", "api_key": "none", "max_retries": 0}
@@ -47,4 +50,23 @@ for name, more in (("unknown", {"model": "openai/other"}), ("bad", {"temperature
         litellm.completion(**asked("x", **more))
     except Exception as error:  # its class is what is looked at
         found[name] = type(error).__name__
+# Left after a token. LiteLLM keeps its connections: it is the streams that are closed.
+endless = {**OF_OPENAI, "messages": [{"role": "user", "content": "word "}], "max_tokens": int(most), "stream": True}
+found["left"], found["ended"] = [], []
+for way in ({"model": "openai/echo"}, {"model": "hosted_vllm/echo"}, {"model": "anthropic/echo", "api_base": url}):
+    with litellm.completion(**{**endless, **way}) as stream:
+        found["left"].append(next(joined([chunk]) for chunk in stream if joined([chunk])))
+    found["ended"].append(ends(url))
+
+
+async def leave():
+    async with await litellm.acompletion(model="openai/echo", **endless) as stream:
+        async for chunk in stream:
+            if joined([chunk]):
+                found["left"].append(joined([chunk]))
+                break
+    found["ended"].append(await asyncio.to_thread(ends, url))
+
+
+asyncio.run(leave())
 print(json.dumps(found))

@@ -6,11 +6,12 @@ import pathlib
 import numpy
 import pytest
 
-from environment import HEAVY, run_program
+from environment import HEAVY, abandoned, run_program
 from test_embed import assert_near, embeddings_of, golden_of
 from test_tools import CALL, STOP, echoing  # noqa: F401: a fixture
 
 pytestmark = HEAVY
+MOST = 2000  # tokens of the answers that are left: 5 seconds of the stand-in's
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,8 @@ def found(start_server, binary, data, echoing):  # noqa: F811
     folder, golden = golden_of(data, "qwen3-embedding")
     embedder = start_server(folder, "--dtype", "float32", "--kv-cache-space", "64MiB", "--served-model-name", "e")
     texts = json.dumps([prompt["text"] for prompt in golden["prompts"]])
-    return {"real": real, **run_program("langchain", "langchain_client.py", told.url, STOP, real, CALL, embedder.url, texts)}
+    found = run_program("langchain", "langchain_client.py", told.url, STOP, real, CALL, embedder.url, texts, MOST)
+    return {"real": real, "abandoned": abandoned(told), **found}
 
 
 def test_answers_and_streams_are_the_same(found):
@@ -53,3 +55,9 @@ def test_embeddings_are_the_references(found, data):
 def test_errors_have_the_classes_of_the_client(found):
     assert found["error"] == "model_not_found"
     assert found["too_many"] == "dimensions"
+
+
+def test_a_stream_that_is_closed_ends_its_answer(found):
+    assert all(found["left"]) and len(found["left"]) == 2  # sync and async
+    assert found["ended"] == [True, True]
+    assert found["abandoned"] == 2

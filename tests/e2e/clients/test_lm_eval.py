@@ -1,6 +1,7 @@
 """lm-eval: loglikelihoods and generation by local-completions, a task of generation by local-chat-completions."""
 
 import json
+import re
 
 import pytest
 
@@ -56,3 +57,11 @@ def test_loglikelihoods_are_those_of_score(found, pinion, data, tmp_path):
 def test_a_task_of_generation_is_answered_by_chats(found):
     assert found["chat"]["answers"] == [*SAYINGS, "Three"]
     assert found["chat"]["score"] == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize("kind", ["generate_until", "loglikelihood"])
+def test_a_prompt_that_is_too_long_is_refused_in_a_sentence(found, kind):
+    refused = found["refused"][kind]
+    assert refused["status"] == 400
+    (warning,) = [text for text in refused["warnings"] if "error message" in text]
+    assert re.search(r"the prompt has \d+ tokens and \d more were requested, which together exceed the model's 2048", warning)
