@@ -23,7 +23,9 @@ SampledToken Samplers::Choose(const kernels::Table& table, const StepInput& inpu
     mask = caller.Mask(wanted);
     if (mask.empty()) return {-1};
   }
-  return samplers_.at(row.sequence).Sample(table, logits, mask);
+  Sampler& sampler = samplers_.at(row.sequence);
+  for (const int32_t id : row.jumped) sampler.Take(id);
+  return sampler.Sample(table, logits, mask);
 }
 
 }  // namespace pinion

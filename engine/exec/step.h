@@ -21,8 +21,10 @@ struct WantedRow {
   RowUse use = RowUse::kItself;
   uint64_t sequence = 0;     // kToken: whose token it is
   bool constrained = false;  // kToken: among those that a grammar allows (StepCaller::Mask)
-  int32_t given = 0;         // kRating: the token
-  int32_t best = 0;          // kRating: how many of the best tokens to report beside it
+  // kToken: the sequence's tokens since the last one that was chosen. They count as chosen ones.
+  std::vector<int32_t> jumped = {};
+  int32_t given = 0;  // kRating: the token
+  int32_t best = 0;   // kRating: how many of the best tokens to report beside it
 };
 
 // How to choose a sequence's tokens, from its first one on. `prompt` counts towards a repetition

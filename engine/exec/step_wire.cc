@@ -7,7 +7,8 @@ namespace pinion {
 // Found by argument-dependent look-up, hence outside the anonymous namespace.
 template <typename Archive>
 void Fields(Archive& archive, WantedRow& wanted) {
-  archive(wanted.row, wanted.use, wanted.sequence, wanted.constrained, wanted.given, wanted.best);
+  archive(wanted.row, wanted.use, wanted.sequence, wanted.constrained, wanted.jumped, wanted.given,
+          wanted.best);
 }
 template <typename Archive>
 void Fields(Archive& archive, SamplingRequest& request) {

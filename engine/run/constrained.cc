@@ -55,9 +55,20 @@ std::vector<Constrained::Begun> Constrained::TakeBegun(bool waits) {
   return taken;
 }
 
+std::span<const int32_t> Constrained::Following(const Sequence& sequence, int32_t token) const {
+  if (sequence.params.logprobs >= 0) return {};
+  // Tokens of reasoning are none of the grammar's, and the first one may begin it.
+  if (sequence.params.thought.any() &&
+      (sequence.output_tokens() == 0 || thoughts_.contains(sequence.mask_row)))
+    return {};
+  const std::span<const int32_t> forced = masks_.forced(sequence.mask_row);
+  if (forced.empty() || forced.front() != token) return {};
+  return forced.subspan(1);
+}
+
 void Constrained::Take(const Sequence& sequence) {
-  if (TakeThought(sequence)) return;
-  masks_.Take(sequence.mask_row, sequence.tokens.back());
+  if (sequence.jumped == 0 && TakeThought(sequence)) return;
+  masks_.Take(sequence.mask_row, std::span(sequence.tokens).last(1 + sequence.jumped));
 }
 
 bool Constrained::TakeThought(const Sequence& sequence) {

@@ -306,27 +306,52 @@ class EngineLoop : public Engine, private StepCaller {
     }
   }
 
+  // Events for the tokens that came with a chosen one, behind its own.
+  void EmitJumped(const Sequence& sequence, int64_t now, std::vector<TokenEvent>& events) {
+    for (size_t left = sequence.jumped; left > 0; --left) {
+      TokenEvent& event = events.emplace_back(MakeEvent(sequence, now));
+      event.has_token = true;
+      event.token.id = sequence.tokens[sequence.tokens.size() - left];
+      event.output_tokens -= left - 1;
+      event.finish = FinishReason::kNone;
+    }
+    if (!role_->Owns(sequence.id)) output_tokens_ += sequence.jumped;
+  }
+
   // The scheduler's Commit ends sequences, so events are made before it and get their finish reason
   // after it.
   void Commit(std::vector<SampledToken> tokens, std::vector<TokenEvent>& events) {
     const TraceSpan span("commit");
     const int64_t now = NowNs();
     std::vector<int32_t> ids, sampled;
+    Scheduler::Following following;
     for (size_t i = 0; i < tokens.size(); ++i) {
+      const WantedRow& wanted = layout_.wanted()[i];
       ids.push_back(tokens[i].id);
-      if (layout_.wanted()[i].use != RowUse::kToken) continue;
+      if (wanted.use != RowUse::kToken) continue;
       sampled.push_back(tokens[i].id);
+      following.emplace_back();
+      if (wanted.constrained && tokens[i].id >= 0)
+        following.back() = constrained_.Following(layout_.sequence(i), tokens[i].id);
       if (!role_->Owns(layout_.sequence(i).id)) ++output_tokens_;
     }
     std::vector<const Sequence*> emitting;
     const size_t first_event = events.size();
     Emit(std::move(tokens), now, events, emitting);
-    const auto all_finished = scheduler_.Commit(sampled);
+    const auto all_finished = scheduler_.Commit(sampled, following);
+    std::vector<size_t> last_events;  // of those that are emitting
+    for (size_t i = 0; i < emitting.size(); ++i) {
+      const Sequence& sequence = *emitting[i];
+      last_events.push_back(first_event + i);
+      if (!events[first_event + i].has_token || sequence.jumped == 0) continue;
+      EmitJumped(sequence, now, events);
+      last_events.back() = events.size() - 1;
+    }
     for (const auto& finished : all_finished) {
       layout_.End(*finished);
       const auto at = std::find(emitting.begin(), emitting.end(), finished.get());
       if (at != emitting.end())
-        events[first_event + static_cast<size_t>(at - emitting.begin())].finish = finished->finish;
+        events[last_events[static_cast<size_t>(at - emitting.begin())]].finish = finished->finish;
       else
         events.push_back(MakeEvent(*finished, now));
       if (finished->pool)

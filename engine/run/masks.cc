@@ -70,16 +70,19 @@ Result<int32_t> Masks::Begin(const Grammar& grammar) {
   Send();  // the row's last sequence may have yet to be ended
   const int32_t row = free_.back();
   free_.pop_back();
-  RowOf(row) = {++last_serial_, 0, true, false, {}};
+  RowOf(row) = {++last_serial_, 0, true, false, {}, {}};
   Json request = Json::MakeObject();
   request.Set("begin", Json(Json::Array{Json(Json::Array{row, grammar.kind, grammar.text})}));
   Ask(request, {{row, last_serial_}});
   return row;
 }
 
-void Masks::Take(int32_t row, int32_t token) {
+void Masks::Take(int32_t row, std::span<const int32_t> tokens) {
   if (!RowOf(row).failure.empty()) return;
-  takes_.push_back(Json(Json::Array{row, token}));
+  Json::Array take{row};
+  take.insert(take.end(), tokens.begin(), tokens.end());
+  takes_.push_back(Json(std::move(take)));
+  RowOf(row).forced.clear();
   taken_.emplace_back(row, RowOf(row).serial);
 }
 
@@ -130,6 +133,7 @@ void Masks::OnAnswer(const Json& answer) {
   limit_ns_ = NowNs() + kAnswerLimitNs;
   if (std::exchange(starting_, false)) return;
   const Json* failed = answer.Find("failed");
+  const Json* forced = answer.Find("forced");
   for (const auto& [number, serial] : asked) {
     Row& row = RowOf(number);
     if (row.serial != serial) continue;  // it ended meanwhile
@@ -141,7 +145,21 @@ void Masks::OnAnswer(const Json& answer) {
       row.failure = "the grammar cannot be followed";
     else if (why)
       row.failure = why->is_string() ? why->string() : why->Dump();
+    else
+      row.forced = TokensOf(forced ? forced->Find(std::to_string(number)) : nullptr);
   }
+}
+
+// The tokens of a list as far as they are any; none if there is no list.
+std::vector<int32_t> Masks::TokensOf(const Json* list) const {
+  std::vector<int32_t> tokens;
+  if (!list || !list->is_array()) return tokens;
+  for (const Json& token : list->array()) {
+    if (!token.is_int() || token.integer() < 0) break;
+    if (token.integer() >= static_cast<int64_t>(vocabulary_.size)) break;
+    tokens.push_back(static_cast<int32_t>(token.integer()));
+  }
+  return tokens;
 }
 
 // Only the sequences with grammars end: all others go on as they were.

@@ -38,8 +38,8 @@ class Masks {
   // The row of a new sequence, from now on until End. Not if full(). An error: the helper cannot be
   // started.
   Result<int32_t> Begin(const Grammar& grammar);
-  // The sequence has one more token. Sent by Send.
-  void Take(int32_t row, int32_t token);
+  // The sequence has more tokens. Sent by Send.
+  void Take(int32_t row, std::span<const int32_t> tokens);
   void End(int32_t row);
   void Send();
 
@@ -53,6 +53,9 @@ class Masks {
   // The mask after all tokens taken, uint32 [MaskWords(vocabulary)]: see Sampler. Waits for it.
   // Empty: there is none, for failure().
   std::span<const uint32_t> Await(int32_t row);
+  // The tokens that come next because the grammar leaves no choice, for which the masks would be of
+  // one bit each; known once Await has returned, until the next Take.
+  std::span<const int32_t> forced(int32_t row) const { return RowOf(row).forced; }
 
  private:
   struct Row {
@@ -60,6 +63,7 @@ class Masks {
     size_t pending = 0;   // answers that will say more of it
     bool used = false, begun = false;
     std::string failure;
+    std::vector<int32_t> forced;
   };
   // A request that is not answered: the rows that it is about, by their serials.
   using Asked = std::vector<std::pair<int32_t, uint64_t>>;
@@ -70,6 +74,7 @@ class Masks {
   void Ask(const Json& request, Asked asked);
   void PollLocked(int64_t deadline_ns);
   void OnAnswer(const Json& answer);
+  std::vector<int32_t> TokensOf(const Json* list) const;
   void Lose(const std::string& reason);
 
   const GrammarVocabulary vocabulary_;

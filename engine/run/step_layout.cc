@@ -90,6 +90,8 @@ void StepLayout::Want(const Slice& slice, size_t first_row, bool takes_scores) {
       wanted.use = RowUse::kToken;
       wanted.sequence = sequence.id;
       wanted.constrained = sequence.mask_row >= 0;
+      wanted.jumped.assign(sequence.tokens.end() - static_cast<ptrdiff_t>(sequence.jumped),
+                           sequence.tokens.end());
     } else if (const auto use = UseOf(sequence, position, takes_scores)) {
       wanted.use = *use;
     } else {

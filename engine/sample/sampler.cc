@@ -263,11 +263,15 @@ SampledToken Sampler::Sample(const kernels::Table& table, std::span<float> logit
   SampledToken token;
   token.id = Choose(table, logits, mask);
   if (params_.logprobs >= 0) AddLogprobs(table, raw.values, raw.log_sum, params_.logprobs, token);
-  ++drawn_;
-  if (penalises()) Count(token.id);
-  if (!params_.bad_words_ids.empty()) output_.push_back(token.id);
-  if (thought_) thought_->Take(token.id);
+  Take(token.id);
   return token;
+}
+
+void Sampler::Take(int32_t id) {
+  ++drawn_;
+  if (penalises()) Count(id);
+  if (!params_.bad_words_ids.empty()) output_.push_back(id);
+  if (thought_) thought_->Take(id);
 }
 
 int32_t Sampler::Choose(const kernels::Table& table, std::span<float> logits,

@@ -48,7 +48,11 @@ class Sampler {
   SampledToken Sample(const kernels::Table& table, std::span<float> logits,
                       std::span<const uint32_t> mask = {});
 
-  // The number of tokens drawn; a preemption does not reset it.
+  // A token of the output that was not drawn, because a mask would have left no choice: as if it
+  // had been.
+  void Take(int32_t id);
+
+  // The number of tokens drawn or taken; a preemption does not reset it.
   size_t drawn() const { return drawn_; }
 
  private:

@@ -140,13 +140,12 @@ const std::vector<Slice>& Scheduler::Schedule() {
   return slices_;
 }
 
-// Schedules running sequences that have exactly one token to compute (`decodes`), or else those
-// with more; returns the budget that is left. Decodes go first so that a long prefill, which can be
-// cut into chunks, never delays the next token of a sequence that is already answering.
+// Schedules running sequences that have only the last step's tokens to compute (`decodes`), or else
+// those with more; returns the budget that is left. Decodes go first so that a long prefill, which
+// can be cut into chunks, never delays the next token of a sequence that is already answering.
 size_t Scheduler::ScheduleRunning(bool decodes, size_t budget) {
   for (size_t i = 0; i < running_.size() && budget > 0; ++i) {
-    const size_t left = running_[i]->tokens.size() - running_[i]->computed;
-    if ((left == 1) == decodes) Continue(i, left, budget);
+    if (running_[i]->decodes() == decodes) Continue(i, running_[i]->left(), budget);
   }
   return budget;
 }
@@ -278,7 +277,9 @@ void Scheduler::ReleaseBlocks(Sequence& sequence) {
 
 // ---- A step's results -----------------------------------------------------------------------
 
-std::vector<std::unique_ptr<Sequence>> Scheduler::Commit(const std::vector<int32_t>& sampled) {
+std::vector<std::unique_ptr<Sequence>> Scheduler::Commit(const std::vector<int32_t>& sampled,
+                                                         const Following& following) {
+  CHECK(following.empty() || following.size() == sampled.size());
   size_t next = 0;
   if (states_) SettleStates();
   for (const Slice& slice : slices_) {
@@ -286,7 +287,9 @@ std::vector<std::unique_ptr<Sequence>> Scheduler::Commit(const std::vector<int32
     if (!slice.samples) continue;
     CHECK(next < sampled.size()) << "only " << sampled.size()
                                  << " tokens for the slices that sample";
-    Append(*slice.sequence, sampled[next++]);
+    Append(*slice.sequence, sampled[next],
+           following.empty() ? std::span<const int32_t>() : following[next]);
+    ++next;
   }
   if (times_) Observe();
   CHECK(next == sampled.size()) << sampled.size() << " tokens for " << next << " slices";
@@ -316,9 +319,16 @@ void Scheduler::Advance(const Slice& slice) {
     tables_.SpareBehind(sequence.tables, sequence.hashes, sequence.likely_prefixes);
 }
 
-void Scheduler::Append(Sequence& sequence, int32_t token) {
+void Scheduler::Append(Sequence& sequence, int32_t token, std::span<const int32_t> following) {
   sequence.tokens.push_back(token);
   sequence.finish = FinishOf(sequence);
+  sequence.jumped = 0;
+  for (const int32_t next : following) {
+    if (sequence.finish != FinishReason::kNone) return;
+    sequence.tokens.push_back(next);
+    ++sequence.jumped;
+    sequence.finish = FinishOf(sequence);
+  }
 }
 
 FinishReason Scheduler::FinishOf(const Sequence& sequence) const {

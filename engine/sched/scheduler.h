@@ -5,6 +5,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "engine/base/clock.h"
@@ -94,13 +95,17 @@ class Scheduler {
   // to live until Commit or Abort returns them. Call Commit exactly once after running the step.
   const std::vector<Slice>& Schedule();
 
-  // Takes the step's results: one token for every slice with `samples`, in order. Appends tokens,
+  // Takes the step's results: one token for every slice with `samples`, in order, and, if
+  // `following` is not empty, for each of them those that follow it without a choice, of which none
+  // behind an end is taken (Sequence::jumped). Appends tokens,
   // advances `computed`, publishes full blocks, sets `finish` (EOS and stop ids -> kStop, unless
   // ignored or before min_tokens; max_tokens or the model's length -> kLength; score sequences
   // finish with kLength once all is computed).
   // Returns the sequences that finished, removed from the scheduler, their blocks released, in the
   // order of the step's slices.
-  std::vector<std::unique_ptr<Sequence>> Commit(const std::vector<int32_t>& sampled);
+  using Following = std::vector<std::span<const int32_t>>;
+  std::vector<std::unique_ptr<Sequence>> Commit(const std::vector<int32_t>& sampled,
+                                                const Following& following = {});
 
   SchedulerStats stats() const;
 
@@ -133,7 +138,7 @@ class Scheduler {
   void Observe();
 
   void Advance(const Slice& slice);
-  void Append(Sequence& sequence, int32_t token);
+  void Append(Sequence& sequence, int32_t token, std::span<const int32_t> following);
   FinishReason FinishOf(const Sequence& sequence) const;
   std::vector<std::unique_ptr<Sequence>> RemoveFinished();
 

@@ -20,6 +20,9 @@ struct Sequence {
   size_t prompt_tokens = 0;
   SamplingParams params;
   bool sampling = false;  // its first token has been asked for
+  // How many of its last tokens came with the one before them, without a choice; set by the
+  // scheduler. With that one they are computed as quickly as a single token, or nearly so.
+  size_t jumped = 0;
   std::vector<int32_t> eos_ids;
   int priority = 0;     // lower goes first
   uint64_t group = 0;   // of the choices of one prompt, which share it; 0: none
@@ -63,6 +66,9 @@ struct Sequence {
   // Whether the logits of the prompt's positions are wanted, so that all of them must be computed.
   bool rates_prompt() const { return score || params.prompt_logprobs >= 0; }
   size_t output_tokens() const { return tokens.size() - prompt_tokens; }
+  size_t left() const { return tokens.size() - computed; }
+  // Whether all that is left to compute is what the last step gave it.
+  bool decodes() const { return left() <= 1 + jumped; }
 };
 
 // Fills `hashes` up to the first `blocks` blocks of the sequence's tokens.

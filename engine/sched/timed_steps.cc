@@ -60,7 +60,7 @@ std::vector<PrefillCandidate> Scheduler::Candidates() const {
     candidates.push_back(candidate);
   };
   for (const auto& sequence : running_) {
-    if (sequence->tokens.size() - sequence->computed <= 1) continue;
+    if (sequence->decodes()) continue;
     groups.insert(sequence->group);
     add(*sequence, false);
   }

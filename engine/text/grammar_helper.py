@@ -33,6 +33,8 @@ LIMITS = {
 PROBED_TOKENS = 12
 MAX_MASK_S = 0.2
 MAX_PROBE_S = 1.0
+# Of a run of tokens without a choice: a step computes so many as quickly as a few.
+MAX_FORCED = 32
 # No space but one after a comma or a colon: a model that may write any number of them may never stop.
 JSON_OPTIONS = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
@@ -217,11 +219,27 @@ class Grammars:
     def end(self, slot):
         self.slots.pop(slot, None)
 
-    def take(self, slot, token):
-        """The token that the engine chose; Refused if the grammar does not allow it."""
+    def take(self, slot, *tokens):
+        """The tokens that the engine chose; Refused if the grammar does not allow one."""
         matcher = self.slots[slot]
-        if not matcher.consume_token(token):
-            raise Refused(f"token {token} cannot follow: {one_line(matcher.get_error())}")
+        for token in tokens:
+            if not matcher.consume_token(token):
+                raise Refused(f"token {token} cannot follow: {one_line(matcher.get_error())}")
+
+    def forced(self, slot):
+        """The tokens that come next, as long as the mask of each would have a single bit: the library tokenizes text
+        without a choice as the tokenizer would, and allows no other tokens for it."""
+        matcher, run = self.slots[slot], []
+        while len(run) < MAX_FORCED:
+            # Asked anew for each token, as it is asked if they come one by one.
+            following = matcher.compute_ff_tokens()
+            if not following or not matcher.consume_token(following[0]):
+                break
+            run.append(following[0])
+        stopped = matcher.is_stopped()
+        if matcher.is_error() or (run and not matcher.rollback(len(run))):
+            raise Refused(f"the grammar is too costly: {one_line(matcher.get_error())}")
+        return run + self.eos_ids if stopped and len(self.eos_ids) == 1 else run
 
     def write_mask(self, slot, address):
         """Writes row_bytes at `address`; Refused if the grammar became too costly."""
@@ -258,7 +276,7 @@ class Helper:
         if "check" in request:
             self.grammars.check(*request["check"])
             return {}
-        return {"failed": self.step(request)}
+        return self.step(request)
 
     def map(self, fd, count):
         """Rows in a file that another process has mapped as well."""
@@ -267,25 +285,30 @@ class Helper:
             self.rows, self.count = ctypes.addressof(ctypes.c_char.from_buffer(self.memory)), count
 
     def step(self, request):
-        """Ends, begins and moves sequences on, and writes the masks of those that go on."""
+        """Ends, begins and moves sequences on, and writes the masks of those that go on; returns what failed, and the
+        tokens that come next without a choice."""
         for slot in request.get("end", ()):
             self.grammars.end(slot)
         failed = {}
         for slot, kind, text in request.get("begin", ()):
             self.attempt(failed, slot, self.grammars.begin, kind, text)
-        for slot, token in request.get("take", ()):
-            self.attempt(failed, slot, self.grammars.take, token)
+        for slot, *tokens in request.get("take", ()):
+            self.attempt(failed, slot, self.grammars.take, *tokens)
+        forced = {}
         for slot in [s for s, *_ in (*request.get("begin", ()), *request.get("take", ()))]:
             if slot not in failed:
                 self.attempt(failed, slot, self.grammars.write_mask, self.address(slot))
-        return failed
+            if slot not in failed and (run := self.attempt(failed, slot, self.grammars.forced)):
+                forced[slot] = run
+        return {"failed": failed, "forced": forced}
 
     def attempt(self, failed, slot, what, *arguments):
         try:
-            what(slot, *arguments)
+            return what(slot, *arguments)
         except Refused as refused:
             failed[slot] = str(refused)
             self.grammars.end(slot)
+            return None
 
     def address(self, slot):
         if not 0 <= slot < self.count:

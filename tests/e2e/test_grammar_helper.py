@@ -97,11 +97,11 @@ def row(rows, slot):
 
 def test_sequences_move_on_apart_from_each_other(helper, rows):
     both = [[0, "regex", "ab"], [1, "regex", "ab"]]
-    assert ask(helper, begin=both) == {"failed": {}}
+    assert ask(helper, begin=both)["failed"] == {}
     assert row(rows, 0) == row(rows, 1)
     before = row(rows, 1)
     token = next(i for i in range(VOCABULARY) if helper.grammars.tokenizer.decode_bytes([i]) == b"a")
-    assert ask(helper, take=[[0, token]]) == {"failed": {}}
+    assert ask(helper, take=[[0, token]])["failed"] == {}
     assert row(rows, 1) == before != row(rows, 0)
 
 
@@ -115,7 +115,7 @@ def test_one_that_fails_leaves_the_others_as_they_are(helper, rows):
 
 def test_a_slot_that_ended_can_begin_again(helper):
     ask(helper, begin=[[0, "regex", "ab"]])
-    assert ask(helper, end=[0], begin=[[0, "choice", '["c"]']]) == {"failed": {}}
+    assert ask(helper, end=[0], begin=[[0, "choice", '["c"]']])["failed"] == {}
 
 
 @pytest.mark.parametrize("kind, text", [
@@ -138,3 +138,31 @@ def test_a_check_spoils_nothing_for_later_sequences(grammars):
     for _ in range(2):
         grammars.check("choice", '["one", "two"]')
     assert set(texts(grammars, "choice", '["one", "two"]')) == {"one", "two"}
+
+
+KEYS = json.dumps({"type": "object", "properties": {name: {"type": "boolean"} for name in ("a_key_of_some_length", "größe")},
+                   "required": ["a_key_of_some_length", "größe"], "additionalProperties": False})
+
+
+@pytest.mark.parametrize("kind, text", [("json", KEYS), ("regex", "[0-9]{2}-abcdefgh(x|y)ab"), ("regex", "a" * 200),
+                                        ("choice", '["the quick fox", "the quick hare", "größer als alles"]')])
+def test_forced_tokens_are_those_that_single_masks_would_give(helper, rows, kind, text):
+    """Followed twice: row 0 takes runs at once, row 1 takes their tokens one by one."""
+    rng = random.Random(3)
+    answer = ask(helper, begin=[[0, kind, text], [1, kind, text]])
+    longest = 0
+    while True:
+        run = answer["forced"].get("0", [])
+        longest = max(longest, len(run))
+        for token in run:
+            assert int.from_bytes(row(rows, 1), "little") == 1 << token
+            if token != EOS:
+                ask(helper, take=[[1, token]])
+        if EOS in run:
+            break
+        answer = ask(helper, take=[[0, *run]]) if run else {"forced": {}}
+        assert row(rows, 0) == row(rows, 1)
+        if not answer["forced"] and (token := helper.grammars.any_allowed(row(rows, 0), rng)) is not None:
+            answer = ask(helper, take=[[0, token], [1, token]])
+            assert answer["failed"] == {}
+    assert 3 < longest <= helper_module.MAX_FORCED

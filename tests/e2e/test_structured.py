@@ -110,6 +110,26 @@ def test_what_cannot_be_followed_is_refused_at_once(client, fields, why):
         chat(client, extra_body=fields)
 
 
+FIRM = {"type": "object", "additionalProperties": False, "required": ["name_of_the_customer", "to_be_delivered_by_express"],
+        "properties": {"name_of_the_customer": {"enum": ["Ann", "Bob"]}, "to_be_delivered_by_express": {"type": "boolean"}}}
+
+
+@pytest.mark.parametrize("limits", [{}, {"stop": ["delivered"]}, {"max_tokens": 20},
+                                    {"frequency_penalty": 1.5, "extra_body": {"repetition_penalty": 1.3}}])
+def test_tokens_without_a_choice_are_tokens_like_others(client, limits):
+    """With log-probabilities they are computed one by one."""
+    asked = {"seed": 7, "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": FIRM}}, **limits}
+    whole, one_by_one = chat(client, **asked), chat(client, logprobs=True, **asked)
+    streamed = list(chat(client, stream=True, stream_options={"include_usage": True}, **asked))
+    text = whole.choices[0].message.content
+    assert text == one_by_one.choices[0].message.content
+    assert text == "".join(chunk.choices[0].delta.content or "" for chunk in streamed if chunk.choices)
+    assert whole.choices[0].finish_reason == one_by_one.choices[0].finish_reason
+    assert whole.usage == one_by_one.usage == streamed[-1].usage
+    if "stop" in limits:
+        assert text.endswith('"to_be_')
+
+
 def test_a_required_call_is_made(client):
     choice = chat(client, tools=TOOLS, tool_choice="required", parallel_tool_calls=False).choices[0]
     (call,) = choice.message.tool_calls

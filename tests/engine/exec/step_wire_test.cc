@@ -14,7 +14,8 @@ StepInput Example() {
   input.tokens = {11, 12, 13, 14};
   input.types = {0, 1, 1, 0};
   input.slices = {{0, 3, 30, {{7, 3, 9}, {-1, 8, 2}}, 2}, {3, 1, 0, {{4}, {4}}, 5, 8, 9}};
-  input.wanted = {{1, RowUse::kRating, 0, false, 13, 5}, {2, RowUse::kToken, 77, true}};
+  input.wanted = {{1, RowUse::kRating, 0, false, {}, 13, 5},
+                  {2, RowUse::kToken, 77, true, {12, 13}}};
   input.ended = {3, 77};
   SamplingParams params;
   params.temperature = 0.5;
@@ -49,6 +50,7 @@ TEST(StepWire, BringsEveryField) {
   EXPECT_FALSE(got->wanted[0].constrained);
   EXPECT_EQ(got->wanted[1].sequence, 77u);
   EXPECT_TRUE(got->wanted[1].constrained);
+  EXPECT_THAT(got->wanted[1].jumped, ElementsAre(12, 13));
   ASSERT_EQ(got->begun.size(), 1u);
   EXPECT_EQ(got->begun[0].sequence, 77u);
   EXPECT_EQ(got->begun[0].seed, 20261125u);

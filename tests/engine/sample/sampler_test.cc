@@ -487,6 +487,32 @@ TEST(Sampler, AMaskAllowsItsTokensAlone) {
   EXPECT_TRUE(counts.contains(1) && counts.contains(31) && counts.contains(33));
 }
 
+TEST(Sampler, TokensThatAreTakenCountAsDrawnOnes) {
+  SamplingParams params;
+  params.temperature = 1.5;
+  params.frequency_penalty = 0.7;
+  params.repetition_penalty = 1.4;
+  params.min_tokens = 6;
+  params.bad_words_ids = {{2, 5}};
+  std::mt19937 rng(20261126);
+  std::normal_distribution<float> any;
+  const std::vector<int32_t> eos = {0}, prompt = {3, 4};
+  Sampler drawing(params, 9, eos, prompt), taking(params, 9, eos, prompt);
+  for (int i = 0; i < 200; ++i) {
+    std::vector<float> logits(32);
+    for (float& logit : logits) logit = any(rng);
+    const int32_t forced = i % 7;
+    if (i % 3 != 0) {
+      const uint32_t only[] = {1u << forced};
+      ASSERT_EQ(drawing.Sample(Scalar(), logits, only).id, forced);
+      taking.Take(forced);
+      continue;
+    }
+    std::vector<float> same = logits;
+    ASSERT_EQ(drawing.Sample(Scalar(), logits).id, taking.Sample(Scalar(), same).id) << i;
+  }
+}
+
 TEST(Sampler, WhatIsPastAMasksEndIsForbidden) {
   std::vector<float> logits(70, 0.0f);
   logits[69] = 9;

@@ -7,6 +7,7 @@
 namespace pinion {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -86,6 +87,55 @@ TEST(FinishReason, HasTheApisNames) {
   EXPECT_STREQ(Name(FinishReason::kLength), "length");
   EXPECT_STREQ(Name(FinishReason::kAborted), "abort");
   EXPECT_STREQ(Name(FinishReason::kNone), "");
+}
+
+// A step whose slices that sample yield `token` and `following`.
+std::vector<Share> StepWith(Bench& bench, int32_t token, const std::vector<int32_t>& following) {
+  std::vector<Share> shares;
+  std::vector<int32_t> sampled;
+  for (const Slice& slice : bench.scheduler.Schedule()) {
+    shares.push_back({slice.sequence->id, slice.first, slice.count});
+    if (slice.samples) sampled.push_back(token);
+  }
+  const Scheduler::Following all(sampled.size(), following);
+  for (auto& sequence : bench.scheduler.Commit(sampled, all))
+    bench.finished.push_back(std::move(sequence));
+  return shares;
+}
+
+TEST(Scheduler, ComputesTokensThatFollowWithoutAChoiceInOneSliceAheadOfPrompts) {
+  Bench bench({.budget = 8});
+  bench.Add(1, Prompt(4));
+  EXPECT_THAT(StepWith(bench, 7, {8, 9}), ElementsAre(Share{1, 0, 4}));
+  bench.Add(2, Prompt(30, 2000));
+  EXPECT_THAT(StepWith(bench, 7, {}), ElementsAre(Share{1, 4, 3}, Share{2, 0, 5}));
+  EXPECT_THAT(StepWith(bench, 7, {}), ElementsAre(Share{1, 7, 1}, Share{2, 5, 7}));
+}
+
+TEST(Scheduler, CutsTokensThatFollowToTheStepsBudget) {
+  Bench bench({.budget = 4});
+  Sequence* one = bench.Add(1, Prompt(4));
+  StepWith(bench, 7, {8, 9, 10, 11, 12});
+  EXPECT_THAT(StepWith(bench, 7, {}), ElementsAre(Share{1, 4, 4}));
+  EXPECT_EQ(one->tokens.size(), 10u) << "not all is computed from which a token could be chosen";
+  EXPECT_THAT(StepWith(bench, 7, {}), ElementsAre(Share{1, 8, 2}));
+  EXPECT_EQ(one->tokens.size(), 11u);
+}
+
+TEST(Scheduler, NothingFollowsAnEnd) {
+  Bench bench({});
+  bench.Add(1, Prompt(4), 3);
+  bench.Add(2, Prompt(4, 2000), 50)->params.stop_token_ids = {9};
+  bench.Add(3, Prompt(4, 3000), 50)->params.stop_token_ids = {7};
+  StepWith(bench, 7, {8, 9, 10, 11});
+  ASSERT_EQ(bench.finished.size(), 3u);
+  const FinishReason reasons[] = {FinishReason::kLength, FinishReason::kStop, FinishReason::kStop};
+  const size_t outputs[] = {3, 3, 1};
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(bench.finished[i]->finish, reasons[i]) << i;
+    EXPECT_EQ(bench.finished[i]->output_tokens(), outputs[i]) << i;
+  }
+  EXPECT_TRUE(bench.scheduler.idle());
 }
 
 }  // namespace
