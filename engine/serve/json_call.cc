@@ -1,8 +1,10 @@
 #include "engine/serve/json_call.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "engine/base/json.h"
+#include "engine/base/strings.h"
 
 namespace pinion {
 namespace {
@@ -73,6 +75,28 @@ CallHead ReadCallHead(std::string_view text) {
   head.bytes = cursor.at();
   head.state = cursor.state();
   if (is_long && head.state == CallHead::State::kMore) head.state = CallHead::State::kNone;
+  return head;
+}
+
+CallHead ReadNamedHead(std::string_view text) {
+  constexpr std::string_view kNameEnds[] = {"[CALL_ID]", "[ARGS]"};
+  const size_t brace = text.substr(0, kMaxCallHead).find('{');
+  CallHead head;
+  if (brace == std::string_view::npos) {
+    if (text.size() < kMaxCallHead) head.state = CallHead::State::kMore;
+    return head;
+  }
+  std::string_view name = text.substr(0, brace);
+  for (const std::string_view end : kNameEnds) name = name.substr(0, name.find(end));
+  name = Trim(name);
+  const bool is_name = !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("_-.:/").find(c) != std::string_view::npos;
+  });
+  if (!is_name) return head;
+  head.state = CallHead::State::kFound;
+  head.name = name;
+  head.bytes = brace;
   return head;
 }
 

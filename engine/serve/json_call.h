@@ -21,6 +21,10 @@ inline constexpr size_t kMaxCallHead = 1024;
 // text of kMaxCallHead bytes or more is never kMore.
 CallHead ReadCallHead(std::string_view text);
 
+// Mistral's head, NAME, NAME[ARGS] or NAME[CALL_ID]ID[ARGS], up to the brace of the arguments. A
+// name has letters, digits and "_-.:/" alone.
+CallHead ReadNamedHead(std::string_view text);
+
 // Finds the end of a JSON object or list that comes in pieces: the bracket that closes the first
 // one. What is between is not checked.
 class JsonEnd {

@@ -36,6 +36,16 @@ class KnownTools {
   size_t bytes_ = 0;
 };
 
+// How calls are laid out whose arguments are passed on as they come, in bodies that begin so; other
+// bodies are read when they are complete.
+enum class CallStream {
+  kNone,
+  kOne,    // {"name": ..., "arguments": {...}}: a body is one call
+  kChain,  // several of them with ';' between; only tools of the request
+  kList,   // a list of them
+  kNamed   // the same, or NAME{...}, of which a body has one
+};
+
 // How a family of models writes calls: `begin`, a body, `end`, as often as it likes.
 struct CallFormat {
   std::string_view name;         // vLLM's, of --tool-call-parser
@@ -47,7 +57,7 @@ struct CallFormat {
   std::optional<std::vector<ToolCall>> (*read)(std::string_view body,
                                                const KnownTools& tools) = nullptr;
   bool harmony = false;  // of harmony_parser.h, which has no use for marks and `read`
-  bool streams = false;  // a body that begins as json_call.h has it is passed on as it comes
+  CallStream streams = CallStream::kNone;
 };
 
 // How a family of models sets its reasoning apart from the answer, which it precedes.

@@ -45,6 +45,12 @@ bool OutputParser::Step() {
     case Part::kArguments:
     case Part::kCallRest:
       return StepArguments();
+    case Part::kBetween:
+      return StepBetween();
+    case Part::kNext:
+      return StepNext();
+    case Part::kItem:
+      return StepItem();
     case Part::kCallEnd:
       break;
   }
@@ -105,23 +111,51 @@ bool OutputParser::BeginCall(std::string_view begin, size_t at) {
   begin_ = begin;
   scanned_ = 0;
   in_string_ = false;
-  may_stream_ = rules_.calls->streams;
+  may_stream_ = rules_.calls->streams != CallStream::kNone;
   part_ = Part::kCall;
   return true;
 }
 
 bool OutputParser::StepCallHead() {
-  CallHead head = ReadCallHead(held());
+  CallHead head = ReadFirstHead();
   if (head.state == CallHead::State::kMore) return false;
   may_stream_ = false;
-  if (head.state == CallHead::State::kNone) return true;
+  if (head.state == CallHead::State::kFound) BeginArguments(std::move(head));
+  return true;
+}
+
+// Of a body's first call, with the bracket of the list that it may be in.
+CallHead OutputParser::ReadFirstHead() {
+  const CallStream streams = rules_.calls->streams;
+  const size_t open = std::min(held().find_first_not_of(kSpace), held().size());
+  in_object_ = true;
+  in_list_ = false;
+  if (streams == CallStream::kOne || streams == CallStream::kChain) return ReadHead(held());
+  if (open == held().size()) return {CallHead::State::kMore, "", 0};
+  in_list_ = held()[open] == '[';
+  if (in_list_) {
+    CallHead head = ReadHead(held().substr(open + 1));
+    head.bytes += open + 1;
+    return head;
+  }
+  in_object_ = false;
+  return streams == CallStream::kNamed ? ReadNamedHead(held()) : CallHead{};
+}
+
+CallHead OutputParser::ReadHead(std::string_view text) const {
+  CallHead head = ReadCallHead(text);
+  const bool any = rules_.calls->streams != CallStream::kChain || rules_.tools->Has(head.name);
+  if (head.state == CallHead::State::kFound && !any) head.state = CallHead::State::kNone;
+  return head;
+}
+
+void OutputParser::BeginArguments(CallHead head) {
   drops_ = !rules_.parallel && calls_++ > 0;
   if (!drops_) parsed_.calls.push_back({std::move(head.name), ""});
   past_ += head.bytes;
   LeaveCall();
   json_ = JsonEnd();
   part_ = Part::kArguments;
-  return true;
 }
 
 // A mark that comes too early ends the call, too.
@@ -130,10 +164,61 @@ bool OutputParser::StepArguments() {
   const size_t bytes = json_.Take(held(), end);
   if (part_ == Part::kArguments && !drops_) parsed_.AddArguments(held().substr(0, bytes));
   past_ += bytes;
-  if (!json_.done() && !held().starts_with(end)) return false;
-  part_ = json_.done() && part_ == Part::kArguments ? Part::kCallRest : Part::kCallEnd;
+  const bool is_cut = !end.empty() && held().starts_with(end);
+  if (!json_.done() && !is_cut) return false;
+  const bool has_rest = json_.done() && part_ == Part::kArguments && in_object_;
+  part_ = has_rest ? Part::kCallRest : PartBehind();
   json_ = JsonEnd(1);
   return true;
+}
+
+OutputParser::Part OutputParser::PartBehind() const {
+  if (rules_.calls->streams == CallStream::kOne) return Part::kCallEnd;
+  return in_object_ ? Part::kBetween : Part::kContent;
+}
+
+// What is neither another call nor the end of a list is content.
+bool OutputParser::StepBetween() {
+  past_ += std::min(held().find_first_not_of(kSpace), held().size());
+  if (held().empty()) return false;
+  const char c = held()[0];
+  part_ = Part::kContent;
+  if (c == (in_list_ ? ',' : ';') || (in_list_ && c == ']')) ++past_;
+  if (in_list_ ? c == ',' : c == ';' || c == '{') part_ = Part::kNext;
+  return true;
+}
+
+bool OutputParser::StepNext() {
+  past_ += std::min(held().find_first_not_of(kSpace), held().size());
+  if (held().empty()) return false;
+  CallHead head = ReadHead(held());
+  if (head.state == CallHead::State::kMore) return false;
+  if (head.state == CallHead::State::kFound) {
+    BeginArguments(std::move(head));
+    return true;
+  }
+  part_ = held()[0] == '{' ? Part::kItem : Part::kContent;
+  json_ = JsonEnd();
+  scanned_ = 0;
+  return true;
+}
+
+bool OutputParser::StepItem() {
+  scanned_ += json_.Take(held().substr(scanned_));
+  if (!json_.done()) return false;
+  const std::string_view item = held().substr(0, scanned_);
+  const bool is_chain = rules_.calls->streams == CallStream::kChain;
+  auto calls = (is_chain ? ReadLlamaCalls : ReadHermesCalls)(item, *rules_.tools);
+  part_ = calls ? Part::kBetween : Part::kContent;
+  if (!calls) return true;
+  for (ToolCall& call : *calls) AddCall(std::move(call));
+  past_ += scanned_;
+  LeaveCall();
+  return true;
+}
+
+void OutputParser::AddCall(ToolCall call) {
+  if (rules_.parallel || calls_++ == 0) parsed_.calls.push_back(std::move(call));
 }
 
 bool OutputParser::StepCallEnd() {
@@ -185,8 +270,7 @@ bool OutputParser::EndCall(std::string_view end) {
     WriteAllBut(held().size() - bytes, parsed_.content);
     return true;
   }
-  for (ToolCall& call : *calls)
-    if (rules_.parallel || calls_++ == 0) parsed_.calls.push_back(std::move(call));
+  for (ToolCall& call : *calls) AddCall(std::move(call));
   past_ += bytes;
   LeaveCall();
   return true;
@@ -225,8 +309,9 @@ void OutputParser::EndAll() {
     scanned_ = held().size();
     EndCall("");
   }
-  // Of a call that streamed it is the beginning of a mark.
-  if (part_ != Part::kThought && part_ != Part::kContent) past_ = text_.size();
+  // Behind arguments that streamed it is the beginning of a mark.
+  const bool is_text = part_ == Part::kContent || part_ == Part::kNext || part_ == Part::kItem;
+  if (part_ != Part::kThought && !is_text) past_ = text_.size();
   std::string& dst = part_ == Part::kThought ? parsed_.reasoning : parsed_.content;
   WriteAllBut(0, dst);
   dst += std::exchange(space_, {});

@@ -21,8 +21,20 @@ class OutputParser final : public AnswerParser {
   ParsedOutput Push(std::string_view text, bool last) override;
 
  private:
-  // kArguments: of a call that streams; kCallRest: of its object; kCallEnd: its mark, if it comes.
-  enum class Part { kThought, kContent, kCall, kArguments, kCallRest, kCallEnd };
+  // kArguments: of a call that streams; kCallRest: of its object; kCallEnd: its mark, if it comes;
+  // kBetween: behind one of several; kNext: the head of another; kItem: one whose head is of no
+  // call that streams.
+  enum class Part {
+    kThought,
+    kContent,
+    kCall,
+    kArguments,
+    kCallRest,
+    kCallEnd,
+    kBetween,
+    kNext,
+    kItem
+  };
 
   std::string_view held() const { return std::string_view(text_).substr(past_); }
   bool Step();  // false: more text is needed
@@ -32,6 +44,14 @@ class OutputParser final : public AnswerParser {
   bool StepCallHead();
   bool StepArguments();
   bool StepCallEnd();
+  bool StepBetween();
+  bool StepNext();
+  bool StepItem();
+  CallHead ReadFirstHead();
+  CallHead ReadHead(std::string_view text) const;
+  void BeginArguments(CallHead head);
+  void AddCall(ToolCall call);
+  Part PartBehind() const;
   bool BeginThought();
   bool BeginCall(std::string_view begin, size_t at);
   bool EndCall(std::string_view end);
@@ -56,6 +76,8 @@ class OutputParser final : public AnswerParser {
   size_t calls_ = 0;
   bool may_stream_ = false;  // the call in progress, if its head turns out to be one
   bool drops_ = false;       // the call that streams, because only the first one counts
+  bool in_list_ = false;     // the call that streams is one of a list
+  bool in_object_ = false;   // its arguments are in an object with its name
   JsonEnd json_;             // of its arguments, then of its object
 };
 

@@ -28,6 +28,19 @@ TEST(CallHead, IsNoneOfAnotherShape) {
     EXPECT_EQ(ReadCallHead(text).state, State::kNone) << text;
 }
 
+TEST(NamedHead, IsANameUpToTheBrace) {
+  for (const char* text : {" f-1.g{", "f-1.g [ARGS]{\"", "f-1.g[CALL_ID]abc[ARGS] {"}) {
+    const CallHead head = ReadNamedHead(text);
+    EXPECT_EQ(head.state, State::kFound) << text;
+    EXPECT_EQ(head.name, "f-1.g");
+    EXPECT_EQ(text[head.bytes], '{');
+  }
+  EXPECT_EQ(ReadNamedHead("f[ARGS]").state, State::kMore);
+  EXPECT_EQ(ReadNamedHead("so f{").state, State::kNone);
+  EXPECT_EQ(ReadNamedHead("{").state, State::kNone);
+  EXPECT_EQ(ReadNamedHead(std::string(kMaxCallHead, 'f')).state, State::kNone);
+}
+
 TEST(CallHead, IsNoneIfItIsLong) {
   const std::string text = R"({"name": ")" + std::string(kMaxCallHead, 'x');
   EXPECT_EQ(ReadCallHead(text.substr(0, kMaxCallHead - 1)).state, State::kMore);

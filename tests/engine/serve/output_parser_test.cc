@@ -90,6 +90,72 @@ TEST(OutputParser, GivesArgumentsAsTheyCome) {
             (std::vector<std::string>{"", "time:{\"a\"", ":: {}", ":}", ""}));
 }
 
+TEST(OutputParser, GivesArgumentsOfSeveralCallsAsTheyCome) {
+  const std::vector<std::string> pieces = {"{\"name\": \"time\", \"arguments\": ", "{\"a\"", ": {}",
+                                           "}", "} "};
+  const std::vector<std::string> given = {"time:{\"a\"", ":: {}", ":}"};
+  const auto put = [&](const std::string& before, const std::string& between) {
+    std::vector<std::string> all = {before};
+    for (int i = 0; i < 2; ++i) {
+      all.insert(all.end(), pieces.begin(), pieces.end());
+      all.push_back(between);
+    }
+    return all;
+  };
+  std::vector<std::string> wanted;
+  for (int i = 0; i < 2; ++i) {
+    wanted.insert(wanted.end(), {"", ""});
+    wanted.insert(wanted.end(), given.begin(), given.end());
+    wanted.emplace_back();
+  }
+  wanted.emplace_back();
+  EXPECT_EQ(CallsOf(Rules("granite"), put("<|tool_call|> [", ",")), wanted);
+  EXPECT_EQ(CallsOf(Rules("mistral"), put("[TOOL_CALLS][", ", ")), wanted);
+  EXPECT_EQ(CallsOf(Rules("llama3_json"), put("<|python_tag|>", "; ")), wanted);
+  EXPECT_EQ(CallsOf(Rules("llama4_json"), put(" ", "")), wanted);
+  EXPECT_EQ(CallsOf(Rules("mistral"),
+                    {"[TOOL_CALLS]ti", "me[ARGS]", "{\"a\"", ": 1}", "[TOOL_CALLS]", "f/g{", "}"}),
+            (std::vector<std::string>{"", "", "time:{\"a\"", ":: 1}", "", "f/g:{", ":}"}));
+}
+
+TEST(OutputParser, ReadsCallsThatDoNotStreamAmongThoseThatDo) {
+  // The arguments come first, or there are none.
+  const std::string calls[] = {R"({"name": "time", "parameters": {"a": [1, "}"]}, "id": {}})",
+                               R"({"arguments": {"b": 1}, "name": "weather"})",
+                               R"({"name": "time"})", R"({"name": "time", "arguments": {}})"};
+  const std::string all =
+      R"(content [] reasoning [] time{"a": [1, "}"]} weather{"b":1} time{} time{})";
+  const auto joined = [&](const std::string& between) {
+    return calls[0] + between + calls[1] + between + calls[2] + between + calls[3];
+  };
+  EXPECT_EQ(Parsed(Rules("granite"), "<|tool_call|>[" + joined(" , ") + "]\n"), all);
+  EXPECT_EQ(Parsed(Rules("mistral"), "[TOOL_CALLS] [" + joined(",") + " ]"), all);
+  EXPECT_EQ(Parsed(Rules("llama3_json"), joined("; ")), all);
+  EXPECT_EQ(Parsed(Rules("llama3_json"), joined("\n")), all);
+  OutputRules one = Rules("granite");
+  one.parallel = false;
+  EXPECT_EQ(Parsed(one, "<|tool_call|>[" + joined(",") + "]"),
+            R"(content [] reasoning [] time{"a": [1, "}"]})");
+}
+
+TEST(OutputParser, WhatFollowsACallAndIsNoneIsText) {
+  constexpr const char* kCall = R"({"name": "time", "arguments": {"a": 1}})";
+  const std::string begins = "content [", made = R"(] reasoning [] time{"a": 1})";
+  for (const std::string rest :
+       {"Done.", "{\"answer\": 42} so", "{\"name\": \"unknown\", \"parameters\": {}}",
+        "{\"name\": \"ti"}) {
+    EXPECT_EQ(Parsed(Rules("llama3_json"), kCall + std::string("; ") + rest), begins + rest + made);
+    EXPECT_EQ(Parsed(Rules("granite"), "<|tool_call|>[" + std::string(kCall) + "] " + rest),
+              begins + rest + made);
+    EXPECT_EQ(Parsed(Rules("mistral"), "[TOOL_CALLS]time {\"a\": 1} " + rest),
+              begins + rest + made);
+  }
+  EXPECT_EQ(Parsed(Rules("granite"), "<|tool_call|>[" + std::string(kCall) + ", 3]"),
+            begins + "3]" + made);
+  EXPECT_EQ(Parsed(Rules("mistral"), R"([TOOL_CALLS]time[ARGS]{"a": "[TOOL_CALLS]{)"),
+            R"(content [] reasoning [] time{"a": "[TOOL_CALLS]{)");
+}
+
 TEST(OutputParser, KeepsACallWhoseArgumentsWereCutOff) {
   EXPECT_EQ(
       Parsed(Rules("hermes"), "<tool_call>{\"name\": \"time\", \"arguments\": {\"a\": \"</too"),
@@ -167,7 +233,7 @@ TEST(OutputParser, ReadsLlamasBareAndMarkedCalls) {
   EXPECT_EQ(Parsed(Rules("llama3_json"),
                    "\n{\"name\": \"weather\", \"parameters\": {\"city\": \"a;}\"}}; "
                    "{\"name\": \"time\", \"parameters\": {}}"),
-            "content [] reasoning [] weather{\"city\":\"a;}\"} time{}");
+            "content [] reasoning [] weather{\"city\": \"a;}\"} time{}");
   EXPECT_EQ(Parsed(Rules("llama3_json"), "Now: <|python_tag|>{\"name\": \"time\"}"),
             "content [Now:] reasoning [] time{}");
 }
@@ -194,11 +260,11 @@ TEST(OutputParser, ReadsMistralsListsAndNames) {
   EXPECT_EQ(Parsed(Rules("mistral"),
                    "[TOOL_CALLS][{\"name\": \"weather\", \"arguments\": {\"city\": \"a\"}}, "
                    "{\"name\": \"time\", \"arguments\": {}}]"),
-            "content [] reasoning [] weather{\"city\":\"a\"} time{}");
+            "content [] reasoning [] weather{\"city\": \"a\"} time{}");
   EXPECT_EQ(Parsed(Rules("mistral"),
                    "Ok [TOOL_CALLS]weather[CALL_ID]123456789[ARGS]{\"city\": \"[TOOL_CALLS]\"}"
                    "[TOOL_CALLS]time{}"),
-            "content [Ok] reasoning [] weather{\"city\":\"[TOOL_CALLS]\"} time{}");
+            "content [Ok] reasoning [] weather{\"city\": \"[TOOL_CALLS]\"} time{}");
 }
 
 TEST(OutputParser, ReadsGranitesList) {
@@ -261,7 +327,7 @@ TEST(OutputParser, ReadsPythonsCalls) {
 
 TEST(OutputParser, ReadsLlama4AndGranite4UnderTheirOwnNames) {
   EXPECT_EQ(Parsed(Rules("llama4_json"), R"({"name": "time", "parameters": {"a": 1}})"),
-            R"(content [] reasoning [] time{"a":1})");
+            R"(content [] reasoning [] time{"a": 1})");
   EXPECT_EQ(Parsed(Rules("granite4"),
                    "<tool_call>{\"name\": \"time\", \"arguments\": \"{}\"}</tool_call>"),
             "content [] reasoning [] time{}");
