@@ -4,6 +4,7 @@ here the last message as it is, over and over: the tests decide what the model s
 import json
 import os
 import re
+import threading
 import urllib.request
 
 import pytest
@@ -218,6 +219,58 @@ def test_rates_are_differences_of_counters_and_start_anew_with_the_engine(ready)
       return [...found, samples.length];
     }""")
     assert (rate, ratio, kept) == (30, 20, 1)
+
+
+SAMPLE = """
+vllm:kv_cache_usage_perc{engine="0",model_name="x"} 0.5
+vllm:kv_cache_usage_perc{engine="1",model_name="x"} 0.025
+"""
+
+
+def test_the_caches_occupancy_is_the_mean_of_all_engines(ready):
+    assert ready.page.evaluate("text => sampleOf(parseMetrics(text)).kv", SAMPLE) == pytest.approx(0.2625)
+
+
+def occupancy(page):
+    """What the panel shows, all of one moment."""
+    return page.evaluate("""() => ({
+      text: byId("kv").textContent, of: byId("kv-of").textContent, told: byId("kv-meter").getAttribute("aria-valuenow"),
+      width: byId("kv-meter").firstElementChild.style.width, kv: samples.at(-1).kv})""")
+
+
+def test_the_caches_occupancy_rises_with_what_is_computed_and_falls_to_nothing(visit, start_server, data):
+    server = start_server(data / "models/tiny-trained", "--dtype", "float32", "--kv-cache-space", "8MiB", "--served-model-name", "x")
+    tokens = json.loads(server.get("/server_info"))["kv_cache"]["tokens"]
+    seen = visit(server).wait_until_ready()
+    seen.wait_for("#kv-of", f"^of {seen.page.evaluate('count => formatCount(count)', tokens)} tokens$")
+    assert occupancy(seen.page)["text"] == "0 %"
+    done, endless = threading.Event(), {"model": "x", "prompt": "Once", "max_tokens": 2000, "ignore_eos": True}
+
+    def load():
+        while not done.is_set():
+            server.post("/v1/completions", endless)
+
+    loader = threading.Thread(target=load)
+    loader.start()
+    shown = {}
+
+    def is_in_use():
+        shown.update(occupancy(seen.page))
+        return shown["kv"] > 0
+
+    try:
+        assert wait_until(is_in_use)
+    finally:
+        done.set()
+        loader.join()
+    percent = 100 * shown["kv"]
+    assert percent <= 100
+    assert float(shown["text"].removesuffix(" %")) == pytest.approx(percent, abs=0.5)
+    assert float(shown["width"].removesuffix("%")) == pytest.approx(percent, abs=0.01)
+    assert int(shown["told"]) == pytest.approx(percent, abs=0.5)
+    seen.wait_for("#kv", "^0 %$")
+    assert occupancy(seen.page)["width"] == "0%"
+    assert seen.wrong == []
 
 
 def test_a_refusal_is_the_servers_sentence_and_the_way_out_works(ready):
