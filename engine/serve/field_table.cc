@@ -262,6 +262,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"use_activation", kBool, kOneText | kScores},  // the older name of `activation`
     {"user", kString, kResponses},
     {"user", kAny, kNone, kAllButResponses},
+    {"with_pieces", kBool, kTokenize},
     {"xtc_probability", kNumber, kLlamas},
     {"xtc_threshold", kAny, kNone, kLlamas},
 });
@@ -300,7 +301,6 @@ constexpr auto kUnsupported = std::to_array<UnsupportedField>({
     {"prompt", kResponses,
      "this server stores no prompts: send the text as 'instructions' or 'input'"},
     {"use_beam_search", kTexts | kPrompts, "use n with a temperature above 0"},
-    {"with_pieces", kTokenize, "'return_token_strs' gives the texts of tokens beside them"},
 });
 
 constexpr bool ByName(const Field& a, const Field& b) { return a.name < b.name; }

@@ -10,6 +10,8 @@
 #include "engine/serve/prepare.h"
 #include "engine/serve/request_memory.h"
 #include "engine/serve/schema_messages.h"
+#include "engine/text/token_piece.h"
+#include "engine/text/utf8.h"
 
 namespace pinion {
 namespace {
@@ -32,6 +34,33 @@ ApiResult<void> AppendTokenTexts(const Tokenizer& tokenizer, const std::vector<i
   return {};
 }
 
+// One of llama-server's: a token's text or, if that is no valid UTF-8, its bytes, beside its id.
+void AppendPiece(const Tokenizer& tokenizer, int32_t id, std::string& answer) {
+  const std::string piece = TokenPiece(tokenizer, id);
+  answer += StrCat("{\"id\":", id, ",\"piece\":");
+  if (IsValidUtf8(piece)) {
+    AppendJsonString(answer, piece);
+  } else {
+    char before = '[';
+    for (const char byte : piece) {
+      answer += before;
+      answer += std::to_string(static_cast<unsigned char>(byte));
+      before = ',';
+    }
+    answer += ']';
+  }
+  answer += '}';
+}
+
+ApiResult<void> ReservePieces(const Tokenizer& tokenizer, const std::vector<int32_t>& ids,
+                              MemoryShare& memory) {
+  // As for texts, and the names beside them. A token may begin with a space that it does not spell.
+  constexpr size_t kEscaped = 6, kCopies = 3, kNames = 40;
+  size_t bytes = 0;
+  for (const int32_t id : ids) bytes += kEscaped * (tokenizer.TokenText(id).size() + 1) + kNames;
+  return Reserve(memory, kCopies * bytes, "the pieces of the text");
+}
+
 }  // namespace
 
 ApiResult<std::string> Preparer::Tokenize(HttpRequest& request, size_t max_model_len,
@@ -42,14 +71,18 @@ ApiResult<std::string> Preparer::Tokenize(HttpRequest& request, size_t max_model
     PINION_ASSIGN(const Json body, ReadBody(request, Api::kTokenize, unknown));
     PINION_ASSIGN(asked, ReadTokenizeRequest(body));
   }
-  const bool texts = asked.token_texts;
+  const bool texts = asked.token_texts, pieces = asked.pieces;
   PINION_ASSIGN(const std::vector<int32_t> ids,
                 intake_.Tokenize(std::move(asked), render, request.memory));
+  if (pieces) PINION_TRY(ReservePieces(tokenizer_, ids, request.memory));
   std::string answer =
       StrCat("{\"count\":", ids.size(), ",\"max_model_len\":", max_model_len, ",\"tokens\":[");
   for (size_t i = 0; i < ids.size(); ++i) {
     if (i > 0) answer += ',';
-    answer += std::to_string(ids[i]);
+    if (pieces)
+      AppendPiece(tokenizer_, ids[i], answer);
+    else
+      answer += std::to_string(ids[i]);
   }
   answer += ']';
   if (!texts) return answer + ",\"token_strs\":null}";

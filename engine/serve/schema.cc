@@ -335,6 +335,7 @@ ApiResult<TokenizeRequest> ReadTokenizeRequest(const Json& body) {
   TokenizeRequest request;
   PINION_ASSIGN(request.model, Get<std::string>(body, "model", ""));
   PINION_ASSIGN(request.token_texts, Get<bool>(body, "return_token_strs", false));
+  PINION_ASSIGN(request.pieces, Get<bool>(body, "with_pieces", false));
   PINION_ASSIGN(const bool parses, Get<bool>(body, "parse_special", true));
   if (!parses)
     return Bad("parse_special",

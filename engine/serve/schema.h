@@ -165,6 +165,7 @@ struct TokenizeRequest {
   Conversation conversation;
   bool add_special_tokens = true;
   bool token_texts = false;  // as the vocabulary writes them, beside the ids
+  bool pieces = false;       // llama-server's: with each id what it stands for
 };
 ApiResult<TokenizeRequest> ReadTokenizeRequest(const Json& body);
 // The body of POST /detokenize.

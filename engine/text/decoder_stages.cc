@@ -83,20 +83,6 @@ class ByteLevel : public Cloning<ByteLevel, TokenStage> {
   std::string pending_;  // the bytes of an incomplete character
 };
 
-std::optional<char> ByteOf(std::string_view token) {
-  if (token.size() != 6 || token.substr(0, 3) != "<0x" || token[5] != '>') return std::nullopt;
-  int value = 0;
-  for (char c : token.substr(3, 2)) {
-    const int digit = c >= '0' && c <= '9'   ? c - '0'
-                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                             : -1;
-    if (digit < 0) return std::nullopt;
-    value = value * 16 + digit;
-  }
-  return static_cast<char>(value);
-}
-
 class ByteFallbackExact : public Cloning<ByteFallbackExact, TokenStage> {
  public:
   void Finish() override {
@@ -106,7 +92,7 @@ class ByteFallbackExact : public Cloning<ByteFallbackExact, TokenStage> {
 
  private:
   void Token(const std::string& token) override {
-    if (const auto byte = ByteOf(token)) {
+    if (const auto byte = ByteOfToken(token)) {
       run_ += *byte;
       return;
     }
@@ -135,7 +121,7 @@ class ByteFallbackEager : public Cloning<ByteFallbackEager, TokenStage> {
 
  private:
   void Token(const std::string& token) override {
-    if (const auto byte = ByteOf(token)) {
+    if (const auto byte = ByteOfToken(token)) {
       in_run_ = true;
       pending_ += *byte;
       Advance();
@@ -360,6 +346,20 @@ class JoinBySpace : public Cloning<JoinBySpace, Stage> {
 };
 
 }  // namespace
+
+std::optional<char> ByteOfToken(std::string_view token) {
+  if (token.size() != 6 || token.substr(0, 3) != "<0x" || token[5] != '>') return std::nullopt;
+  int value = 0;
+  for (char c : token.substr(3, 2)) {
+    const int digit = c >= '0' && c <= '9'   ? c - '0'
+                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                             : -1;
+    if (digit < 0) return std::nullopt;
+    value = value * 16 + digit;
+  }
+  return static_cast<char>(value);
+}
 
 std::unique_ptr<DecoderStage> ByteLevelStage() { return std::make_unique<ByteLevel>(); }
 std::unique_ptr<DecoderStage> ByteFallbackStage(StreamMode mode) {

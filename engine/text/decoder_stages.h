@@ -1,7 +1,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "engine/text/decoder.h"
 #include "engine/text/pre_tokenizer.h"
@@ -13,6 +15,8 @@ namespace pinion {
 
 // Turns GPT-2's printable characters back into bytes; tokens with other characters stay unchanged.
 std::unique_ptr<DecoderStage> ByteLevelStage();
+// The byte that a token <0xHH> stands for.
+std::optional<char> ByteOfToken(std::string_view token);
 // <0xHH> tokens. In a run that is not valid UTF-8 each becomes U+FFFD.
 std::unique_ptr<DecoderStage> ByteFallbackStage(StreamMode mode);
 std::unique_ptr<DecoderStage> MetaspaceStage(const Metaspace& metaspace);

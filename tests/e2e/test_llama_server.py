@@ -225,9 +225,20 @@ def test_texts_become_tokens_and_tokens_texts(plain):
     assert post(plain, "/detokenize", tokens=tokens)["content"] == "Once upon a time"
     for body, why in (({"content": "x", "prompt": "x"}, "'content' and 'prompt'"), ({"content": 7}, "'content' must"),
                       ({"content": "x", "parse_special": False}, "'parse_special' is false"),
-                      ({"content": "x", "with_pieces": True}, "'with_pieces' is not supported")):
+                      ({"content": "x", "with_pieces": 7}, "'with_pieces' is 7, want a boolean")):
         code, message = refusal(plain, "/tokenize", **body)
         assert code == 400 and why in message, body
+
+
+@pytest.mark.parametrize("text", ["Once upon a time", " two  spaces\n", "größe 😀 ok", "日本", 'a "quoted" one', ""])
+def test_pieces_make_up_the_text(plain, text):
+    ids = post(plain, "/tokenize", content=text)["tokens"]
+    pieces = post(plain, "/tokenize", content=text, with_pieces=True)["tokens"]
+    assert [one["id"] for one in pieces] == ids
+    joined = b"".join(one["piece"].encode() if isinstance(one["piece"], str) else bytes(one["piece"]) for one in pieces)
+    assert joined.decode() == text
+    if "😀" in text:
+        assert any(isinstance(one["piece"], list) for one in pieces), "parts of a character are bytes"
 
 
 def test_health_has_two_paths_that_need_no_key(start_server):
