@@ -116,7 +116,8 @@ class EngineLoop : public Engine, private StepCaller {
     sequence->group = request.group;
     sequence->before_first = HashSalt(request.cache_salt);
     sequence->cache_salt = std::move(request.cache_salt);
-    sequence->eos_ids = model_.files.spec.eos_ids;
+    const bool replaces = !request.params.eos_ids.empty() && !request.grammar;
+    sequence->eos_ids = replaces ? request.params.eos_ids : model_.files.spec.eos_ids;
     sequence->arrived_ns = NowNs();
     sequence->params = std::move(request.params);
     if (request.grammar && !sequence->score)

@@ -31,6 +31,8 @@ struct SamplingParams {
   int min_tokens = 0;            // EOS and stop ids are masked, stop strings ignored, before this
   bool ignore_eos = false;
   std::vector<int32_t> stop_token_ids;
+  // That end the answer in place of the model's; empty: those. A grammar ends with the model's.
+  std::vector<int32_t> eos_ids = {};
   std::vector<std::string> stop;  // none empty; checked by OutputText
   bool include_stop_str_in_output = false;
   int logprobs = -1;         // -1: none; k >= 0: for the chosen token and the k best ones

@@ -142,6 +142,12 @@ class Serving {
                   ReadApiDefaults(options_.generation_config ? options_.generation_config
                                                              : files.generation_config,
                                   options_.generation_overrides));
+    if (const auto& config = options_.generation_config; config && !config->object().empty()) {
+      // As in vLLM the file has those of the model's own, whose config.json still counts.
+      PINION_ASSIGN(DecoderSpec spec, ReadSpec(files.config));
+      PINION_TRY(JoinEosIds(*config, spec));
+      model.defaults.params.eos_ids = std::move(spec.eos_ids);
+    }
     model.template_kwargs = options_.template_kwargs;
     PINION_ASSIGN(tokenizer_, OpenTokenizer(files));
     if (options_.chat_template) tokenizer_->SetChatTemplate(*options_.chat_template);

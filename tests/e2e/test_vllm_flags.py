@@ -156,6 +156,34 @@ def test_what_requests_leave_unsaid(start_server, data, tmp_path, flags, tempera
     assert (defaults["top_k"] == 7) == ('{"top_k": 7}' in flags)
 
 
+def test_a_folder_says_in_place_of_the_models_own_which_tokens_end_answers(start_server, data, tmp_path):
+    """config.json's still ends them."""
+    model, other = tmp_path / "model", tmp_path / "other"
+    shutil.copytree(data / "models/tiny-trained", model)
+    other.mkdir()
+    asked = {"prompt": "Once upon a time", "max_tokens": 12, "temperature": 0, "return_token_ids": True}
+
+    def answer(config, own, folder, **more):
+        """(ids, why it ended) with an eos_token_id in config.json, the model's own file and the folder's."""
+        for file, ids in ((model / "config.json", config), (model / "generation_config.json", own),
+                          (other / "generation_config.json", folder)):
+            whole = json.loads(file.read_text()) if file.exists() else {}
+            file.write_text(json.dumps({**whole, "top_k": 50, "eos_token_id": ids}))
+        flags = ["--generation-config", other] if folder else []
+        server = start_server(model, "--dtype", "float32", "--kv-cache-space", "32MiB", *flags)
+        choice = server.post("/v1/completions", {**asked, **more})["choices"][0]
+        server.stop()
+        return choice["token_ids"], choice["finish_reason"]
+
+    whole, reason = answer(2, 2, None)
+    assert reason == "length" and len(set(whole)) > 4
+    first, second = whole[3], next(id for id in whole[4:] if id not in whole[:4])
+    assert answer(2, [2, first], None) == (whole[:whole.index(first) + 1], "stop")
+    assert answer(2, [2, first], [second]) == (whole[:whole.index(second) + 1], "stop")
+    assert answer(first, 2, [second]) == (whole[:whole.index(first) + 1], "stop")
+    assert answer(2, 2, [first], ignore_eos=True) == (whole, "length")
+
+
 @pytest.mark.parametrize("flag, value, why", [
     ("--generation-config", "/nowhere", "/nowhere/generation_config.json"),
     ("--override-generation-config", '{"colour": 1}', "has 'colour'"),

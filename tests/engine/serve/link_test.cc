@@ -17,6 +17,7 @@ SubmitMessage MakeSubmit() {
   submit.params.temperature = 0.7;
   submit.params.seed = 0xfedcba9876543210;
   submit.params.stop_token_ids = {5, 6};
+  submit.params.eos_ids = {8};
   submit.params.stop = {"", "end"};
   submit.params.logprobs = 3;
   submit.params.logit_bias = {{9, -1.5}};
