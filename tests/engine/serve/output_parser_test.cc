@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <iterator>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -154,6 +156,38 @@ TEST(OutputParser, WhatFollowsACallAndIsNoneIsText) {
             begins + "3]" + made);
   EXPECT_EQ(Parsed(Rules("mistral"), R"([TOOL_CALLS]time[ARGS]{"a": "[TOOL_CALLS]{)"),
             R"(content [] reasoning [] time{"a": "[TOOL_CALLS]{)");
+}
+
+TEST(OutputParser, PartsDependOnTheTextAloneHoweverBrokenItIs) {
+  const std::string fragments[] = {"[",
+                                   "]",
+                                   ", ",
+                                   "; ",
+                                   "{",
+                                   "}",
+                                   "\"",
+                                   "\\",
+                                   " \n",
+                                   "so",
+                                   "[TOOL_CALLS]",
+                                   "<|tool_call|>",
+                                   "<|python_tag|>",
+                                   "time[ARGS]",
+                                   R"({"name": "time", "arguments": {"a": "]}"}})",
+                                   R"({"name": "time", "parameters": {)",
+                                   R"({"name": "weather"})",
+                                   R"({"arguments": {}, "name": "time"})",
+                                   R"({"name": "unknown", "arguments": {}})"};
+  std::mt19937 rng(20261126);
+  std::uniform_int_distribution<size_t> any(0, std::size(fragments) - 1), few(1, 7);
+  for (const char* calls : {"mistral", "granite", "llama3_json"}) {
+    for (int i = 0; i < 200; ++i) {
+      std::string text;
+      for (size_t left = few(rng); left > 0; --left) text += fragments[any(rng)];
+      Parsed(Rules(calls), text);
+      if (HasFailure()) FAIL() << calls << ": " << text;
+    }
+  }
 }
 
 TEST(OutputParser, KeepsACallWhoseArgumentsWereCutOff) {
