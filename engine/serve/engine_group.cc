@@ -119,7 +119,7 @@ void EngineGroup::StopNextProfile() {
 
 bool EngineGroup::Answered(size_t index, std::optional<LinkMessage> answer, Question& asked) {
   if (asked.waiting.erase(index) == 0) return false;
-  if (answer) asked.answers.push_back(std::move(*answer));
+  if (answer) asked.answers.insert_or_assign(index, std::move(*answer));
   return asked.waiting.empty() && !asked.answers.empty();
 }
 
@@ -151,14 +151,14 @@ void EngineGroup::OnMessage(size_t index, LinkMessage message) {
 
 void EngineGroup::AnswerInfo() {
   std::vector<std::string> infos;
-  for (const LinkMessage& answer : info_.answers)
+  for (const auto& [replica, answer] : info_.answers)
     infos.push_back(std::get<InfoMessage>(answer).server_info);
   callbacks_.message(InfoMessage{InfoOf(infos)});
 }
 
 void EngineGroup::AnswerReset() {
   CacheResetMessage all{true};
-  for (const LinkMessage& answer : reset_.answers)
+  for (const auto& [replica, answer] : reset_.answers)
     all.whole &= std::get<CacheResetMessage>(answer).whole;
   callbacks_.message(all);
 }

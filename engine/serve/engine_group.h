@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -62,8 +63,8 @@ class EngineGroup {
   };
   // A question that all replicas are asked.
   struct Question {
-    std::set<size_t> waiting;  // for the answers of these
-    std::vector<LinkMessage> answers;
+    std::set<size_t> waiting;               // for the answers of these
+    std::map<size_t, LinkMessage> answers;  // by replica, whichever comes first
   };
 
   EngineSupervisor::Callbacks CallbacksOf(size_t index);

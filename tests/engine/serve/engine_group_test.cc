@@ -107,6 +107,21 @@ TEST_F(GroupTest, IsReadyWhenAllAreAndTellsWhatTheyHaveTogether) {
   EXPECT_EQ(ready.server_info, R"({"kv":500,"replicas":[{"kv":500},{"kv":400}]})");
 }
 
+TEST_F(GroupTest, TellsOfReplicasInTheirOrderWhicheverAnswersFirst) {
+  on_state_ = [this](EngineState) { group_->Send(InfoRequestMessage{}); };
+  on_message_ = [this](const LinkMessage& message) {
+    if (std::holds_alternative<InfoMessage>(message)) server_->Stop();
+  };
+  const std::string answer = Frames("c", {InfoMessage{R"({"kv":1})"}});
+  Run({{StrCat("cat $0 >&3; sleep 0.3; cat ", answer, " >&3; exec sleep 60"),
+        Frames("a", {Ready(500)})},
+       {StrCat("cat $0 >&3; head -c 1 <&3 >&2; cat ", Frames("d", {InfoMessage{R"({"kv":2})"}}),
+               " >&3; exec sleep 60"),
+        Frames("b", {Ready(500)})}});
+  EXPECT_EQ(std::get<InfoMessage>(messages_.back()).server_info,
+            R"({"kv":1,"replicas":[{"kv":1},{"kv":2}]})");
+}
+
 TEST_F(GroupTest, OneAloneIsAsItIs) {
   on_state_ = [this](EngineState) { server_->Stop(); };
   Run({{kWaits, Frames("a", {Ready(500)})}});
