@@ -214,10 +214,11 @@ class ShardedDecoder : public Decoder {
     if (!spec.names.layer_input_table.empty()) {
       PINION_ASSIGN(model_.layer_input_table, source_->Find(spec.names.layer_input_table));
     }
-    PINION_ASSIGN(
-        model_.weights,
-        LoadWeights(spec, model_.options.formats, model_.options.moe_prepack, *source_, ranks_,
-                    SpanOf(model_.options.communicator, ranks_.count()), model_.options.memory));
+    PINION_ASSIGN(model_.weights,
+                  LoadWeights(spec, model_.options.formats, model_.options.moe_prepack, *source_,
+                              ranks_, SpanOf(model_.options.communicator, ranks_.count()),
+                              model_.options.memory, model_.options.shared));
+    model_.options.shared = {};  // it need not live as long
     if (!model_.options.moe_prepack) KeepPlainExperts();
     for (int rank = 0; rank < ranks_.count(); ++rank) {
       const Shard& shard = model_.weights[static_cast<size_t>(rank)].shard;

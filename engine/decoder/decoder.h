@@ -16,6 +16,7 @@
 #include "engine/host/team.h"
 #include "engine/spec/spec.h"
 #include "engine/weights/format_plan.h"
+#include "engine/weights/shared_weights.h"
 #include "kernels/e4m3.h"
 #include "kernels/integer_prefetch.h"
 #include "kernels/kernels.h"
@@ -38,6 +39,7 @@ struct DecoderOptions {
   // The processes that compute the model, each with as many ranks as this one; null: this one
   // alone.
   Communicator* communicator = nullptr;
+  SharedShards shared = {};  // where the packed weights lie, if several engines share them
 
   MemoryPolicy memory_of(size_t rank) const {
     return rank < memory.size() ? memory[rank] : MemoryPolicy{};

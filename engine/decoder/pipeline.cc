@@ -320,6 +320,7 @@ Result<Pipeline> StartPipeline(const DecoderSpec& spec, std::shared_ptr<const Te
     DecoderOptions of_stage = options;
     for (size_t rank = 0; rank < each && !options.memory.empty(); ++rank)
       of_stage.memory.at(rank) = options.memory.at(i * each + rank);
+    of_stage.shared.first = i * each;
     stage.thread.Post([&, i, of_stage = std::move(of_stage)] {
       loaded[i] = LoadStage(specs[static_cast<size_t>(stage.number)], source,
                             PlanOfRanks(plan, i * each, each), of_stage, stage);

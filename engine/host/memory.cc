@@ -11,7 +11,7 @@
 #include <map>
 
 #include "engine/base/strings.h"
-#include "engine/host/runtime_choice.h"
+#include "engine/host/huge_pages.h"
 
 namespace pinion {
 namespace {
@@ -23,14 +23,10 @@ size_t PageBytes() {
   return bytes;
 }
 
-int HugePageAdvice() {
-  const char* wanted = std::getenv(kHugePagesVariable);
-  return wanted && std::strcmp(wanted, "0") == 0 ? MADV_NOHUGEPAGE : MADV_HUGEPAGE;
-}
-
 size_t RoundUp(size_t bytes, size_t step) { return (bytes + step - 1) / step * step; }
 
-// mmap at a multiple of `alignment`: maps more than needed and unmaps the excess on both sides.
+// Anonymous memory at a multiple of `alignment`: maps more than needed and unmaps the excess on
+// both sides.
 void* MapAligned(size_t bytes, size_t alignment) {
   bytes = RoundUp(bytes, PageBytes());
   const size_t slack = alignment - PageBytes();
@@ -55,25 +51,58 @@ void ExemptFromBalancing(void* data, size_t bytes) {
     mbind(data, bytes, MPOL_LOCAL, nullptr, 0, 0);
 }
 
-}  // namespace
+// MADV_POPULATE_READ of Linux 5.14, which older headers lack. An older kernel refuses it, and pages
+// are mapped when they are first read.
+constexpr int kPopulateRead = 22;
 
-Result<Pages> Pages::Allocate(size_t bytes, const MemoryPolicy& policy) {
-  Pages pages;
-  if (bytes == 0) return pages;
-  void* data = MapAligned(bytes, bytes < kHugePageBytes ? PageBytes() : kHugePageBytes);
-  if (data == MAP_FAILED)
-    return Fail(ErrorCode::kExhausted, StrCat("cannot allocate ", FormatBytes(bytes), " (", bytes,
-                                              " bytes) of memory: ", std::strerror(errno),
-                                              "; ask for less KV-cache space or a smaller model"));
+void* MapAligned(size_t bytes) {
+  return MapAligned(bytes, bytes < kHugePageBytes ? PageBytes() : kHugePageBytes);
+}
+
+tl::unexpected<Error> CannotAllocate(size_t bytes) {
+  return Fail(ErrorCode::kExhausted, StrCat("cannot allocate ", FormatBytes(bytes), " (", bytes,
+                                            " bytes) of memory: ", std::strerror(errno),
+                                            "; ask for less KV-cache space or a smaller model"));
+}
+
+// How pages that nobody has touched yet are to come.
+void Advise(void* data, size_t bytes, const MemoryPolicy& policy) {
   // Huge pages mean fewer TLB misses; if the kernel has none, the advice costs nothing.
   if (bytes >= kHugePageBytes) madvise(data, bytes, HugePageAdvice());
   if (policy.mode == MemoryMode::kLocal)
     ExemptFromBalancing(data, bytes);
   else
     SetPolicy(data, bytes, policy);  // which also exempts them
+}
+
+}  // namespace
+
+Result<Pages> Pages::Allocate(size_t bytes, const MemoryPolicy& policy) {
+  Pages pages;
+  if (bytes == 0) return pages;
+  void* data = MapAligned(bytes);
+  if (data == MAP_FAILED) return CannotAllocate(bytes);
+  Advise(data, bytes, policy);
   pages.data_ = static_cast<std::byte*>(data);
   pages.bytes_ = bytes;
   return pages;
+}
+
+Result<Pages> Pages::Map(int fd, uint64_t offset, size_t bytes, Access access,
+                         const MemoryPolicy& policy) {
+  PINION_ASSIGN(Pages pages, Allocate(bytes));  // its addresses, which the file then takes
+  if (bytes == 0) return pages;
+  const int protection = access == Access::kRead ? PROT_READ : PROT_READ | PROT_WRITE;
+  if (mmap(pages.data_, bytes, protection, MAP_SHARED | MAP_FIXED, fd,
+           static_cast<off_t>(offset)) == MAP_FAILED)
+    return CannotAllocate(bytes);
+  Advise(pages.data_, bytes, policy);
+  if (access == Access::kRead) madvise(pages.data_, bytes, kPopulateRead);
+  return pages;
+}
+
+void Pages::MakeReadOnly() const {
+  if (data_) mprotect(data_, bytes_, PROT_READ);
 }
 
 Pages& Pages::operator=(Pages&& other) noexcept {

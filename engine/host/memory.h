@@ -13,15 +13,21 @@ namespace pinion {
 
 inline constexpr size_t kHugePageBytes = size_t{2} << 20;
 
-// Anonymous zeroed memory straight from the kernel; each page is placed on the NUMA node of the
-// thread that touches it first, and stays there unless `policy`, or a policy of the process or the
-// system, decides otherwise. Move-only owner. Page aligned; from kHugePageBytes on aligned to huge
-// pages, which are requested unless RuntimeChoice says otherwise.
+// Zeroed memory straight from the kernel, anonymous or of a file in memory; each page is placed on
+// the NUMA node of the thread that touches it first, and stays there unless `policy`, or a policy
+// of the process or the system, decides otherwise. Move-only owner. Page aligned; from
+// kHugePageBytes on aligned to huge pages, which are requested unless RuntimeChoice says otherwise.
 class Pages {
  public:
   Pages() = default;
   // 0 bytes: empty, data() == nullptr. A policy that the kernel refuses changes nothing (Grant).
   static Result<Pages> Allocate(size_t bytes, const MemoryPolicy& policy = {});
+  // The same of [offset, offset + bytes) of a file in memory (memfd): whoever maps it sees the same
+  // pages. offset: a multiple of kHugePageBytes. Readers get all of them at once, so that they must
+  // have been written.
+  enum class Access { kRead, kWrite };
+  static Result<Pages> Map(int fd, uint64_t offset, size_t bytes, Access access,
+                           const MemoryPolicy& policy = {});
   Pages(Pages&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
   Pages& operator=(Pages&& other) noexcept;
@@ -33,6 +39,8 @@ class Pages {
     return reinterpret_cast<T*>(data_);
   }
   size_t size_bytes() const { return bytes_; }
+  // From now on a write is a SIGSEGV.
+  void MakeReadOnly() const;
 
  private:
   std::byte* data_ = nullptr;

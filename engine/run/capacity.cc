@@ -173,6 +173,14 @@ std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions&
   return needs;
 }
 
+void LeaveOutPacked(uint64_t bytes, std::vector<RankNeeds>& needs) {
+  for (RankNeeds& rank : needs) {
+    const uint64_t part = std::min(bytes, rank.weights);
+    rank.weights -= part;
+    bytes -= part;
+  }
+}
+
 Result<size_t> ResolveModelLength(const DecoderSpec& spec, const EngineOptions& options) {
   if (!options.max_model_len) return static_cast<size_t>(spec.max_positions);
   if (*options.max_model_len > spec.max_positions)

@@ -29,6 +29,10 @@ struct RankNeeds {
 std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions& decoder,
                                   const Partition& partition);
 
+// Takes from the needs of this process's ranks the weights that another engine of the server, with
+// which it shares them, has packed already: so many bytes of them are there.
+void LeaveOutPacked(uint64_t bytes, std::vector<RankNeeds>& needs);
+
 // The longest sequence served: --max-model-len, else the model's own limit. An error if the flag
 // exceeds the model's limit.
 Result<size_t> ResolveModelLength(const DecoderSpec& spec, const EngineOptions& options);

@@ -196,6 +196,7 @@ class EngineLoop : public Engine, private StepCaller {
     return slices;
   }
 
+  Json SharedWeightsJson() const;
   Json StepTimesJson() const;
 
   // Makes KV memory ready ahead of its use for about so long, but at least a piece for every
@@ -389,6 +390,15 @@ Json EngineLoop::StepTimesJson() const {
   return out;
 }
 
+// Which of the server's copies these weights are, how many engines read it, and whether this one
+// has packed it; null if they are its own.
+Json EngineLoop::SharedWeightsJson() const {
+  const WeightCopy& copy = model_.options.weight_copy;
+  if (!copy.is_shared()) return {};
+  return Json::Object{
+      {"copy", copy.number}, {"engines", copy.engines}, {"packed_here", !model_.mapped_weights}};
+}
+
 Json EngineLoop::ServerInfo() const {
   const EngineInfo& info = model_.info;
   Json kv = Json::MakeObject();
@@ -412,6 +422,7 @@ Json EngineLoop::ServerInfo() const {
   out.Set("max_model_len", static_cast<uint64_t>(info.max_model_len));
   out.Set("load_s", info.load_s);
   out.Set("weight_bytes", info.weight_bytes);
+  out.Set("shared_weights", SharedWeightsJson());
   out.Set("kv_cache", std::move(kv));
   out.Set("placement", PlacementOf(model_));
   out.Set("memory_policy", MemoryPolicyOf(model_));

@@ -13,7 +13,8 @@ namespace {
 using Role = PrefillOptions::Role;
 
 constexpr char kModel[] = "model", kHasFrontend[] = "has_frontend",
-               kFrontEndBytes[] = "front_end_bytes", kPrefill[] = "prefill";
+               kFrontEndBytes[] = "front_end_bytes", kPrefill[] = "prefill",
+               kWeightCopy[] = "weight_copy";
 
 Status ReadModel(const Json& object, EngineOptions& options) {
   PINION_ASSIGN(options.model, Require<std::string>(object, kModel));
@@ -53,12 +54,25 @@ Json PrefillJson(const PrefillOptions& prefill) {
   return Json::Object{{"role", Name(prefill.role)}, {"listen", prefill.listen}, {"from", from}};
 }
 
+Status ReadWeightCopy(const Json& object, EngineOptions& options) {
+  const Json& copy = *object.Find(kWeightCopy);
+  PINION_ASSIGN(options.weight_copy.fd, Require<int>(copy, "fd"));
+  PINION_ASSIGN(options.weight_copy.number, Require<int>(copy, "number"));
+  PINION_ASSIGN(options.weight_copy.engines, Require<int>(copy, "engines"));
+  return {};
+}
+
+Json WeightCopyJson(const WeightCopy& copy) {
+  return Json::Object{{"fd", copy.fd}, {"number", copy.number}, {"engines", copy.engines}};
+}
+
 // The fields that are no settings.
 constexpr std::pair<const char*, Status (*)(const Json&, EngineOptions&)> kOthers[] = {
     {kModel, ReadModel},
     {kHasFrontend, ReadHasFrontend},
     {kFrontEndBytes, ReadFrontEndBytes},
-    {kPrefill, ReadPrefill}};
+    {kPrefill, ReadPrefill},
+    {kWeightCopy, ReadWeightCopy}};
 
 Status SetField(const std::string& key, const Json& object, EngineOptions& options) {
   for (const auto& [name, read] : kOthers)
@@ -115,6 +129,7 @@ Json ToJson(const EngineOptions& options) {
   object.Set(kHasFrontend, options.has_frontend);
   object.Set(kFrontEndBytes, options.front_end_bytes);
   if (options.prefill.role != Role::kBoth) object.Set(kPrefill, PrefillJson(options.prefill));
+  if (options.weight_copy.is_shared()) object.Set(kWeightCopy, WeightCopyJson(options.weight_copy));
   return object;
 }
 

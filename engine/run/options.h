@@ -23,6 +23,14 @@ struct PrefillOptions {
 };
 const char* Name(PrefillOptions::Role role);  // "both", "prefill", "decode"
 
+// The copy of the packed weights that several engines of a server share (SharedWeights).
+struct WeightCopy {
+  int fd = -1;      // its file, which the process has inherited; -1: none, the weights are its own
+  int number = 0;   // of the server's copies
+  int engines = 0;  // that share it
+  bool is_shared() const { return fd >= 0; }
+};
+
 // Everything that decides how an engine runs. Flags, environment and profiles fill this one struct;
 // flags override the environment, which overrides a profile, which overrides the defaults.
 struct EngineOptions {
@@ -40,6 +48,7 @@ struct EngineOptions {
   std::optional<int> reserved_cpus;
   std::string smt = "off";              // off | on: auto uses all hardware threads of a core
   std::string memory_policy = "local";  // local | strict | preferred | interleave: MemoryMode
+  std::string share_weights = "auto";   // auto | off | on: SharesWeights, of a server's engines
   int tensor_parallel = 1;
   int pipeline_parallel = 1;               // stages of layers, each on tensor_parallel ranks
   std::optional<uint64_t> kv_cache_bytes;  // per rank; unset: sized from free memory after loading
@@ -53,7 +62,8 @@ struct EngineOptions {
   bool prefix_caching = true;
   bool moe_prepack = true;  // pack experts at loading; false: at every step, from the plain layout
   uint64_t seed = 0;
-  PrefillOptions prefill;        // set by serve, as the next three
+  PrefillOptions prefill;  // set by serve, as the next four
+  WeightCopy weight_copy;
   bool has_frontend = false;     // set by serve and launch, not by a flag
   bool pools = false;            // set by embed and rank: the model may do something but generate
   uint64_t front_end_bytes = 0;  // memory that the front end may take: set likewise

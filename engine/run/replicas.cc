@@ -1,8 +1,10 @@
 #include "engine/run/replicas.h"
 
 #include <algorithm>
+#include <map>
 
 #include "engine/base/strings.h"
+#include "engine/host/huge_pages.h"
 #include "engine/run/capacity.h"
 #include "engine/run/start.h"
 
@@ -26,6 +28,21 @@ std::vector<std::string> ListsOf(const Plan& plan) {
   std::vector<std::string> lists;
   for (const RankPlan& rank : plan.ranks) lists.push_back(FormatCpuList(rank.cpus));
   return lists;
+}
+
+// The node of each rank of a replica; empty if one has several, or none that is known.
+std::vector<int> NodeOfEachRank(const Plan& plan) {
+  std::vector<int> nodes;
+  for (const RankPlan& rank : plan.ranks) {
+    if (rank.nodes.size() != 1) return {};
+    nodes.push_back(rank.nodes.front());
+  }
+  return nodes;
+}
+
+// Copies are numbered without gaps, so that fewer numbers mean that some are shared.
+bool HasSharedCopy(const std::vector<int>& copies) {
+  return *std::max_element(copies.begin(), copies.end()) + 1 < static_cast<int>(copies.size());
 }
 
 }  // namespace
@@ -90,26 +107,71 @@ std::vector<std::pair<std::string, std::string>> EnvironmentOfReplica(const Plan
   return {{"OMP_NUM_THREADS", StrCat(rank.threads)}};
 }
 
+std::vector<int> CopiesOfWeights(const EngineOptions& options, int replicas, const Plan& plan) {
+  std::vector<int> copies;
+  std::map<std::vector<int>, int> copy_of_nodes;
+  const bool may_share = options.share_weights != "off" && options.memory_policy != "interleave";
+  int count = 0;
+  for (int replica = 0; replica < replicas; ++replica) {
+    const std::vector<int> nodes = NodeOfEachRank(PlanOfReplica(plan, replicas, replica));
+    if (!may_share || nodes.empty()) {
+      copies.push_back(count++);
+      continue;
+    }
+    const auto [copy, is_new] = copy_of_nodes.try_emplace(nodes, count);
+    count += is_new ? 1 : 0;
+    copies.push_back(copy->second);
+  }
+  return copies;
+}
+
+PageSizes PageSizes::Here() { return {SharedPagesAreHuge(), PrivatePagesAreHuge()}; }
+
+Result<bool> SharesWeights(const EngineOptions& options, int replicas, const PlannedModel& model,
+                           const Machine& machine, const Budget& budget, const Plan& plan,
+                           const PageSizes& pages) {
+  if (!HasSharedCopy(CopiesOfWeights(options, replicas, plan))) return false;
+  if (options.share_weights == "on" || pages.shared_are_huge || !pages.private_are_huge)
+    return true;
+  EngineOptions apart = options;
+  apart.share_weights = "off";
+  const Status fits = CheckReplicasFit(apart, replicas, model, machine, budget, plan);
+  if (!fits && fits.error().code != ErrorCode::kExhausted) return Unexpected(Error(fits.error()));
+  return !fits;
+}
+
 Status CheckReplicasFit(const EngineOptions& options, int replicas, const PlannedModel& model,
                         const Machine& machine, const Budget& budget, const Plan& plan) {
   PINION_ASSIGN(const size_t length, ResolveModelLength(model.spec, options));
   PINION_ASSIGN(const std::vector<RankNeeds> each, NeedsFor(options, model));
   std::vector<RankNeeds> needs;
-  for (int i = 0; i < replicas; ++i) needs.insert(needs.end(), each.begin(), each.end());
+  int copies = 0;
+  for (const int copy : CopiesOfWeights(options, replicas, plan)) {
+    const bool packs = copy == copies;
+    copies += packs ? 1 : 0;
+    for (RankNeeds rank : each) {
+      if (!packs) rank.weights = 0;  // they are there
+      needs.push_back(std::move(rank));
+    }
+  }
   return CheckCapacity(needs, options, length, machine, budget, plan);
 }
 
-Result<uint64_t> KvShareBytes(const EngineOptions& options, int replicas, const Budget& budget) {
+Result<uint64_t> KvShareBytes(const EngineOptions& options, int replicas, int copies,
+                              const Budget& budget) {
   PINION_ASSIGN(const PlannedModel model, PlanModel(options));
   PINION_ASSIGN(const std::vector<RankNeeds> needs, NeedsFor(options, model));
-  uint64_t fixed = 0, state = 0;
+  uint64_t weights = 0, workspace = 0, state = 0;
   for (const RankNeeds& rank : needs) {
-    fixed += rank.weights + rank.workspace;
+    weights += rank.weights;
+    workspace += rank.workspace;
     state = std::max(state, rank.state);
   }
-  const uint64_t share = budget.memory_available_bytes / static_cast<uint64_t>(replicas);
+  const auto count = static_cast<uint64_t>(replicas);
+  const uint64_t fixed = weights * static_cast<uint64_t>(copies) + workspace * count;
+  const uint64_t available = budget.memory_available_bytes;
   PINION_ASSIGN(const size_t length, ResolveModelLength(model.spec, options));
-  const uint64_t left = share - std::min(share, fixed);
+  const uint64_t left = (available - std::min(available, fixed)) / count;
   PINION_ASSIGN(const size_t blocks, SizeKv(needs, options, length, left));
   return blocks * LargestBlockBytes(needs) + SizeStates(needs, options, left).all() * state;
 }

@@ -12,7 +12,8 @@
 #include "engine/run/options.h"
 
 // Several engine processes of the same options on one machine (data parallel). Each has
-// tensor_parallel ranks, weights and --kv-cache-space of its own.
+// tensor_parallel ranks and --kv-cache-space of its own, and those on the same NUMA nodes may share
+// their weights.
 
 namespace pinion {
 
@@ -43,14 +44,34 @@ std::vector<int> CpusOfReplica(const Plan& plan);
 // each replica would take the whole budget.
 std::vector<std::pair<std::string, std::string>> EnvironmentOfReplica(const Plan& plan);
 
-// Whether so many replicas fit into memory together, by the engine's own check (CheckCapacity).
-// `plan`: of all of them; `model`: PlanModel(options).
+// The copies of the packed weights that replicas with this plan have if they share them: by
+// replica, the number of its copy; copies are numbered as the replicas come to them. A copy is for
+// replicas whose ranks are on the same nodes, each on one, so that whoever packs places the pages
+// where all the others read. With --share-weights off, or pages that lie in turn on all nodes, each
+// has a copy of its own.
+std::vector<int> CopiesOfWeights(const EngineOptions& options, int replicas, const Plan& plan);
+
+// Whether they share them: not if every copy would have one replica, or --share-weights is off;
+// under `auto`, if that costs no speed (shared pages are as large as private ones), or if memory
+// does not hold a copy for each.
+struct PageSizes {
+  bool shared_are_huge = true, private_are_huge = true;
+  static PageSizes Here();
+};
+Result<bool> SharesWeights(const EngineOptions& options, int replicas, const PlannedModel& model,
+                           const Machine& machine, const Budget& budget, const Plan& plan,
+                           const PageSizes& pages);
+
+// Whether so many replicas fit into memory together, by the engine's own check (CheckCapacity), if
+// they share their weights as far as --share-weights allows. `plan`: of all of them; `model`:
+// PlanModel(options).
 Status CheckReplicasFit(const EngineOptions& options, int replicas, const PlannedModel& model,
                         const Machine& machine, const Budget& budget, const Plan& plan);
 
 // KV bytes per rank of each replica if --kv-cache-space is not given: sized as one engine sizes its
-// cache, from the memory left once all replicas have weights and workspace. Opens the model's
-// files.
-Result<uint64_t> KvShareBytes(const EngineOptions& options, int replicas, const Budget& budget);
+// cache, from the memory left once all replicas have workspace, and weights in so many copies.
+// Opens the model's files.
+Result<uint64_t> KvShareBytes(const EngineOptions& options, int replicas, int copies,
+                              const Budget& budget);
 
 }  // namespace pinion

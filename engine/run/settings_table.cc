@@ -125,6 +125,14 @@ std::vector<SettingRow> PlacementRows() {
        .usual = "local",
        .access = Field(&EngineOptions::memory_policy),
        .names = {"local", "strict", "preferred", "interleave"}},
+      {.key = "share_weights",
+       .flag = "--share-weights",
+       .help = "whether the engines of a server that have the same NUMA node read one copy of the "
+               "packed weights (serve --data-parallel-size)",
+       .usual =
+           "auto, which is on if it costs no speed, or if memory does not hold a copy for each",
+       .access = Field(&EngineOptions::share_weights),
+       .names = {"auto", "off", "on"}},
       {.key = "kv_cache_space",
        .flag = "--kv-cache-space",
        .environment = "VLLM_CPU_KVCACHE_SPACE",
@@ -158,8 +166,8 @@ std::vector<SettingRow> PlacementRows() {
        .vllm = {"-pp"}},
       {.key = "replicas",
        .flag = "--data-parallel-size",
-       .help = "engines behind one front end, each with CPUs, weights and a KV cache of its own; a "
-               "flag of serve alone",
+       .help = "engines behind one front end, each with CPUs and a KV cache of its own; a flag of "
+               "serve alone",
        .usual = "1",
        .kind = kInteger,
        .access = ServerField(&Configuration::replicas),

@@ -1,6 +1,7 @@
 #include "engine/run/start.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "engine/base/clock.h"
@@ -20,6 +21,7 @@
 #include "engine/run/stages.h"
 #include "engine/spec/stage.h"
 #include "engine/weights/formats.h"
+#include "engine/weights/shared_weights.h"
 #include "engine/weights/weight_layout.h"
 #include "kernels/e4m3.h"
 #include "kernels/integer_prefetch.h"
@@ -113,12 +115,16 @@ struct StartState {
   DecoderOptions decoder;
   std::shared_ptr<const TensorSource> weights;
   std::vector<RankNeeds> needs;
+  uint64_t shared_bytes = 0;  // of the weights, that were there before this process
   Stages stages;
 };
 
 Status MakePlanHere(StartedModel& model, StartState& start) {
   EngineInfo& info = model.info;
   PINION_ASSIGN(start.machine, ThisMachine());
+  // Before the free memory is counted: what is packed in between counts as free, and as needed.
+  if (model.options.weight_copy.is_shared())
+    start.shared_bytes = SharedWeights::ResidentBytes(model.options.weight_copy.fd);
   PINION_ASSIGN(start.budget, BudgetHere(model.options, start.machine));
   PINION_ASSIGN(info.plan, PlanFor(OptionsOfPart(model.options, Processes(model)), start.machine,
                                    start.budget));
@@ -260,6 +266,7 @@ Status CheckMemory(StartedModel& model, StartState& start) {
     const auto first = start.needs.begin() + static_cast<ptrdiff_t>(model.world->process()) * ranks;
     start.needs = {first, first + ranks};
   }
+  LeaveOutPacked(start.shared_bytes, start.needs);
   EngineOptions granted = model.options;
   if (!model.memory_refusal.empty()) granted.memory_policy = "local";
   PINION_TRY(CheckCapacity(start.needs, granted, model.info.max_model_len, start.machine,
@@ -271,23 +278,62 @@ Status CheckMemory(StartedModel& model, StartState& start) {
   return {};
 }
 
+// Options that have no part in how weights are packed differ between engines that share them.
+std::string IdentityOf(const StartedModel& model, const TensorSource& weights) {
+  EngineOptions same = model.options;
+  same.threads_bind = "";
+  same.prefill = {};
+  same.weight_copy = {};
+  return StrCat(Version(), " ", HashOf(weights), " ", HashOf(ToJson(same).Dump()));
+}
+
+// The memory that the weights are packed into, or lie in already, if several engines share it.
+// Without it the engine has a copy of its own.
+std::optional<SharedWeights> JoinSharedWeights(const StartedModel& model, const StartState& start) {
+  if (!model.options.weight_copy.is_shared()) return {};
+  SharedWeights::Layout layout;
+  layout.identity = IdentityOf(model, *start.weights);
+  const DecoderOptions& decoder = start.decoder;
+  for (const RankNeeds& rank : CountNeeds(model.files.spec, decoder, model.options.partition()))
+    layout.bytes.push_back(rank.weights);
+  auto joined = SharedWeights::Join(model.options.weight_copy.fd, layout);
+  if (joined) return std::move(*joined);
+  LogWarning(StrCat("this engine packs weights of its own: ", joined.error().message));
+  return {};
+}
+
+std::string HowLoaded(const StartedModel& model) {
+  if (!model.options.weight_copy.is_shared()) return "";
+  return model.mapped_weights ? ", mapped: another engine has packed them"
+                              : StrCat(", for ", model.options.weight_copy.engines, " engines");
+}
+
 Status LoadAndPack(StartedModel& model, StartState& start) {
   EngineInfo& info = model.info;
   const int64_t load_start = NowNs();
   if (Leads(model)) {
     PINION_ASSIGN(model.pooler, Pooler::Load(model.files, info.task, *start.weights));
   }
+  std::optional<SharedWeights> shared = JoinSharedWeights(model, start);
+  if (shared) {
+    start.decoder.shared.all = &*shared;
+    model.mapped_weights = shared->packed();
+  } else {
+    model.options.weight_copy = {};
+  }
   PINION_ASSIGN(auto teams,
                 CpuExecutor::Load({model.files.spec, std::move(start.weights), info.plan,
                                    start.decoder, model.options.partition(), model.world}));
+  if (shared) PINION_TRY(shared->Finish());
+  start.decoder.shared = {};
   model.teams = teams.get();
   model.executor = std::move(teams);
   info.load_s = SecondsSince(load_start);
   info.weight_bytes = model.executor->memory().weight_bytes;
   if (model.world) info.weight_bytes = SumOf(*model.world, info.weight_bytes);
   const char* integers = model.formats.empty() ? "" : "integers and ";
-  start.stages.Done("load and pack",
-                    StrCat(FormatBytes(info.weight_bytes), " of ", integers, info.dtype));
+  start.stages.Done("load and pack", StrCat(FormatBytes(info.weight_bytes), " of ", integers,
+                                            info.dtype, HowLoaded(model)));
   return {};
 }
 

@@ -41,6 +41,7 @@ struct StartedModel {
   EngineInfo info;
   std::vector<MemoryPolicy> memory;  // those in force, of each rank of info.plan; none: local
   std::string memory_refusal;        // why --memory-policy is not; else empty
+  bool mapped_weights = false;       // another engine of the server has packed them
   uint64_t most_kv_bytes = std::numeric_limits<uint64_t>::max();  // MostKvBytes
   std::string weights_hash;  // of what engines that share work must agree on; empty: not needed
 };

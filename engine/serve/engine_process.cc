@@ -36,7 +36,8 @@ std::string LogTail::LastLine() const {
 
 Result<EngineProcess> EngineProcess::Start(
     const std::vector<std::string>& command, const std::vector<int>& cpus,
-    const std::vector<std::pair<std::string, std::string>>& environment, int link_fd) {
+    const std::vector<std::pair<std::string, std::string>>& environment, int link_fd,
+    int weights_fd) {
   const Descriptor link(link_fd);
   int log[2];
   PINION_ASSIGN(MemoryFile progress, progress::MakeCounts());
@@ -49,6 +50,7 @@ Result<EngineProcess> EngineProcess::Start(
   start.environment = environment;
   if (!cpus.empty()) start.cpus = cpus;
   start.pass_fds = {{link.get(), kEngineLinkFd}, {progress.fd(), kEngineProgressFd}};
+  if (weights_fd >= 0) start.pass_fds.emplace_back(weights_fd, kEngineWeightsFd);
   start.stderr_fd = log_writer.get();
   PINION_ASSIGN(Process process, Process::Start(start));
   return EngineProcess{std::move(process), std::move(tail), std::move(progress)};

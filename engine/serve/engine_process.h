@@ -30,16 +30,18 @@ class LogTail {
   std::string tail_;
 };
 
-// Descriptors of the engine process: its end of the link; where it counts its progress.
-inline constexpr int kEngineLinkFd = 3, kEngineProgressFd = 4;
+// Descriptors of the engine process: its end of the link; where it counts its progress; the weights
+// that it shares with others, if it does.
+inline constexpr int kEngineLinkFd = 3, kEngineProgressFd = 4, kEngineWeightsFd = 5;
 
 // The engine process, its log and its progress.
 struct EngineProcess {
-  // `link_fd` becomes the child's kEngineLinkFd and is closed here. The child runs on `cpus`; none:
-  // on the caller's.
+  // `link_fd` becomes the child's kEngineLinkFd and is closed here; `weights_fd` its
+  // kEngineWeightsFd, unless it is -1. The child runs on `cpus`; none: on the caller's.
   static Result<EngineProcess> Start(
       const std::vector<std::string>& command, const std::vector<int>& cpus,
-      const std::vector<std::pair<std::string, std::string>>& environment, int link_fd);
+      const std::vector<std::pair<std::string, std::string>>& environment, int link_fd,
+      int weights_fd = -1);
 
   Process process;
   std::unique_ptr<LogTail> log;

@@ -64,8 +64,7 @@ struct FaultOptions {
 
 struct ServeOptions {
   EngineOptions engine;
-  // Engines of these options behind the one front end, each with CPUs, weights and a KV cache of
-  // its own.
+  // Engines of these options behind the one front end, each with CPUs and a KV cache of its own.
   int data_parallel = 1;
   int prefill_replicas = 0;  // of them: those that compute the others' prompts; fewer than all
   std::string host = "127.0.0.1";

@@ -17,6 +17,7 @@ struct ReplicaPlan {
   EngineOptions options;
   std::vector<int> cpus;  // that the process may use, also when it is started again
   std::vector<std::pair<std::string, std::string>> environment;
+  int copy = 0;  // of the weights; equal for those that share one
 };
 
 // The processes of a server with this plan (PlanReplicas): one with the options as they are, or

@@ -33,6 +33,7 @@
 #include "engine/serve/replica_plan.h"
 #include "engine/serve/routes.h"
 #include "engine/serve/stray_signals.h"
+#include "engine/serve/weight_files.h"
 #include "engine/serve/worker_pool.h"
 
 namespace pinion {
@@ -88,7 +89,8 @@ class Serving {
   }
 
   // `facts`: of the machine.
-  Status StartEngine(const std::vector<ReplicaPlan>& replicas, AdminApi::Facts facts) {
+  Status StartEngine(std::vector<ReplicaPlan> replicas, AdminApi::Facts facts) {
+    PINION_TRY(weight_files_.Connect(replicas));
     facts.profile = options_.profile;
     facts.page = options_.http.page;
     std::vector<EngineSupervisor::Options> supervised;
@@ -97,7 +99,8 @@ class Serving {
                             .cpus = replica.cpus,
                             .environment = replica.environment,
                             .engine_timeout_s = options_.faults.engine_timeout_s,
-                            .restarts = RestartPolicy(options_.faults.max_engine_restarts)});
+                            .restarts = RestartPolicy(options_.faults.max_engine_restarts),
+                            .weights_fd = weight_files_.FdOf(replica)});
     engine_.emplace(
         *server_, std::move(supervised), static_cast<size_t>(options_.prefill_replicas),
         EngineGroup::Callbacks{
@@ -272,6 +275,7 @@ class Serving {
     frontend_->OnEngineState(EngineState::kSleeping, "the server sleeps; POST /wake_up first");
     WaitForLive(options_.faults.shutdown_timeout_s, [this, level, done = std::move(done)] {
       engine_->Sleep([this, level, done] {
+        weight_files_.Clear();
         frontend_->metrics().SetSleepLevel(level);
         if (level != 2) return Asleep(done);
         pool_->Submit(kOwnJobs, /*heavy=*/true, [this, done](WorkerPool::Worker&) {
@@ -326,6 +330,7 @@ class Serving {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::optional<WorkerPool> pool_;
   std::optional<Frontend> frontend_;
+  WeightFiles weight_files_;
   std::optional<EngineGroup> engine_;
   std::optional<AdminApi> admin_;
   std::optional<Router> router_;        // between the two
@@ -387,8 +392,8 @@ Result<int> RunServer(ServeOptions options) {
   Serving serving(options);
   PINION_TRY(serving.Listen());
   AdviseAllocator();
-  PINION_TRY(
-      serving.StartEngine(replicas, {.machine = MachineLayout(machine), .budget = ToJson(budget)}));
+  PINION_TRY(serving.StartEngine(std::move(replicas),
+                                 {.machine = MachineLayout(machine), .budget = ToJson(budget)}));
   LeaveWorldToChild();
   PinTo(plan.frontend_cpus);
   const bool shares_cpus = plan.frontend_cpus.empty();

@@ -44,8 +44,8 @@ Status EngineSupervisor::Launch() {
       server_, ends.first,
       EngineLink::Callbacks{[this](LinkMessage message) { OnMessage(std::move(message)); },
                             [this](const std::string& error) { OnClosed(error); }});
-  auto started =
-      EngineProcess::Start(options_.command, options_.cpus, options_.environment, ends.second);
+  auto started = EngineProcess::Start(options_.command, options_.cpus, options_.environment,
+                                      ends.second, options_.weights_fd);
   if (!started) {
     DropLink();
     return Unexpected(std::move(started).error());

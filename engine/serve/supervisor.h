@@ -31,6 +31,7 @@ class EngineSupervisor {
     // Much of loading counts as progress, but not all: finding files, or measuring kernels.
     double least_loading_timeout_s = 30;
     RestartPolicy restarts{5};
+    int weights_fd = -1;  // becomes each process's kEngineWeightsFd; the caller's
   };
   struct Callbacks {
     // Anything but Pong and Failed. The ReadyMessage comes before its state.

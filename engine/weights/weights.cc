@@ -4,6 +4,8 @@
 #include <cmath>
 #include <string>
 
+#include "engine/base/check.h"
+#include "engine/host/huge_pages.h"
 #include "engine/spec/attention_spec.h"
 #include "engine/spec/tensor_list.h"
 #include "engine/weights/conv_packer.h"
@@ -286,6 +288,26 @@ class Loader {
   WeightPacker packer_;
 };
 
+// A rank's memory: its own, or its part of what processes share.
+Result<Pages> StorageFor(uint64_t bytes, size_t rank, const std::vector<MemoryPolicy>& memory,
+                         const SharedShards& shared) {
+  const MemoryPolicy policy = memory.empty() ? MemoryPolicy{} : memory.at(rank);
+  if (!shared.all) return Pages::Allocate(bytes, policy);
+  PINION_ASSIGN(Pages pages, shared.all->Map(shared.first + rank, policy));
+  CHECK(pages.size_bytes() == bytes) << "the shared part has " << pages.size_bytes() << " bytes";
+  return pages;
+}
+
+// Before anything is there, so that nothing is copied. A shared copy's ranks are on one node each,
+// so that any of their threads may touch any part.
+void MakeSharesHuge(Ranks& ranks, const std::vector<RankWeights>& all) {
+  ranks.Run([&](const Worker& worker) {
+    const Pages& storage = all[static_cast<size_t>(worker.rank)].storage;
+    const auto [begin, end] = worker.Slice(storage.size_bytes() / kHugePageBytes);
+    MakeHuge(storage.data() + begin * kHugePageBytes, (end - begin) * kHugePageBytes);
+  });
+}
+
 }  // namespace
 
 size_t ChunkBlocks(const PackedMatrix& matrix, size_t rows, size_t unit) {
@@ -306,21 +328,24 @@ uint64_t ShardWeightBytes(const DecoderSpec& spec, const FormatPlan& formats, bo
 Result<std::vector<RankWeights>> LoadWeights(const DecoderSpec& spec, const FormatPlan& formats,
                                              bool moe_prepack, const TensorSource& source,
                                              Ranks& ranks, const RankSpan& span,
-                                             const std::vector<MemoryPolicy>& memory) {
+                                             const std::vector<MemoryPolicy>& memory,
+                                             const SharedShards& shared) {
   const int total = span.total > 0 ? span.total : ranks.count();
   std::vector<RankWeights> all(static_cast<size_t>(ranks.count()));
   for (int rank = 0; rank < ranks.count(); ++rank) {
     RankWeights& weights = all[static_cast<size_t>(rank)];
     weights.shard = MakeShard(spec, total, span.first + rank);
     const uint64_t bytes = ShardWeightBytes(spec, formats, moe_prepack, total, span.first + rank);
-    PINION_ASSIGN(weights.storage,
-                  Pages::Allocate(bytes, memory.empty() ? MemoryPolicy{}
-                                                        : memory.at(static_cast<size_t>(rank))));
+    PINION_ASSIGN(weights.storage, StorageFor(bytes, static_cast<size_t>(rank), memory, shared));
     LayOutWeights(spec, formats, moe_prepack, weights.storage.data(), weights);
   }
+  if (shared.all && shared.all->packed()) return all;
+  if (shared.all) MakeSharesHuge(ranks, all);
   ranks.Run([&](const Worker& worker) {
     Loader(spec, source, worker, all[static_cast<size_t>(worker.rank)]).Load();
   });
+  if (shared.all)
+    for (const RankWeights& weights : all) weights.storage.MakeReadOnly();
   return all;
 }
 

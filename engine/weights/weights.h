@@ -13,6 +13,7 @@
 #include "engine/spec/spec.h"
 #include "engine/weights/format_plan.h"
 #include "engine/weights/shard.h"
+#include "engine/weights/shared_weights.h"
 #include "kernels/integer.h"
 #include "kernels/kernels.h"
 
@@ -220,7 +221,8 @@ struct LayerWeights {
   bool has_experts() const { return experts.router.outputs > 0; }
 };
 
-// All packed weights of one rank, in one mapping whose pages the rank's threads touch first.
+// All packed weights of one rank, in one mapping whose pages the rank's threads touch first, or
+// those of a process that shares them. Not written after loading.
 struct RankWeights {
   Shard shard;
   Pages storage;
@@ -240,10 +242,12 @@ uint64_t ShardWeightBytes(const DecoderSpec& spec, const FormatPlan& formats, bo
 // Packs the share of each of this process's ranks (span.total 0: they are all), all at once: each
 // thread packs the blocks that it will compute with, so its memory is local. Every tensor that the
 // spec names must exist in `source` (OpenWeights has checked it). memory: by rank; none: local.
+// shared: where they come to lie, or are already, in memory of several processes.
 Result<std::vector<RankWeights>> LoadWeights(const DecoderSpec& spec, const FormatPlan& formats,
                                              bool moe_prepack, const TensorSource& source,
                                              Ranks& ranks, const RankSpan& span = {},
-                                             const std::vector<MemoryPolicy>& memory = {});
+                                             const std::vector<MemoryPolicy>& memory = {},
+                                             const SharedShards& shared = {});
 
 // Blocks of `matrix` that a thread should take at a time for a product with `rows` rows: long
 // enough that handing them out costs nothing (0.1 ms on a core that reads 20 GB/s and does 0.4

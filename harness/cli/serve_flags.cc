@@ -156,9 +156,8 @@ void ServeFlags::AddTo(CLI::App& command) {
   chat_.AddTo(command, options_);
   command
       .add_option("--data-parallel-size,--data-parallel", options_.data_parallel,
-                  "engines behind this one front end, each with CPUs, weights and a KV cache of "
-                  "its own; a request goes to the one that has its prefix or the least to do "
-                  "(default 1)")
+                  "engines behind this one front end, each with CPUs and a KV cache of its own; a "
+                  "request goes to the one that has its prefix or the least to do (default 1)")
       ->check(CLI::Range(1, kMaxReplicas));
   command.add_option("--served-model-name", options_.served_model_names,
                      "names that clients use, one or more; the first is in answers and metrics "

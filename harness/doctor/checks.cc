@@ -1,6 +1,7 @@
 #include "harness/doctor/checks.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <set>
 #include <sstream>
@@ -136,6 +137,30 @@ bool MakesRoomOnRequest(const std::string& defrag) {
   return defrag != "never" && defrag != "defer";
 }
 
+// Linux 6.1 puts shared pages together when it is told to, unless the setting forbids it.
+bool JoinsSharedPages(const DoctorTarget& target, const std::string& setting) {
+  if (setting == "deny") return false;
+  const std::string release = Read(target, "proc/sys/kernel/osrelease").value_or("");
+  int major = 0, minor = 0;
+  const bool known = std::sscanf(release.c_str(), "%d.%d", &major, &minor) == 2;
+  return known && (major > 6 || (major == 6 && minor >= 1));
+}
+
+// Weights that the engines of a server share are in files in memory, which have a setting of their
+// own.
+Check SharedHugePages(const DoctorTarget& target, const std::string& chosen) {
+  const std::string path = "sys/kernel/mm/transparent_hugepage/shmem_enabled";
+  const auto value = Read(target, path);
+  const std::string shared = ChosenSetting(value.value_or("advise"));
+  const bool by_itself = shared != "never" && shared != "deny";
+  if (by_itself || JoinsSharedPages(target, shared))
+    return Ok("huge_pages", chosen, "weights and KV get pages of 2 MiB");
+  return Warn("huge_pages", StrCat(chosen, ", for shared memory ", shared),
+              "engines of one server (--data-parallel-size) pack their weights each for itself: in "
+              "shared memory they would be in pages of 4 KiB",
+              StrCat("echo advise > /", path), {{path, shared, "advise"}});
+}
+
 Check HugePages(const DoctorTarget& target) {
   const std::string folder = "sys/kernel/mm/transparent_hugepage/";
   const std::string path = folder + "enabled", defrag_path = folder + "defrag";
@@ -146,7 +171,7 @@ Check HugePages(const DoctorTarget& target) {
   std::vector<Change> changes;
   if (chosen == "never") changes.push_back({path, chosen, "madvise"});
   if (!MakesRoomOnRequest(defrag)) changes.push_back({defrag_path, defrag, "madvise"});
-  if (changes.empty()) return Ok("huge_pages", chosen, "weights and KV get pages of 2 MiB");
+  if (changes.empty()) return SharedHugePages(target, chosen);
   std::vector<std::string> commands;
   for (const Change& change : changes) commands.push_back(StrCat("echo madvise > /", change.path));
   if (chosen == "never")

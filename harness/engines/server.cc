@@ -16,6 +16,7 @@
 #include "engine/base/process.h"
 #include "engine/base/strings.h"
 #include "harness/counters/process_tree.h"
+#include "harness/engines/process_memory.h"
 #include "harness/load/http_client.h"
 
 namespace pinion::harness {
@@ -51,11 +52,7 @@ class GuardedServer final : public EngineServer {
     return found;
   }
 
-  uint64_t peak_rss_bytes() const override {
-    uint64_t bytes = 0;
-    for (const pid_t process : processes()) bytes += PeakRssBytes(process);
-    return bytes;
-  }
+  uint64_t peak_rss_bytes() const override { return PeakMemoryBytes(processes()); }
 
   std::string WhyEnded(double patience_s) override {
     Look(patience_s);

@@ -32,7 +32,7 @@ class EngineServer {
   virtual const ServerUrl& url() const = 0;
   virtual double start_s() const = 0;                // from its start to its first healthy answer
   virtual std::vector<pid_t> processes() const = 0;  // its own and their descendants, now
-  // The sum of their peak resident memory (shared pages count each time).
+  // The sum of their peak resident memory: PeakMemoryBytes.
   virtual uint64_t peak_rss_bytes() const = 0;
   // How it ended: "ended with exit code 3"; empty if it still runs after `patience_s`.
   virtual std::string WhyEnded(double patience_s) = 0;

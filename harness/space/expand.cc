@@ -67,7 +67,8 @@ class MemoryCheck {
 
  private:
   Status Fits(const Configuration& configuration, const Plan& plan) {
-    const EngineOptions& options = configuration.options;
+    EngineOptions options = configuration.options;
+    if (!is_pinion_) options.share_weights = "off";  // theirs do not
     PINION_ASSIGN(const PlannedModel* model, ModelOf(options));
     Status fits = CheckReplicasFit(options, configuration.replicas, *model, host_.machine,
                                    host_.budget, plan);

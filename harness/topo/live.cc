@@ -1,5 +1,6 @@
 #include "harness/topo/live.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/base/strings.h"
@@ -75,6 +76,15 @@ Result<std::vector<LiveRank>> RanksOf(const Json& engine) {
   return ranks;
 }
 
+// The first engine that told of the same copy of the weights; else this one.
+size_t FirstWithCopyOf(const Json& engine, std::vector<Json>& copies) {
+  const Json* shared = engine.Find("shared_weights");
+  const Json* copy = shared && shared->is_object() ? shared->Find("copy") : nullptr;
+  copies.push_back(copy ? *copy : Json());
+  if (!copy) return copies.size() - 1;
+  return static_cast<size_t>(std::find(copies.begin(), copies.end(), *copy) - copies.begin());
+}
+
 Result<LivePlacement> Read(const Json& info) {
   LivePlacement placement;
   if (const Json* options = info.Find("options")) {
@@ -83,9 +93,11 @@ Result<LivePlacement> Read(const Json& info) {
   PINION_ASSIGN(placement.processes, Optional<int>(info, "processes", 1));
   const Json* replicas = info.Find("replicas");
   const bool several = replicas && replicas->is_array();
+  std::vector<Json> copies;
   for (const Json& engine : several ? replicas->array() : Json::Array{info}) {
     PINION_ASSIGN(std::vector<LiveRank> ranks, RanksOf(engine));
     placement.engines.push_back(std::move(ranks));
+    placement.weights_of.push_back(FirstWithCopyOf(engine, copies));
     const Json* policy = engine.Find("memory_policy");
     const Json* refusal = policy ? policy->Find("refusal") : nullptr;
     if (refusal && refusal->is_string()) placement.policy_refusal = refusal->string();
@@ -156,9 +168,9 @@ Result<LivePlacement> ReadPlacement(const Json& server_info, const std::string& 
 
 Json ToJson(const LivePlacement& placement) {
   Json engines = Json::MakeArray();
-  for (const auto& ranks : placement.engines) {
+  for (size_t engine = 0; engine < placement.engines.size(); ++engine) {
     Json list = Json::MakeArray();
-    for (const LiveRank& rank : ranks) {
+    for (const LiveRank& rank : placement.engines[engine]) {
       Json entry;
       entry.Set("rank", rank.rank);
       entry.Set("nodes", rank.planned);
@@ -168,7 +180,8 @@ Json ToJson(const LivePlacement& placement) {
       entry.Set("kv", MemoryJson(rank.kv));
       list.Append(std::move(entry));
     }
-    engines.Append(Json::Object{{"ranks", std::move(list)}});
+    engines.Append(Json::Object{{"weights_of", static_cast<uint64_t>(placement.weights_of[engine])},
+                                {"ranks", std::move(list)}});
   }
   Json json;
   json.Set("url", placement.url);
@@ -184,7 +197,11 @@ std::string DrawPlacement(const LivePlacement& placement, bool colour) {
   title.Add(placement.model, Style::kBold).Add(StrCat(" at ", placement.url));
   std::string text = title.text() + "\n";
   for (size_t engine = 0; engine < placement.engines.size(); ++engine) {
-    if (placement.engines.size() > 1) text += StrCat("\nengine ", engine, "\n");
+    const size_t first = placement.weights_of[engine];
+    if (placement.engines.size() > 1)
+      text +=
+          StrCat("\nengine ", engine,
+                 first == engine ? "" : StrCat(" · its weights are those of engine ", first), "\n");
     for (const LiveRank& rank : placement.engines[engine]) text += RankText(rank, colour);
   }
   if (!placement.policy_refusal.empty())

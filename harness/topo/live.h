@@ -38,12 +38,14 @@ struct LivePlacement {
   int processes = 1;                           // that compute the model together
   std::string policy_refusal;                  // why --memory-policy is not in force; else empty
   std::vector<std::vector<LiveRank>> engines;  // by replica
+  // By replica: the first one that reads the same copy of the weights; itself, if that is its own.
+  std::vector<size_t> weights_of;
 };
 
 // From the answer to /server_info. An error if it is not a Pinion server's that runs a model.
 Result<LivePlacement> ReadPlacement(const Json& server_info, const std::string& url);
 
-// {"url","model","processes","policy_refusal","engines":[{"ranks":[{"rank","nodes":[planned],
+// {"url","model","processes","policy_refusal","engines":[{"weights_of":replica,"ranks":[{"rank","nodes":[planned],
 //  "policy","policy_nodes","weights":{"nodes":[{"node","bytes","pages"}],"bytes","remote_share",
 //  "unknown"},"kv":{the same}}]}]}
 Json ToJson(const LivePlacement& placement);

@@ -34,8 +34,17 @@ function grouped(list, key) {
   return groups;
 }
 
+// Those that share a copy of the weights count it once.
+function withOwnWeights(engines) {
+  const copyOf = engine => engine.shared_weights?.copy;
+  return engines.filter((engine, index) =>
+    copyOf(engine) === undefined || engines.findIndex(other => copyOf(other) === copyOf(engine)) === index);
+}
+
 function memoryLine(node, info) {
-  const on = what => enginesOf(info).flatMap(engine => engine.placement ?? []).flatMap(rank => rank[what] ?? [])
+  const engines = enginesOf(info);
+  const on = what => (what === "weights" ? withOwnWeights(engines) : engines)
+    .flatMap(engine => engine.placement ?? []).flatMap(rank => rank[what] ?? [])
     .filter(one => one.node === node.id).reduce((total, one) => total + one.bytes, 0);
   const parts = [`node ${node.id}`, formatBytes(node.memory_bytes) + (node.memory_allowed ? "" : " (not allowed)")];
   if (info.machine.l3_bytes) {

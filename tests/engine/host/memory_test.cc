@@ -3,11 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <numaif.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <optional>
+#include <string>
 #include <thread>
+
+#include "engine/base/memory_file.h"
+#include "engine/host/huge_pages.h"
+#include "engine/host/runtime_choice.h"
 
 namespace pinion {
 namespace {
@@ -77,6 +85,55 @@ TEST(Pages, AreLocalUnlessTheProcessHasAPolicy) {
     EXPECT_EQ(PolicyOf(interleaved.data()), MPOL_DEFAULT) << "it has one of its own";
   })
       .join();
+}
+
+TEST(Pages, OfAFileAreThoseOfAllWhoMapIt) {
+  const auto file = MemoryFile::Make("test").value();
+  ASSERT_EQ(ftruncate(file.fd(), 3 * kHugePageBytes), 0);
+  const size_t bytes = kHugePageBytes + 4096;
+  const auto written = Pages::Map(file.fd(), kHugePageBytes, bytes, Pages::Access::kWrite).value();
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(written.data()) % kHugePageBytes, 0u);
+  EXPECT_EQ(written.as<char>()[bytes - 1], 0);
+  std::memset(written.data(), 7, bytes);
+  const auto read = Pages::Map(file.fd(), kHugePageBytes, bytes, Pages::Access::kRead).value();
+  EXPECT_NE(read.data(), written.data());
+  EXPECT_EQ(std::memcmp(read.data(), written.data(), bytes), 0);
+  if (const MemoryNodes nodes = NodesOf(read.data(), bytes); nodes.unknown.empty()) {
+    uint64_t resident = 0;
+    for (const auto& [node, size] : nodes.bytes_of_node) resident += size;
+    EXPECT_EQ(resident, bytes) << "before it is read";
+  }
+  if (const auto policy = PolicyOf(written.data()))
+    EXPECT_THAT(*policy, AnyOf(MPOL_LOCAL, MPOL_PREFERRED));
+  EXPECT_EQ(Pages::Map(-1, 0, 0, Pages::Access::kRead)->data(), nullptr);
+  EXPECT_FALSE(Pages::Map(-1, 0, 4096, Pages::Access::kRead));
+}
+
+uint64_t HugeBytesOfFiles() {
+  std::ifstream rollup("/proc/self/smaps_rollup");
+  uint64_t kib = 0;
+  for (std::string word; rollup >> word;)
+    if (word == "ShmemPmdMapped:") rollup >> kib;
+  return kib << 10;
+}
+
+// Unlike private memory, it is not made of huge pages by itself under the kernel's usual setting.
+TEST(MakeHuge, JoinsThePagesOfAFileAndKeepsWhatIsThere) {
+  if (!SharedPagesAreHuge()) GTEST_SKIP() << "the kernel gives none";
+  const auto file = MemoryFile::Make("test").value();
+  const size_t bytes = 2 * kHugePageBytes + 4096;
+  ASSERT_EQ(ftruncate(file.fd(), 3 * kHugePageBytes), 0);
+  const auto pages = Pages::Map(file.fd(), 0, bytes, Pages::Access::kWrite).value();
+  std::memset(pages.data(), 7, bytes - 100);
+  MakeHuge(pages.data() + 8, bytes - 8);  // the second one alone is whole
+  EXPECT_GE(HugeBytesOfFiles(), kHugePageBytes);
+  MakeHuge(pages.data(), bytes);
+  EXPECT_GE(HugeBytesOfFiles(), 2 * kHugePageBytes);
+  for (size_t i = 0; i < bytes - 100; ++i) ASSERT_EQ(pages.as<char>()[i], 7) << i;
+  setenv(kHugePagesVariable, "0", 1);
+  EXPECT_FALSE(SharedPagesAreHuge() || PrivatePagesAreHuge() ||
+               MakeHuge(pages.data(), pages.size_bytes()));
+  unsetenv(kHugePagesVariable);
 }
 
 TEST(TouchPages, ChangesNothing) {

@@ -34,11 +34,15 @@ TEST(EngineOptionsJson, SurvivesARoundTrip) {
   options.seed = ~uint64_t{0};
   options.has_frontend = true;
   options.front_end_bytes = uint64_t{3} << 33;
+  options.share_weights = "on";
+  options.weight_copy = {5, 1, 3};
   EngineOptions read;
   ASSERT_TRUE(FromJson(ToJson(options), read));
   EXPECT_EQ(ToJson(read), ToJson(options));
   EXPECT_EQ(read.kv_cache_bytes, options.kv_cache_bytes);
   EXPECT_EQ(read.seed, options.seed);
+  EXPECT_EQ(read.weight_copy.engines, 3);
+  EXPECT_TRUE(read.weight_copy.is_shared() && !Good().weight_copy.is_shared());
 }
 
 TEST(EngineOptionsJson, RefusesUnknownFields) {

@@ -5,6 +5,9 @@
 
 #include <cstdlib>
 
+#include "engine/run/capacity.h"
+#include "engine/run/start.h"
+
 namespace pinion {
 namespace {
 
@@ -115,14 +118,96 @@ TEST(KvShare, ReplicasShareTheMemoryLeftAfterLoadingAll) {
   options.max_num_seqs = 1 << 20;  // so that memory is the limit
   Budget budget;
   budget.memory_available_bytes = uint64_t{8} << 30;
-  const auto one = KvShareBytes(options, 1, budget), four = KvShareBytes(options, 4, budget);
+  const auto one = KvShareBytes(options, 1, 1, budget), four = KvShareBytes(options, 4, 4, budget);
   ASSERT_TRUE(one && four);
   EXPECT_LT(*one, uint64_t{4} << 30);  // half of the free memory, as one engine takes
   EXPECT_GT(*one, uint64_t{3} << 30);
   EXPECT_LT(4 * *four, *one);  // four times the weights
   EXPECT_GT(4 * *four, *one * 8 / 10);
+  EXPECT_GT(*KvShareBytes(options, 4, 1, budget), *four) << "weights that are shared count once";
+  EXPECT_LT(4 * *KvShareBytes(options, 4, 1, budget), *one);
   budget.memory_available_bytes = 0;
-  EXPECT_GT(*KvShareBytes(options, 2, budget), 0u);  // one block, that the engine may refuse
+  EXPECT_GT(*KvShareBytes(options, 2, 2, budget), 0u);  // one block, that the engine may refuse
+}
+
+TEST(WeightCopies, ReplicasOnTheSameNodesShareOne) {
+  const auto copies = [](const EngineOptions& options, int replicas) {
+    return CopiesOfWeights(options, replicas, PlanOf(options, replicas));
+  };
+  EXPECT_THAT(copies(Options(), 1), ElementsAre(0));
+  EXPECT_THAT(copies(Options(), 2), ElementsAre(0, 1));
+  EXPECT_THAT(copies(Options(), 4), ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(copies(Options("auto", 2), 2), ElementsAre(0, 1));
+  EXPECT_THAT(copies(Options("auto", 2), 4), ElementsAre(0, 0, 1, 1));
+  // By the nodes of all ranks in their order.
+  EXPECT_THAT(copies(Options("0|4|1|5|6|2", 2), 3), ElementsAre(0, 0, 1));
+  EXPECT_THAT(copies(Options("0|4|1"), 3), ElementsAre(0, 1, 0));
+  // Whoever packs would place the pages for its own threads.
+  EXPECT_THAT(copies(Options("0,4|1,5"), 2), ElementsAre(0, 1));
+  EngineOptions off = Options(), interleaved = Options();
+  off.share_weights = "off";
+  interleaved.memory_policy = "interleave";
+  EXPECT_THAT(copies(off, 4), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(copies(interleaved, 4), ElementsAre(0, 1, 2, 3));
+}
+
+// Four replicas on two nodes, which have memory for so many copies of the weights in all.
+struct Sharing {
+  Imagined here;
+  EngineOptions options = Options();
+  PlannedModel model = *PlanModel(options);
+
+  explicit Sharing(const std::string& share, uint64_t copies) {
+    options.share_weights = share;
+    options.max_model_len = 16;
+    const RankNeeds needs = NeedsFor(options, model)->front();
+    EXPECT_GT(needs.weights, 0u);
+    here.budget.memory_available_bytes =
+        copies * needs.weights + 4 * (needs.workspace + needs.kv.StorageBytes(1));
+  }
+  Plan plan() const { return PlanOf(options, 4); }
+  bool Fits() const {
+    return CheckReplicasFit(options, 4, model, here.machine, here.budget, plan()).has_value();
+  }
+  bool Shares(const PageSizes& pages) const {
+    const auto shares = SharesWeights(options, 4, model, here.machine, here.budget, plan(), pages);
+    EXPECT_TRUE(shares) << shares.error().message;
+    return shares && *shares;
+  }
+};
+
+TEST(WeightCopies, OneThatIsSharedIsCountedOnce) {
+  EXPECT_TRUE(Sharing("auto", 2).Fits());
+  EXPECT_FALSE(Sharing("auto", 1).Fits()) << "each node has one";
+  EXPECT_FALSE(Sharing("off", 3).Fits());
+  EXPECT_TRUE(Sharing("off", 4).Fits());
+}
+
+TEST(WeightCopies, AreSharedIfThatCostsNoSpeedOrMemoryAsksForIt) {
+  constexpr PageSizes kBothHuge = {true, true}, kBothSmall = {false, false},
+                      kSlower = {false, true};
+  for (const PageSizes& pages : {kBothHuge, kBothSmall, kSlower}) {
+    EXPECT_TRUE(Sharing("on", 4).Shares(pages));
+    EXPECT_FALSE(Sharing("off", 4).Shares(pages));
+    EXPECT_TRUE(Sharing("auto", 2).Shares(pages));
+  }
+  EXPECT_TRUE(Sharing("auto", 4).Shares(kBothHuge));
+  EXPECT_TRUE(Sharing("auto", 4).Shares(kBothSmall));
+  EXPECT_FALSE(Sharing("auto", 4).Shares(kSlower));
+  EXPECT_FALSE(*SharesWeights(Options(), 2, *PlanModel(Options()), Imagined().machine,
+                              Imagined().budget, PlanOf(Options(), 2), kBothHuge))
+      << "one on each node";
+}
+
+TEST(WeightCopies, WhatAnotherHasPackedIsNotNeededAgain) {
+  std::vector<RankNeeds> needs(2);
+  needs[0].weights = 100;
+  needs[1].weights = 50;
+  LeaveOutPacked(120, needs);
+  EXPECT_EQ(needs[0].weights, 0u);
+  EXPECT_EQ(needs[1].weights, 30u);
+  LeaveOutPacked(uint64_t{1} << 40, needs);
+  EXPECT_EQ(needs[1].weights, 0u);
 }
 
 }  // namespace

@@ -136,6 +136,26 @@ TEST_F(DoctorTest, HugePagesOnRequestAreEnough) {
   EXPECT_EQ(Of("huge_pages").fix, "echo madvise > /" + path);
 }
 
+TEST_F(DoctorTest, SharedWeightsWantHugePagesToo) {
+  const std::string folder = "sys/kernel/mm/transparent_hugepage/";
+  Put(folder + "enabled", "always [madvise] never\n");
+  Put(folder + "shmem_enabled", "always within_size [advise] never deny force\n");
+  EXPECT_EQ(Of("huge_pages").state, State::kOk);
+  Put(folder + "shmem_enabled", "always within_size advise [never] deny force\n");
+  Put("proc/sys/kernel/osrelease", "6.1.0-18-amd64\n");
+  EXPECT_EQ(Of("huge_pages").state, State::kOk) << "the kernel joins them when told to";
+  for (const char* older : {"6.0.12\n", "5.15.0-91-generic\n"}) {
+    Put("proc/sys/kernel/osrelease", older);
+    EXPECT_EQ(Of("huge_pages").state, State::kWarn) << older;
+  }
+  EXPECT_EQ(Of("huge_pages").fix, "echo advise > /" + folder + "shmem_enabled");
+  ASSERT_EQ(Of("huge_pages").changes.size(), 1u);
+  EXPECT_EQ(Of("huge_pages").changes[0].after, "advise");
+  Put("proc/sys/kernel/osrelease", "6.12.0\n");
+  Put(folder + "shmem_enabled", "always within_size advise never [deny] force\n");
+  EXPECT_EQ(Of("huge_pages").state, State::kWarn);
+}
+
 TEST_F(DoctorTest, HugePagesNeedRoomThatIsMadeOnRequest) {
   const std::string folder = "sys/kernel/mm/transparent_hugepage/";
   Put(folder + "enabled", "always [madvise] never\n");

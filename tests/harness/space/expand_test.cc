@@ -90,6 +90,22 @@ TEST(Expand, ReplicasDivideTheMachineAndCountTheirMemory) {
   EXPECT_THAT((*tight)[1].infeasible, HasSubstr("2 replicas: 'preset:tiny' needs weights "));
 }
 
+TEST(Expand, OnReplicasOfOneNodeOursAloneShareTheirWeights) {
+  Host host = Imagine("pack:1 numa:1 core:8 pu:1");
+  host.budget.memory_available_bytes = 2 * LeastBytes(Base()) - 1;
+  const auto two = [&](const char* engine, const char* more) {
+    const auto points = Expand(
+        Parse(StrCat(R"({"engines":[")", engine, R"("],"candidates":[{"replicas":2)", more, "}]}")
+                  .c_str()),
+        Base(), host, Tiny());
+    EXPECT_TRUE(points) << points.error().message;
+    return points ? points->back().infeasible : "";
+  };
+  EXPECT_EQ(two("pinion", ""), "");
+  EXPECT_THAT(two("pinion", R"(,"share_weights":"off")"), HasSubstr("2 replicas: "));
+  EXPECT_THAT(two("vllm", ""), HasSubstr("2 replicas: "));
+}
+
 // Exactly the memory that the engine's start would want is enough, in whatever form each
 // configuration holds the weights: float32 dequantises some of them.
 TEST(Expand, QuantisedModelsAreRefusedOnlyIfTheyDoNotFit) {

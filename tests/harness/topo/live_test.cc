@@ -83,6 +83,23 @@ TEST(LivePlacement, ShowsEveryEngineOfSeveral) {
   EXPECT_THAT(DrawPlacement(Placed(Info()), false), Not(HasSubstr("engine 0")));
 }
 
+TEST(LivePlacement, TellsWhoseWeightsAnEngineReads) {
+  const auto with_copy = [](const char* shared) {
+    Json info = Info();
+    info.Set("shared_weights", Json::Parse(shared).value());
+    return info;
+  };
+  Json all = Info();
+  all.Set("replicas", Json(Json::Array{with_copy("null"), with_copy(R"({"copy": 3})"),
+                                       with_copy(R"({"copy": 5})"), with_copy(R"({"copy": 3})")}));
+  const LivePlacement placement = Placed(all);
+  EXPECT_THAT(placement.weights_of, testing::ElementsAre(0u, 1u, 2u, 1u));
+  const std::string text = DrawPlacement(placement, false);
+  EXPECT_THAT(text, HasSubstr("engine 2\n"));
+  EXPECT_THAT(text, HasSubstr("engine 3 · its weights are those of engine 1\n"));
+  EXPECT_EQ(*ToJson(placement).Find("engines")->array().at(3).Find("weights_of"), Json(1));
+}
+
 TEST(LivePlacement, ShowsTheMemoryPolicyInForceAndWhyItIsNot) {
   const Json strict = WithRankKey("policy", "\"strict\"");
   EXPECT_THAT(ErrorOfInfo(strict), HasSubstr("policy_nodes"));
