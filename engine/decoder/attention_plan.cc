@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <tuple>
+#include <utility>
 
 #include "engine/decoder/shared_runs.h"
+#include "engine/host/phases.h"
 #include "kernels/kernels.h"
 
 namespace pinion {
@@ -14,32 +15,31 @@ namespace {
 // of one 64-wide bf16 head are 64 KiB, some 2 us of reading.
 constexpr size_t kMinPartTokens = 256;
 
-size_t TileQueries(const HeadGroup& group) { return kernels::kAttentionRows / group.q_heads; }
+uint64_t CostOf(const AttentionItem& item) {
+  return uint64_t{item.queries} * (item.context_end - item.context_begin);
+}
 
 class Builder {
  public:
-  Builder(AttentionPlan& plan, const StepBatch& batch, const HeadShare& heads, size_t block_tokens,
-          const Reach& reach, std::span<const size_t> tables)
-      : plan_(plan),
-        batch_(batch),
-        heads_(heads),
-        block_tokens_(block_tokens),
-        reach_(reach),
-        tables_(tables) {}
+  Builder(AttentionPlan& plan, const StepBatch& batch, size_t block_tokens, const Reach& reach,
+          std::span<const size_t> tables)
+      : plan_(plan), batch_(batch), block_tokens_(block_tokens), reach_(reach), tables_(tables) {}
 
-  void Build(size_t threads) {
+  void Build(size_t threads, std::vector<AttentionPlan::Alike>& all) {
     CollectRuns();
     if (threads > 1) {
       uint64_t cost = 0;
-      ForTiles([&](const Tile& tile) { cost += Cost(tile); });
+      for (const Alike& alike : all)
+        ForTiles(alike, [&](const Tile& tile) { cost += Cost(tile) * alike.groups.size(); });
       // Items differ in length; four per thread let threads finish at nearly the same time.
       most_cost_ = cost / (4 * threads) + 1;
     }
-    ForTiles([this](const Tile& tile) { CutTile(tile); });
-    JoinPieces();
+    for (Alike& alike : all) Cut(alike);
   }
 
  private:
+  using Alike = AttentionPlan::Alike;
+
   // Query tokens that read the same cached tokens, each as much of [begin, end) as it may see.
   struct Run {
     uint32_t slice, first_query, queries;
@@ -49,14 +49,14 @@ class Builder {
   // The query tokens of a run that one kernel call takes, and the range that they see together.
   struct Tile {
     const Run& run;
-    uint32_t group, first_query, queries;
+    uint32_t first_query, queries;
     size_t begin, end;
   };
   static uint64_t Cost(const Tile& tile) { return tile.queries * (tile.end - tile.begin); }
 
   // A partial result of one query token, to be merged with others.
   struct Piece {
-    uint32_t group, row;
+    uint32_t row;
     PartSource source;
   };
 
@@ -108,15 +108,13 @@ class Builder {
   }
 
   template <typename F>
-  void ForTiles(F f) const {
+  void ForTiles(const Alike& alike, F f) const {
+    const auto most = static_cast<uint32_t>(kernels::kAttentionRows / alike.q_heads);
     for (const Run& run : runs_)
-      for (uint32_t group = 0; group < heads_.groups.size(); ++group) {
-        const auto most = static_cast<uint32_t>(TileQueries(heads_.groups[group]));
-        for (uint32_t query = 0; query < run.queries;) {
-          const uint32_t count = std::min(most, InOneChunk(run, query));
-          f(MakeTile(run, group, run.first_query + query, count));
-          query += count;
-        }
+      for (uint32_t query = 0; query < run.queries;) {
+        const uint32_t count = std::min(most, InOneChunk(run, query));
+        f(MakeTile(run, run.first_query + query, count));
+        query += count;
       }
   }
 
@@ -130,93 +128,182 @@ class Builder {
     return MayShare(batch_.slices[run.slice]) ? left : std::min(left, chunk - position % chunk);
   }
 
-  Tile MakeTile(const Run& run, uint32_t group, uint32_t first_query, uint32_t queries) const {
+  Tile MakeTile(const Run& run, uint32_t first_query, uint32_t queries) const {
     // Within one sequence positions ascend: the first query's window begins first, the last query
     // sees furthest. The queries of a shared run all lie behind it, and none of it is hidden.
     const size_t hidden = reach_.First(plan_.queries[first_query].position);
     const size_t last_end = plan_.queries[first_query + queries - 1].position + size_t{1};
-    return {run,
-            group,
-            first_query,
-            queries,
-            std::max(run.begin, hidden / block_tokens_ * block_tokens_),
+    return {run, first_query, queries, std::max(run.begin, hidden / block_tokens_ * block_tokens_),
             std::min(run.end, last_end)};
   }
 
-  void CutTile(const Tile& tile) {
+  void Cut(Alike& alike) {
+    pieces_.clear();
+    ForTiles(alike, [&](const Tile& tile) { CutTile(tile, alike); });
+    JoinPieces(alike);
+    std::stable_sort(
+        alike.items.begin(), alike.items.end(),
+        [](const AttentionItem& a, const AttentionItem& b) { return CostOf(a) > CostOf(b); });
+  }
+
+  void CutTile(const Tile& tile, Alike& alike) {
     const size_t tokens = tile.end - tile.begin, wanted = (Cost(tile) - 1) / most_cost_ + 1;
     const size_t cuts = std::clamp<size_t>(tokens / kMinPartTokens, 1, wanted);
     const size_t step = kernels::RoundUp((tokens + cuts - 1) / cuts, block_tokens_);
     const bool whole = tile.run.alone && step >= tokens;
-    const auto first_part = static_cast<uint32_t>(plan_.parts);
+    const uint32_t first_part = alike.parts;
     for (size_t at = tile.begin; at < tile.end; at += step) {
-      plan_.items.push_back({tile.run.slice, tile.group, tile.first_query, tile.queries,
+      alike.items.push_back({tile.run.slice, 0, tile.first_query, tile.queries,
                              static_cast<uint32_t>(at),
                              static_cast<uint32_t>(std::min(at + step, tile.end)),
-                             whole ? -1 : static_cast<int32_t>(plan_.parts++)});
+                             whole ? -1 : static_cast<int32_t>(alike.parts++)});
     }
-    if (!whole) Join(tile, first_part, static_cast<uint32_t>(plan_.parts) - first_part);
+    if (!whole) Join(tile, first_part, alike);
   }
 
-  void Join(const Tile& tile, uint32_t first_part, uint32_t parts) {
-    if (tile.run.alone)
-      return JoinTile(tile.group, plan_.queries[tile.first_query].row, tile.queries, first_part,
-                      parts);
+  void Join(const Tile& tile, uint32_t first_part, Alike& alike) {
+    if (tile.run.alone) return JoinTile(tile, first_part, alike);
     for (uint32_t i = 0; i < tile.queries; ++i)
-      for (uint32_t part = first_part; part < first_part + parts; ++part)
-        pieces_.push_back({tile.group, plan_.queries[tile.first_query + i].row, {part, i}});
+      for (uint32_t part = first_part; part < alike.parts; ++part)
+        pieces_.push_back({plan_.queries[tile.first_query + i].row, {part, i}});
   }
 
-  void JoinTile(uint32_t group, uint32_t row, uint32_t rows, uint32_t first_part, uint32_t parts) {
-    plan_.joins.push_back({group, row, rows, static_cast<uint32_t>(plan_.sources.size()), parts});
-    for (uint32_t i = 0; i < parts; ++i) plan_.sources.push_back({first_part + i, 0});
+  void JoinTile(const Tile& tile, uint32_t first_part, Alike& alike) const {
+    alike.joins.push_back({0, plan_.queries[tile.first_query].row, tile.queries,
+                           static_cast<uint32_t>(alike.sources.size()), alike.parts - first_part});
+    for (uint32_t part = first_part; part < alike.parts; ++part) alike.sources.push_back({part, 0});
   }
 
   // Rows that took part in shared runs: one join each.
-  void JoinPieces() {
-    std::stable_sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) {
-      return std::tie(a.group, a.row) < std::tie(b.group, b.row);
-    });
+  void JoinPieces(Alike& alike) {
+    std::stable_sort(pieces_.begin(), pieces_.end(),
+                     [](const Piece& a, const Piece& b) { return a.row < b.row; });
     for (size_t i = 0; i < pieces_.size(); ++i) {
       const Piece& piece = pieces_[i];
-      const bool first =
-          i == 0 || pieces_[i - 1].group != piece.group || pieces_[i - 1].row != piece.row;
-      if (first)
-        plan_.joins.push_back(
-            {piece.group, piece.row, 1, static_cast<uint32_t>(plan_.sources.size()), 0});
-      plan_.sources.push_back(piece.source);
-      ++plan_.joins.back().sources;
+      if (i == 0 || pieces_[i - 1].row != piece.row)
+        alike.joins.push_back({0, piece.row, 1, static_cast<uint32_t>(alike.sources.size()), 0});
+      alike.sources.push_back(piece.source);
+      ++alike.joins.back().sources;
     }
   }
 
   AttentionPlan& plan_;
   const StepBatch& batch_;
-  const HeadShare& heads_;
   const size_t block_tokens_;
   const Reach reach_;
   const std::span<const size_t> tables_;
   uint64_t most_cost_ = std::numeric_limits<uint64_t>::max();  // of an item
   std::vector<Run> runs_;
-  std::vector<Piece> pieces_;
+  std::vector<Piece> pieces_;  // of the groups that are being cut
 };
+
+// Groups with equal numbers of query heads, in the order of the first of them. Keeps memory.
+void GroupAlike(const HeadShare& heads, std::vector<AttentionPlan::Alike>& all) {
+  size_t count = 0;
+  for (AttentionPlan::Alike& alike : all) alike.groups.clear();
+  for (uint32_t group = 0; group < heads.groups.size(); ++group) {
+    const auto q_heads = static_cast<uint32_t>(heads.groups[group].q_heads);
+    size_t at = 0;
+    while (at < count && all[at].q_heads != q_heads) ++at;
+    if (at == count && ++count > all.size()) all.emplace_back();
+    all[at].q_heads = q_heads;
+    all[at].groups.push_back(group);
+  }
+  all.resize(count);
+  for (AttentionPlan::Alike& alike : all) {
+    alike.items.clear();
+    alike.joins.clear();
+    alike.sources.clear();
+    alike.places.clear();
+    alike.parts = 0;
+  }
+}
+
+// Calls copy(index, group) for the copies [begin, end) of a list that each group has, the groups
+// one after the other.
+template <typename F>
+void ForCopies(size_t length, std::pair<size_t, size_t> range, const F& copy) {
+  for (size_t at = range.first; at < range.second;) {
+    const size_t group = at / length, end = std::min(range.second, (group + 1) * length);
+    for (; at < end; ++at) copy(at - group * length, group);
+  }
+}
 
 }  // namespace
 
-void AttentionPlan::Build(const StepBatch& batch, const HeadShare& heads, size_t threads,
-                          size_t block_tokens, const Reach& reach, std::span<const size_t> tables) {
+void AttentionPlan::Lay(const StepBatch& batch, const HeadShare& heads, size_t threads,
+                        size_t block_tokens, const Reach& reach, std::span<const size_t> tables) {
   queries.clear();
-  items.clear();
-  joins.clear();
-  sources.clear();
-  parts = 0;
   shared_tokens = 0;
-  Builder(*this, batch, heads, block_tokens, reach, tables).Build(threads);
-  const auto cost = [](const AttentionItem& item) {
-    return uint64_t{item.queries} * (item.context_end - item.context_begin);
+  GroupAlike(heads, alike_);
+  Builder(*this, batch, block_tokens, reach, tables).Build(threads, alike_);
+  size_t item_count = 0, join_count = 0, source_count = 0;
+  parts = 0;
+  for (Alike& alike : alike_) {
+    const size_t groups = alike.groups.size();
+    alike.first_join = join_count;
+    alike.first_source = source_count;
+    alike.first_part = parts;
+    item_count += alike.items.size() * groups;
+    join_count += alike.joins.size() * groups;
+    source_count += alike.sources.size() * groups;
+    parts += alike.parts * groups;
+  }
+  items.resize(item_count);
+  joins.resize(join_count);
+  sources.resize(source_count);
+  if (alike_.size() > 1) PlaceItems();
+}
+
+// The longest first, whichever groups they are of.
+void AttentionPlan::PlaceItems() {
+  struct Next {
+    Alike* alike;
+    size_t item;
   };
-  std::stable_sort(items.begin(), items.end(), [&](const AttentionItem& a, const AttentionItem& b) {
-    return cost(a) > cost(b);
+  std::vector<Next> order;
+  for (Alike& alike : alike_) {
+    alike.places.resize(alike.items.size());
+    for (size_t i = 0; i < alike.items.size(); ++i) order.push_back({&alike, i});
+  }
+  std::stable_sort(order.begin(), order.end(), [](const Next& a, const Next& b) {
+    return CostOf(a.alike->items[a.item]) > CostOf(b.alike->items[b.item]);
   });
+  size_t place = 0;
+  for (const auto& [alike, item] : order) {
+    alike->places[item] = place;
+    place += alike->groups.size();
+  }
+}
+
+void AttentionPlan::Expand(size_t piece, size_t pieces) {
+  for (const Alike& alike : alike_) {
+    const size_t groups = alike.groups.size();
+    const auto part_of = [&](size_t group) { return alike.first_part + group * alike.parts; };
+    const auto [begin, end] = SliceOf(alike.items.size(), piece, pieces);
+    for (size_t i = begin; i < end; ++i) {
+      const size_t place = alike.places.empty() ? i * groups : alike.places[i];
+      for (size_t group = 0; group < groups; ++group) {
+        AttentionItem& item = items[place + group] = alike.items[i];
+        item.group = alike.groups[group];
+        if (item.part >= 0) item.part += static_cast<int32_t>(part_of(group));
+      }
+    }
+    ForCopies(alike.joins.size(), SliceOf(alike.joins.size() * groups, piece, pieces),
+              [&](size_t i, size_t group) {
+                AttentionJoin& join = joins[alike.first_join + group * alike.joins.size() + i];
+                join = alike.joins[i];
+                join.group = alike.groups[group];
+                join.first_source +=
+                    static_cast<uint32_t>(alike.first_source + group * alike.sources.size());
+              });
+    ForCopies(alike.sources.size(), SliceOf(alike.sources.size() * groups, piece, pieces),
+              [&](size_t i, size_t group) {
+                PartSource& to = sources[alike.first_source + group * alike.sources.size() + i];
+                to = alike.sources[i];
+                to.part += static_cast<uint32_t>(part_of(group));
+              });
+  }
 }
 
 void AttentionPlans::Share(std::span<const AttendingLayer> layers) {
@@ -237,9 +324,17 @@ void AttentionPlans::Share(std::span<const AttendingLayer> layers) {
 }
 
 void AttentionPlans::Build(const StepBatch& batch, size_t threads, size_t block_tokens) {
-  for (size_t i = 0; i < plans_.size(); ++i)
-    plans_[i].Build(batch, *kinds_[i].first.heads, threads, block_tokens, kinds_[i].first.reach,
-                    kinds_[i].tables);
+  for (size_t kind = 0; kind < plans_.size(); ++kind) Lay(kind, batch, threads, block_tokens);
+  Expand(0, 1);
+}
+
+void AttentionPlans::Lay(size_t kind, const StepBatch& batch, size_t threads, size_t block_tokens) {
+  const auto& [first, tables] = kinds_.at(kind);
+  plans_[kind].Lay(batch, *first.heads, threads, block_tokens, first.reach, tables);
+}
+
+void AttentionPlans::Expand(size_t piece, size_t pieces) {
+  for (AttentionPlan& plan : plans_) plan.Expand(piece, pieces);
 }
 
 size_t AttentionPlans::parts() const {

@@ -15,6 +15,7 @@ namespace pinion {
 // it to see (its own, if attention is causal), which may lie beyond its sequence.
 struct QueryToken {
   uint32_t row, position;
+  bool operator==(const QueryToken&) const = default;
 };
 
 // One kernel call: some query tokens, the heads of one group, a part of the context.
@@ -24,11 +25,13 @@ struct AttentionItem {
   uint32_t first_query, queries;  // of AttentionPlan::queries
   uint32_t context_begin, context_end;
   int32_t part;  // slot of its partial result; -1: the only part of consecutive rows, no merge
+  bool operator==(const AttentionItem&) const = default;
 };
 
 // The place of a query token's partial result: the slot, and the token within the slot's item.
 struct PartSource {
   uint32_t part, token;
+  bool operator==(const PartSource&) const = default;
 };
 
 // Rows whose results are merged from the partial results [first_source, first_source + sources) of
@@ -36,6 +39,7 @@ struct PartSource {
 // source on.
 struct AttentionJoin {
   uint32_t group, row, rows, first_source, sources;
+  bool operator==(const AttentionJoin&) const = default;
 };
 
 // How one rank's attention of a step is cut into pieces of work in the layers that share it.
@@ -59,9 +63,37 @@ struct AttentionPlan {
   // `tables`: of the layers that share the plan (KvPlace); blocks are the same if all of them
   // agree.
   void Build(const StepBatch& batch, const HeadShare& heads, size_t threads, size_t block_tokens,
-             const Reach& reach = {}, std::span<const size_t> tables = kFirstTable);
+             const Reach& reach = {}, std::span<const size_t> tables = kFirstTable) {
+    Lay(batch, heads, threads, block_tokens, reach, tables);
+    Expand(0, 1);
+  }
+
+  // The same in two parts, so that several threads can do the second one: first all but the items,
+  // joins and sources, whose number is known then; then each of `pieces` equal pieces of these.
+  void Lay(const StepBatch& batch, const HeadShare& heads, size_t threads, size_t block_tokens,
+           const Reach& reach = {}, std::span<const size_t> tables = kFirstTable);
+  void Expand(size_t piece, size_t pieces);
 
   static constexpr size_t kFirstTable[] = {0};
+
+  // The plan of head groups with as many query heads, which are all cut alike: of any one of them,
+  // with parts and sources numbered from 0.
+  struct Alike {
+    uint32_t q_heads = 0;
+    std::vector<uint32_t> groups;
+    std::vector<AttentionItem> items;
+    std::vector<size_t> places;  // of each item's first copy in AttentionPlan::items; none: in turn
+    std::vector<AttentionJoin> joins;
+    std::vector<PartSource> sources;
+    uint32_t parts = 0;
+    // Where those of its first group begin in the whole plan; the next group's follow.
+    size_t first_join = 0, first_source = 0, first_part = 0;
+  };
+
+ private:
+  void PlaceItems();
+
+  std::vector<Alike> alike_;
 };
 
 // What decides how a layer's attention is cut.
@@ -78,6 +110,11 @@ class AttentionPlans {
   // layers: all that attend, ascending; their heads outlive this. Once, before Build.
   void Share(std::span<const AttendingLayer> layers);
   void Build(const StepBatch& batch, size_t threads, size_t block_tokens);
+  // The same in parts, for several threads: Lay for each of kinds(), then Expand for each of
+  // `pieces` pieces.
+  size_t kinds() const { return kinds_.size(); }
+  void Lay(size_t kind, const StepBatch& batch, size_t threads, size_t block_tokens);
+  void Expand(size_t piece, size_t pieces);
 
   const AttentionPlan& of_layer(size_t layer) const { return plans_[plan_of_layer_.at(layer)]; }
   size_t parts() const;  // the most that a plan has

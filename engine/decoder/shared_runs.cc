@@ -16,7 +16,7 @@ class Finder {
 
   // `slices` agree on all blocks before `block`. The tokens before `begin`, which is the first one
   // of a block at or before `block`, are covered.
-  void Cover(const std::vector<uint32_t>& slices, size_t block, size_t begin) {
+  void Cover(std::span<uint32_t> slices, size_t block, size_t begin) {
     if (slices.size() == 1) return TakeRest(slices[0], begin);
     const size_t end = AgreedBlocks(slices, block);
     if (end * block_tokens_ >= begin + kMinSharedTokens) {
@@ -32,10 +32,10 @@ class Finder {
   size_t FullBlocks(uint32_t index) const { return Slice(index).first_position / block_tokens_; }
 
   void TakeRest(uint32_t index, size_t begin) const {
-    take_({{index}, begin, Slice(index).first_position + 1});
+    take_({{&index, 1}, begin, Slice(index).first_position + 1});
   }
 
-  size_t AgreedBlocks(const std::vector<uint32_t>& slices, size_t from) const {
+  size_t AgreedBlocks(std::span<const uint32_t> slices, size_t from) const {
     size_t agreed = FullBlocks(slices[0]);
     for (const uint32_t index : slices) {
       const size_t most = std::min(agreed, FullBlocks(index));
@@ -56,8 +56,8 @@ class Finder {
   }
 
   // Groups slices by their next block and covers each group; slices without another full block end
-  // here.
-  void Divide(std::vector<uint32_t> slices, size_t block, size_t begin) {
+  // here. Puts the slices in that order.
+  void Divide(std::span<uint32_t> slices, size_t block, size_t begin) {
     const auto ended = [&](uint32_t index) { return FullBlocks(index) == block; };
     const auto going = std::stable_partition(slices.begin(), slices.end(), ended);
     for (auto i = slices.begin(); i != going; ++i) TakeRest(*i, begin);
@@ -82,7 +82,8 @@ class Finder {
 void FindSharedRuns(const StepBatch& batch, const std::vector<uint32_t>& slices,
                     size_t block_tokens, std::span<const size_t> tables,
                     const std::function<void(const SharedRun&)>& take) {
-  if (!slices.empty()) Finder(batch, block_tokens, tables, take).Cover(slices, 0, 0);
+  std::vector<uint32_t> ordered = slices;
+  if (!slices.empty()) Finder(batch, block_tokens, tables, take).Cover(ordered, 0, 0);
 }
 
 }  // namespace pinion

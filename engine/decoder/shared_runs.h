@@ -13,7 +13,7 @@ namespace pinion {
 // Slices of one row whose block tables, the given ones, agree on the tokens [begin, end). A lone
 // slice's run is the rest of its context.
 struct SharedRun {
-  std::vector<uint32_t> slices;
+  std::span<const uint32_t> slices;
   size_t begin, end;
 };
 

@@ -226,6 +226,60 @@ TEST(AttentionPlan, CoversRandomTreesOfPrefixesExactlyOnce) {
   }
 }
 
+// As threads of a rank make it together.
+TEST(AttentionPlan, PiecesInAnyOrderMakeTheWholePlan) {
+  std::mt19937 rng(20261126);
+  AttentionPlans whole, pieces;  // used again and again, as by a decoder
+  Shard uneven;
+  uneven.groups = {{0, 0, 7}, {1, 7, 3}, {2, 10, 7}};
+  const Shard two = TwoGroups();
+  const std::vector<AttendingLayer> layers = {{0, {}, &uneven}, {1, {.window = 512}, &two}};
+  whole.Share(layers);
+  pieces.Share(layers);
+  ASSERT_EQ(pieces.kinds(), 2u);
+  for (int round = 0; round < 100; ++round) {
+    constexpr size_t kBlock = 16, kBlocks = 40;
+    const std::vector<Blocks> tables = SharingTables(rng, 1 + rng() % 20, kBlocks);
+    StepBatch batch;
+    for (const Blocks& table : tables) {
+      const size_t position = rng() % (kBlock * kBlocks - 100), rows = rng() % 3 ? 1 : rng() % 90;
+      batch.slices.push_back({batch.tokens.size(), rows, position, {table.data()}});
+      batch.tokens.resize(batch.tokens.size() + rows);
+    }
+    const size_t threads = 1 + rng() % 9;
+    whole.Build(batch, threads, kBlock);
+    for (const size_t kind : {1, 0}) pieces.Lay(kind, batch, threads, kBlock);
+    std::vector<size_t> order(1 + rng() % 9);
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), rng);
+    for (const size_t piece : order) pieces.Expand(piece, order.size());
+    for (const size_t layer : {0, 1}) {
+      const AttentionPlan &found = pieces.of_layer(layer), &expected = whole.of_layer(layer);
+      EXPECT_EQ(found.queries, expected.queries);
+      EXPECT_EQ(found.items, expected.items);
+      EXPECT_EQ(found.joins, expected.joins);
+      EXPECT_EQ(found.sources, expected.sources);
+      EXPECT_EQ(found.parts, expected.parts);
+      EXPECT_EQ(found.shared_tokens, expected.shared_tokens);
+    }
+    ExpectComplete(pieces.of_layer(0), batch, uneven, kBlock);
+  }
+}
+
+// Threads take the longest first, whichever heads it is of.
+TEST(AttentionPlan, ItemsOfUnequalGroupsAreSortedTogether) {
+  AttentionPlan plan;
+  plan.Build(Batch({{5000, 64}, {900, 1}, {3000, 20}}), TwoGroups(), 4, 32);
+  const auto cost = [](const AttentionItem& item) {
+    return item.queries * (item.context_end - item.context_begin);
+  };
+  EXPECT_TRUE(std::is_sorted(plan.items.begin(), plan.items.end(),
+                             [&](const auto& a, const auto& b) { return cost(a) > cost(b); }));
+  std::set<uint32_t> groups;
+  for (const AttentionItem& item : plan.items) groups.insert(item.group);
+  EXPECT_EQ(groups.size(), 2u);
+}
+
 TEST(AttentionPlan, ReadsACommonPromptOnceForAllSequences) {
   std::vector<Blocks> tables;
   for (int32_t s = 0; s < 8; ++s) {
