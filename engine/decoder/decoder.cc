@@ -49,9 +49,8 @@ class ShardedDecoder : public Decoder {
 
   Status Load() {
     PINION_TRY(Together(model_.options.communicator, LoadOwn()));
-    PINION_ASSIGN(model_.exchange,
-                  RankExchange::Create(model_.spec, model_.options.communicator, model_.weights,
-                                       model_.workspaces, model_.options.max_rows));
+    PINION_ASSIGN(model_.exchange, RankExchange::Create(model_.spec, model_.options, model_.weights,
+                                                        model_.workspaces));
     return {};
   }
 
@@ -378,7 +377,7 @@ uint64_t WorkspaceBytes(const DecoderSpec& spec, const DecoderOptions& options, 
   const size_t local_ranks = static_cast<size_t>(ranks) / processes;
   if (static_cast<size_t>(rank) % local_ranks != 0) return own;
   return own + kLogitChunk * sizeof(float) * static_cast<uint64_t>(spec.output_width()) +
-         RankExchange::Bytes(spec, options.communicator, local_ranks, options.max_rows);
+         RankExchange::Bytes(spec, options, local_ranks);
 }
 
 }  // namespace pinion

@@ -40,6 +40,7 @@ struct DecoderOptions {
   // alone.
   Communicator* communicator = nullptr;
   SharedShards shared = {};  // where the packed weights lie, if several engines share them
+  kernels::Dtype wire = kernels::Dtype::kF32;  // of ranks' terms between processes; or kBf16
 
   MemoryPolicy memory_of(size_t rank) const {
     return rank < memory.size() ? memory[rank] : MemoryPolicy{};

@@ -32,10 +32,7 @@ constexpr Term kMlpTerm = {TermKind::kMlp, &LayerWeights::mlp_post_norm, &LayerW
 // dst += every rank's share of one row. The order of ranks is always the same: float addition is
 // not associative, and all ranks' residuals must stay equal to the bit.
 void AddShares(const ForwardPass& pass, size_t layer, TermKind kind, size_t row, float* dst) {
-  const RankExchange& exchange = pass.model.exchange;
-  for (size_t rank = 0; rank < exchange.ranks(); ++rank)
-    if (const float* share = exchange.Term(kind, layer, rank))
-      pass.table.add(dst, share + row * pass.w.hidden_stride, pass.hidden);
+  pass.model.exchange.AddShares(pass.table, kind, layer, row, dst);
 }
 
 // dst += both MLPs' results for one row, each through its norm, if experts stand apart.
@@ -98,8 +95,24 @@ void AddTerm(const ForwardPass& pass, size_t layer, const Term& term, size_t beg
   }
 }
 
+// What ranks of other processes get of a term that this rank has just written, in a phase of its
+// own: one thread alone would round longer than the link takes.
+void RoundTerm(const ForwardPass& pass, const Term& term) {
+  RankExchange& exchange = pass.model.exchange;
+  if (!exchange.rounds()) return;
+  const auto local = static_cast<size_t>(pass.worker.rank);
+  const bool apart = term.kind == TermKind::kMlp && pass.spec.moe.apart;
+  const auto round = [&](size_t begin, size_t end) {
+    const TraceSpan span("round");
+    exchange.RoundTerm(pass.table, term.kind, local, pass.rows, begin, end);
+    if (apart) exchange.RoundTerm(pass.table, TermKind::kExperts, local, pass.rows, begin, end);
+  };
+  pass.worker.Share(pass.rows, round, PhaseScope::kRanks);
+}
+
 // Fetches the shares of ranks of other processes; those of this one have just been written.
 void FetchTerm(const ForwardPass& pass, const Term& term) {
+  RoundTerm(pass, term);
   Fetch(pass, [&](RankExchange& exchange) {
     exchange.FetchTerm(term.kind, pass.rows);
     if (term.kind == TermKind::kMlp && pass.spec.moe.apart)

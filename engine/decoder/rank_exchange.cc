@@ -40,22 +40,28 @@ float* BufferOf(TermKind kind, const Workspace& w) {
 
 }  // namespace
 
-uint64_t RankExchange::Bytes(const DecoderSpec& spec, const Communicator* communicator,
-                             size_t local_ranks, size_t max_rows) {
-  if (!communicator) return 0;
-  const uint64_t term = max_rows * HiddenStride(spec) * sizeof(float);
-  const uint64_t squares = max_rows * RowSums(spec).stride * sizeof(float);
-  return communicator->processes() * (FetchedKinds(spec) * local_ranks * term + squares);
+uint64_t RankExchange::Bytes(const DecoderSpec& spec, const DecoderOptions& options,
+                             size_t local_ranks) {
+  if (!options.communicator) return 0;
+  const size_t processes = options.communicator->processes();
+  const uint64_t term = options.max_rows * HiddenStride(spec) * kernels::SizeOf(options.wire);
+  const uint64_t squares = options.max_rows * RowSums(spec).stride * sizeof(float);
+  const bool rounds = options.wire != kernels::Dtype::kF32;  // then its own is copied, too
+  return FetchedKinds(spec) * local_ranks * (processes + (rounds ? 1 : 0)) * term +
+         processes * squares;
 }
 
-Result<RankExchange> RankExchange::Create(const DecoderSpec& spec, Communicator* communicator,
+Result<RankExchange> RankExchange::Create(const DecoderSpec& spec, const DecoderOptions& options,
                                           const std::vector<RankWeights>& weights,
-                                          std::vector<Workspace>& workspaces, size_t max_rows) {
+                                          std::vector<Workspace>& workspaces) {
   RankExchange exchange;
+  Communicator* const communicator = options.communicator;
   exchange.communicator_ = communicator;
+  exchange.wire_ = options.wire;
   const size_t processes = communicator ? communicator->processes() : 1;
   exchange.local_ranks_ = weights.size();
   exchange.first_rank_ = communicator ? communicator->process() * weights.size() : 0;
+  exchange.hidden_ = static_cast<size_t>(spec.hidden);
   exchange.hidden_stride_ = HiddenStride(spec);
   exchange.row_sums_stride_ = RowSums(spec).stride;
   exchange.row_sums_ = workspaces[0].row_sums;
@@ -72,13 +78,26 @@ Result<RankExchange> RankExchange::Create(const DecoderSpec& spec, Communicator*
   exchange.ShareWhoWrites(weights);
   if (!communicator) return exchange;
   PINION_ASSIGN(exchange.storage_,
-                Pages::Allocate(Bytes(spec, communicator, weights.size(), max_rows)));
-  float* next = exchange.storage_.as<float>();
-  for (size_t kind = 0; kind < FetchedKinds(spec); ++kind)
-    for (size_t i = 0; i < weights.size(); ++i, next += processes * max_rows * HiddenStride(spec))
-      exchange.terms_[kind].fetched.push_back(next);
-  exchange.fetched_sums_ = next;
+                Pages::Allocate(Bytes(spec, options, weights.size()), options.memory_of(0)));
+  exchange.LayOut(spec, options.max_rows);
   return exchange;
+}
+
+void RankExchange::LayOut(const DecoderSpec& spec, size_t max_rows) {
+  std::byte* next = storage_.data();
+  const size_t term = max_rows * wire_row_bytes();
+  const auto take = [&](size_t bytes) { return std::exchange(next, next + bytes); };
+  for (size_t kind = 0; kind < FetchedKinds(spec); ++kind) {
+    Terms& terms = terms_[kind];
+    if (rounds()) {
+      terms.sent = take(local_ranks_ * term);
+      terms.received = take(ranks() * term);
+      continue;
+    }
+    for (size_t i = 0; i < local_ranks_; ++i)
+      terms.fetched.push_back(reinterpret_cast<float*>(take(communicator_->processes() * term)));
+  }
+  fetched_sums_ = reinterpret_cast<float*>(next);
 }
 
 // Whether a rank has a share depends on its weights alone, so it is told once.
@@ -100,9 +119,45 @@ void RankExchange::ShareWhoWrites(const std::vector<RankWeights>& weights) {
   }
 }
 
+void RankExchange::AddShares(const kernels::Table& table, TermKind kind, size_t layer, size_t row,
+                             float* dst) const {
+  const Terms& terms = terms_[static_cast<size_t>(kind)];
+  for (size_t rank = 0; rank < ranks(); ++rank) {
+    if (!terms.written[layer * ranks() + rank]) continue;
+    if (rounds())
+      AddRounded(table, terms.received + (rank * terms.rows + row) * wire_row_bytes(), dst);
+    else
+      table.add(dst, terms.of_rank[rank] + row * hidden_stride_, hidden_);
+  }
+}
+
+void RankExchange::AddRounded(const kernels::Table& table, const std::byte* share,
+                              float* dst) const {
+  constexpr size_t kPiece = 1024;  // 4 KiB: stays in L1
+  std::array<float, kPiece> piece;
+  for (size_t at = 0; at < hidden_; at += kPiece) {
+    const size_t count = std::min(kPiece, hidden_ - at);
+    table.convert(reinterpret_cast<std::byte*>(piece.data()), kernels::Dtype::kF32,
+                  share + at * kernels::SizeOf(wire_), wire_, count);
+    table.add(dst + at, piece.data(), count);
+  }
+}
+
+void RankExchange::RoundTerm(const kernels::Table& table, TermKind kind, size_t local, size_t rows,
+                             size_t begin, size_t end) {
+  const Terms& terms = terms_[static_cast<size_t>(kind)];
+  for (size_t row = begin; row < end; ++row)
+    table.store(terms.sent + (local * rows + row) * wire_row_bytes(), wire_,
+                terms.mine[local] + row * hidden_stride_, hidden_stride_);
+}
+
 void RankExchange::FetchTerm(TermKind kind, size_t rows) {
   Terms& terms = terms_[static_cast<size_t>(kind)];
+  terms.rows = rows;
   const size_t floats = rows * hidden_stride_;
+  if (rounds())
+    return communicator_->Gather(terms.sent, local_ranks_ * rows * wire_row_bytes(),
+                                 terms.received);
   for (size_t local = 0; local < local_ranks_; ++local) {
     float* fetched = terms.fetched[local];
     communicator_->Gather(terms.mine[local], floats * sizeof(float), fetched);

@@ -7,10 +7,12 @@
 
 #include "engine/base/result.h"
 #include "engine/comm/communicator.h"
+#include "engine/decoder/decoder.h"
 #include "engine/decoder/workspace.h"
 #include "engine/host/memory.h"
 #include "engine/spec/spec.h"
 #include "engine/weights/weights.h"
+#include "kernels/kernels.h"
 
 namespace pinion {
 
@@ -21,33 +23,40 @@ enum class TermKind { kAttention, kMlp, kExperts };
 // What a process's ranks read of each other, and of those in other processes. Ranks of one process
 // read each other's buffers where they are; the others' are fetched first, by one thread, in a
 // phase that spans the process's ranks. If all ranks are in this process, nothing is fetched.
+//
+// If terms cross in a type narrower than float32, every rank's term is rounded to it, those of this
+// process's ranks included: all processes add the same numbers.
 class RankExchange {
  public:
-  // communicator: null if this process is alone, else all its processes have as many ranks each.
-  // weights and workspaces: of this process's ranks, which stay where they are.
-  static Result<RankExchange> Create(const DecoderSpec& spec, Communicator* communicator,
+  // options.communicator: null if this process is alone, else all its processes have as many ranks
+  // each. weights and workspaces: of this process's ranks, which stay where they are.
+  static Result<RankExchange> Create(const DecoderSpec& spec, const DecoderOptions& options,
                                      const std::vector<RankWeights>& weights,
-                                     std::vector<Workspace>& workspaces, size_t max_rows);
-  // Bytes that it takes beside the workspaces.
-  static uint64_t Bytes(const DecoderSpec& spec, const Communicator* communicator,
-                        size_t local_ranks, size_t max_rows);
+                                     std::vector<Workspace>& workspaces);
+  // Bytes that it takes beside the workspaces, in the memory of this process's first rank.
+  static uint64_t Bytes(const DecoderSpec& spec, const DecoderOptions& options, size_t local_ranks);
 
   bool spread() const { return communicator_ != nullptr; }  // over several processes
+  bool rounds() const { return spread() && wire_ != kernels::Dtype::kF32; }
   bool leads() const { return !communicator_ || communicator_->process() == 0; }
   size_t ranks() const { return shards_.size(); }    // of all processes
   size_t first_rank() const { return first_rank_; }  // of this process
   const Shard& shard(size_t rank) const { return shards_[rank]; }
 
-  // A rank's share of a term of a layer, [rows][hidden_stride]; null if its share is empty.
-  const float* Term(TermKind kind, size_t layer, size_t rank) const {
-    const Terms& terms = terms_[static_cast<size_t>(kind)];
-    return terms.written[layer * ranks() + rank] ? terms.of_rank[rank] : nullptr;
-  }
+  const Pages& storage() const { return storage_; }  // of what is fetched, but logits
+
+  // dst[hidden] += every rank's share of one row of a layer's term, in the order of ranks.
+  void AddShares(const kernels::Table& table, TermKind kind, size_t layer, size_t row,
+                 float* dst) const;
   // Workspace::row_sums: the buffer that this process's ranks write theirs to, and that of all
   // ranks.
   float* own_row_sums() const { return row_sums_; }
   const float* row_sums() const { return spread() ? fetched_sums_ : row_sums_; }
 
+  // If it rounds, before FetchTerm: rows [begin, end) of the `rows` of the term of this process's
+  // rank `local`, as they are sent.
+  void RoundTerm(const kernels::Table& table, TermKind kind, size_t local, size_t rows,
+                 size_t begin, size_t end);
   // Fetch what other processes' ranks have just written: `rows` of a term, of the sums of squares,
   // and, for process 0 alone, of the logits, [rows][stride]: each process has written its columns.
   void FetchTerm(TermKind kind, size_t rows);
@@ -60,17 +69,25 @@ class RankExchange {
     std::vector<const float*> mine;     // of this process's ranks
     std::vector<const float*> of_rank;  // of all; those of others lie in `fetched`
     std::vector<float*> fetched;        // by local rank: [processes][rows][hidden_stride]
+    // If it rounds, in its place: this process's, [local ranks][rows][hidden_stride] of the wire's
+    // type, and those of all, [ranks][rows][hidden_stride].
+    std::byte *sent = nullptr, *received = nullptr;
+    size_t rows = 0;  // of those
   };
+  size_t wire_row_bytes() const { return hidden_stride_ * kernels::SizeOf(wire_); }
   // The columns of the vocabulary of one process.
   Range Columns(size_t process) const;
   void ShareWhoWrites(const std::vector<RankWeights>& weights);
+  void LayOut(const DecoderSpec& spec, size_t max_rows);
+  void AddRounded(const kernels::Table& table, const std::byte* share, float* dst) const;
   void UnpackLogits(float* logits, size_t rows, size_t stride) const;
 
   Communicator* communicator_ = nullptr;
-  size_t local_ranks_ = 1, first_rank_ = 0, hidden_stride_ = 0, row_sums_stride_ = 0;
+  kernels::Dtype wire_ = kernels::Dtype::kF32;
+  size_t local_ranks_ = 1, first_rank_ = 0, hidden_ = 0, hidden_stride_ = 0, row_sums_stride_ = 0;
   std::vector<Shard> shards_;  // of all ranks
   std::array<Terms, 3> terms_;
-  Pages storage_;  // what is fetched, but logits
+  Pages storage_;
   float *row_sums_ = nullptr, *fetched_sums_ = nullptr;
   std::vector<float> packed_logits_;
 };

@@ -42,9 +42,10 @@ struct EngineOptions {
   // auto: as weights and activations | bf16 | fp16 | fp32 | int8 | fp8_e5m2 | fp8_e4m3, and their
   // other names (ResolveKvDtype)
   std::string kv_cache_dtype = "auto";
-  std::string isa = "auto";           // auto | exactly one ISA path
-  std::string gemm_kernel = "auto";   // auto: measured | NAME[@ROWS],... (kernels/gemm_plan.h)
-  std::string threads_bind = "auto";  // auto | all | nobind | lists joined by '|'
+  std::string isa = "auto";            // auto | exactly one ISA path
+  std::string wire_dtype = "float32";  // float32 | bfloat16: of ranks' terms between processes
+  std::string gemm_kernel = "auto";    // auto: measured | NAME[@ROWS],... (kernels/gemm_plan.h)
+  std::string threads_bind = "auto";   // auto | all | nobind | lists joined by '|'
   std::optional<int> reserved_cpus;
   std::string smt = "off";              // off | on: auto uses all hardware threads of a core
   std::string memory_policy = "local";  // local | strict | preferred | interleave: MemoryMode

@@ -244,6 +244,16 @@ std::vector<SettingRow> ArithmeticRows() {
        .vllm = {"--kv-cache-dtype",
                 {{"fp8", "fp8"}, {"fp8_e4m3", "fp8_e4m3"}, {"fp8_e5m2", "fp8_e5m2"}}},
        .llama_cpp = {"-ctk,-ctv", {{"bf16", "bf16"}, {"fp16", "f16"}, {"fp32", "f32"}}}},
+      {.key = "wire_dtype",
+       .flag = "--wire-dtype",
+       .help =
+           "type in which ranks' terms of a layer cross between processes or hosts; one process "
+           "alone sends none",
+       .usual = "float32",
+       .access = Field(&EngineOptions::wire_dtype),
+       .names = {"float32", "bfloat16"},
+       .changes_outputs = true,
+       .varies = false},
   };
 }
 

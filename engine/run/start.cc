@@ -359,6 +359,7 @@ Result<DecoderOptions> DecoderOptionsFor(const EngineOptions& options, FormatPla
   decoder.formats = std::move(formats);
   PINION_ASSIGN(decoder.kv_dtype, ResolveKvDtype(options, decoder.formats.dtype));
   decoder.moe_prepack = options.moe_prepack;
+  if (options.wire_dtype == "bfloat16") decoder.wire = kernels::Dtype::kBf16;
   decoder.max_rows = static_cast<size_t>(options.max_num_batched_tokens);
   decoder.block_tokens = static_cast<size_t>(options.block_size);
   return decoder;

@@ -295,6 +295,20 @@ def test_bench_shows_the_exchange_beside_what_the_link_costs(mpirun):
     assert found["seconds"] > 0 and found["link"]["call_s"] > 0 and found["link_seconds"] > 0
 
 
+# Sixteen rows of two terms in each of two layers, and of one each in three steps that decode; logits stay.
+def test_bench_shows_that_rounded_terms_take_half_of_the_bytes(mpirun):
+    def exchanged(*flags):
+        done = mpirun(2, "bench", "preset:tiny", "-tp", 2, "--prompt-len", 16, "--output-len", 4, "--rounds", 1,
+                      "--json", *EXACT, *flags)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["exchange"]
+
+    whole, half = exchanged(), exchanged("--wire-dtype", "bfloat16")
+    assert half["calls"] == whole["calls"]
+    hidden = 64 + 16  # rows are sent with the padding that keeps them apart in caches
+    assert whole["bytes"] - half["bytes"] == (16 + 3) * 2 * 2 * hidden * 2
+
+
 def test_bench_of_one_process_exchanges_nothing(pinion):
     done = pinion("bench", "preset:tiny", "--prompt-len", 8, "--output-len", 4, "--rounds", 1, "--json")
     assert done.returncode == 0, done.stderr
