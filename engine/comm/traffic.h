@@ -21,6 +21,12 @@ struct Traffic {
   Traffic operator-(const Traffic& before) const {
     return {calls - before.calls, bytes - before.bytes, seconds - before.seconds};
   }
+  Traffic& operator+=(const Traffic& more) {
+    calls += more.calls;
+    bytes += more.bytes;
+    seconds += more.seconds;
+    return *this;
+  }
 };
 
 // A link, as far as calls of small and of large messages show it.

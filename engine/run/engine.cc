@@ -11,6 +11,7 @@
 #include "engine/run/constrained.h"
 #include "engine/run/placement.h"
 #include "engine/run/prefill_role.h"
+#include "engine/run/spread_step.h"
 #include "engine/run/start.h"
 #include "engine/run/step_layout.h"
 #include "engine/run/step_work.h"
@@ -86,7 +87,7 @@ class EngineLoop : public Engine, private StepCaller {
     stats.decode = work_.decode();
     stats.shared_kv_bytes = model_.executor->reads().shared_kv_bytes;
     stats.waited_s = model_.executor->waited_s();
-    if (model_.counted) stats.traffic = model_.counted->traffic();
+    stats.traffic = ExchangedSoFar();
     stats.transfer = role_->stats();
     return stats;
   }
@@ -146,6 +147,7 @@ class EngineLoop : public Engine, private StepCaller {
     const int64_t start_ns = NowNs();
     const uint64_t prompt_tokens = prompt_tokens_;
     const StepReads before = model_.executor->reads();
+    const Traffic exchanged = ExchangedSoFar();
     const std::vector<Slice>& slices = Schedule();
     if (slices.empty()) return;
     CountPrompts(slices);
@@ -153,7 +155,7 @@ class EngineLoop : public Engine, private StepCaller {
     CHECK(output.tokens.size() == input_->wanted.size()) << output.tokens.size() << " tokens";
     ++steps_;
     work_.Add(slices, prompt_tokens_ - prompt_tokens, SecondsSince(start_ns), before,
-              model_.executor->reads());
+              model_.executor->reads(), ExchangedSoFar() - exchanged);
     Commit(std::move(output.tokens), events);
     step_ns_ = NowNs() - start_ns;
   }
@@ -198,6 +200,7 @@ class EngineLoop : public Engine, private StepCaller {
 
   Json SharedWeightsJson() const;
   Json StepTimesJson() const;
+  Traffic ExchangedSoFar() const { return model_.counted ? model_.counted->traffic() : Traffic{}; }
 
   // Makes KV memory ready ahead of its use for about so long, but at least a piece for every
   // thread; false: there is none left.
@@ -418,7 +421,7 @@ Json EngineLoop::ServerInfo() const {
   out.Set("dtype", info.dtype);
   out.Set("threads", info.threads);
   out.Set("processes", static_cast<uint64_t>(info.processes));
-  if (info.link) out.Set("link", ToJson(*info.link));
+  if (info.link) out.Set("link", LinkJson(*info.link, stats(), model_.options));
   out.Set("max_model_len", static_cast<uint64_t>(info.max_model_len));
   out.Set("load_s", info.load_s);
   out.Set("weight_bytes", info.weight_bytes);

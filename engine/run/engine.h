@@ -97,6 +97,8 @@ struct StepWork {
   uint64_t tokens = 0;  // of prompts, or yielded
   double seconds = 0;
   StepCost least;  // that the steps had to read and to compute
+  uint64_t steps = 0;
+  Traffic exchanged;  // with other processes
 
   StepWork operator-(const StepWork& before) const;
 };

@@ -8,7 +8,9 @@ StepWork StepWork::operator-(const StepWork& before) const {
   return {tokens - before.tokens,
           seconds - before.seconds,
           {least.weight_bytes - before.least.weight_bytes, least.kv_bytes - before.least.kv_bytes,
-           least.flops - before.least.flops, least.int8_ops - before.least.int8_ops}};
+           least.flops - before.least.flops, least.int8_ops - before.least.int8_ops},
+          steps - before.steps,
+          exchanged - before.exchanged};
 }
 
 StepWorkMeter::StepWorkMeter(const DecoderSpec& spec, const FormatPlan& formats,
@@ -16,7 +18,7 @@ StepWorkMeter::StepWorkMeter(const DecoderSpec& spec, const FormatPlan& formats,
     : cost_(spec, formats, info.kv_dtype, static_cast<int>(info.plan.ranks.size())) {}
 
 void StepWorkMeter::Add(const std::vector<Slice>& slices, uint64_t prompt_tokens, double seconds,
-                        const StepReads& before, const StepReads& after) {
+                        const StepReads& before, const StepReads& after, const Traffic& exchanged) {
   StepCost cost;
   uint64_t yielded = 0;
   for (const Slice& slice : slices) {
@@ -31,6 +33,8 @@ void StepWorkMeter::Add(const std::vector<Slice>& slices, uint64_t prompt_tokens
   kind.tokens += prompt_tokens > 0 ? prompt_tokens : yielded;
   kind.seconds += seconds;
   kind.least += cost;
+  ++kind.steps;
+  kind.exchanged += exchanged;
 }
 
 }  // namespace pinion

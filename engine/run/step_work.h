@@ -16,9 +16,9 @@ class StepWorkMeter {
   StepWorkMeter(const DecoderSpec& spec, const FormatPlan& formats, const EngineInfo& info);
 
   // A step of these slices, `prompt_tokens` of whose rows belong to prompts: it is a prefill step
-  // if there are any. `before` and `after`: around it.
+  // if there are any. `before` and `after`: around it; `exchanged`: during it.
   void Add(const std::vector<Slice>& slices, uint64_t prompt_tokens, double seconds,
-           const StepReads& before, const StepReads& after);
+           const StepReads& before, const StepReads& after, const Traffic& exchanged = {});
 
   const StepWork& prefill() const { return prefill_; }
   const StepWork& decode() const { return decode_; }

@@ -218,6 +218,7 @@ Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const
   result.config = ToJson(options);
   result.plan = plan;
   const Conditions before = Conditions::Of({getpid()});
+  const EngineStats at_first = engine.stats();
   for (int round = 1; round <= plan.rounds; ++round) {
     const TraceSpan span("round", "number", static_cast<int64_t>(round));
     engine.DropPrefixCache();
@@ -230,6 +231,10 @@ Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const
     const EngineStats at_end = engine.stats();
     waits.push_back(WaitShares(at_start, at_end));
     exchanged.push_back(at_end.traffic - at_start.traffic);
+    if (options.pipeline_parallel == 1) {
+      result.prefill_step = SpreadStepOf(at_end.prefill - at_first.prefill, result.engine.link);
+      result.decode_step = SpreadStepOf(at_end.decode - at_first.decode, result.engine.link);
+    }
     result.traffic = MedianTraffic(exchanged);
     result.wait_shares = MediansByRank(waits);
     result.counters = MediansOf(counters);

@@ -10,6 +10,7 @@
 #include "engine/base/result.h"
 #include "engine/decoder/cost.h"
 #include "engine/run/engine.h"
+#include "engine/run/spread_step.h"
 #include "harness/counters/counters.h"
 #include "harness/probe/ceilings.h"
 #include "harness/stats/estimate.h"
@@ -72,6 +73,9 @@ struct BenchResult {
   // With the processes that compute the model with this one, in one round: medians over the rounds.
   // Unset if it is alone.
   std::optional<Traffic> traffic;
+  // The mean step of all rounds beside its prediction; unset if this process is alone, or if the
+  // processes have stages of layers, which wait for each other's work.
+  std::optional<SpreadStep> prefill_step, decode_step;
   std::vector<CounterReading> counters;  // medians over the rounds, of one round each
   std::vector<std::string> suspect;
 
@@ -89,8 +93,9 @@ Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const
 //  "peak_rss_bytes","isa","threads","config":{},...}; low and high are null below 6 rounds.
 // "wait_shares": of each rank, 0 to 1.
 // "exchange": {"calls","bytes","seconds","link_seconds","link":{"call_s","bytes_per_s"}} of a
-// round, or null. "counters": as ToJson of them, harness/counters/counters.h, medians of a round.
-// "limits": {"read_bytes_per_s":{},"flops_per_s":{},"int8_ops_per_s":{},
+// round, with "prefill_step" and "decode_step" as SpreadStep's JSON, or null. "counters": as ToJson
+// of them, harness/counters/counters.h, medians of a round. "limits":
+// {"read_bytes_per_s":{},"flops_per_s":{},"int8_ops_per_s":{},
 //  "prefill":{"bound_by","weight_bytes","kv_bytes","flops","int8_ops"},"decode":{...},
 //  "metrics":{"decode_tokens_per_s":{"limit":{},"fraction":{}},...}}, or null; then
 // "no_limits_because" says why.

@@ -140,6 +140,8 @@ Json ExchangeJson(const BenchResult& result) {
   object.Set("seconds", traffic.seconds);
   object.Set("link_seconds", link.SecondsFor(traffic));
   object.Set("link", ToJson(link));
+  object.Set("prefill_step", ToJson(result.prefill_step));
+  object.Set("decode_step", ToJson(result.decode_step));
   return object;
 }
 
@@ -155,6 +157,17 @@ std::string ExchangeLine(const BenchResult& result) {
                 ", waiting for them included; the link alone takes ",
                 Printf("%.3g s", link.SecondsFor(traffic)), " (",
                 Printf("%.3g us", link.call_s * 1e6), " a call, ", rate, ")\n");
+}
+
+// What the link's cost predicts for a step, beside what it took.
+std::string SpreadLine(const char* kind, const std::optional<SpreadStep>& step) {
+  if (!step) return "";
+  const auto ms = [](double seconds) { return StrCat(Number(seconds, true), " ms"); };
+  return StrCat(
+      "a ", kind, " step should take ", ms(step->predicted_s()), " and takes ",
+      ms(step->measured_s), ": ", ms(step->compute_s), " outside of calls, as measured, and ",
+      ms(step->link_s), " for ", Printf("%.0f", step->calls), " calls and ",
+      FormatBytes(static_cast<uint64_t>(step->bytes)), "; what it takes beyond that is waiting\n");
 }
 
 std::string WaitLine(const std::vector<double>& shares) {
@@ -214,7 +227,8 @@ std::string Render(const BenchResult& result) {
   }
   if (result.plan.rounds < static_cast<int>(kMinSamples))
     text += StrCat("no interval below ", kMinSamples, " rounds\n");
-  text += LimitLines(result) + WaitLine(result.wait_shares) + ExchangeLine(result);
+  text += LimitLines(result) + WaitLine(result.wait_shares) + ExchangeLine(result) +
+          SpreadLine("prefill", result.prefill_step) + SpreadLine("decode", result.decode_step);
   if (!result.counters.empty())
     text += "\nhardware counters per round:\n" + Render(result.counters);
   for (const std::string& reason : result.suspect) text += StrCat("disturbed: ", reason, "\n");

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -10,6 +11,7 @@ import time
 import numpy as np
 import pytest
 from checkpoint import read_file
+from conftest import wait_until
 from own_server import Server
 
 # mpirun asks root twice, and wants a core for every process.
@@ -251,13 +253,22 @@ def test_a_server_of_two_processes_answers_as_one(two_processes, binary, data, t
         try:
             info = json.loads(server.get("/server_info"))
             assert info["processes"] == (2 if program == two_processes else 1)
+            assert ("link" in info) == (program == two_processes)
             answers.append([server.post("/v1/completions", {
                 "model": str(model), "prompt": prompt, "max_tokens": 24, "temperature": 0,
                 "logprobs": 3})["choices"] for prompt in ("Once upon", "The cat sat on the", "A")])
+            if program == two_processes:
+                assert wait_until(lambda: link_of(server)["decode_step"])  # /server_info may be some seconds old
+                step = link_of(server)["decode_step"]
+                assert step["steps"] == 3 * 23 and 0 < step["predicted_s"]
         finally:
             status = server.stop()
         assert status == 0 or program == two_processes
     assert answers[0] == answers[1]
+
+
+def link_of(server):
+    return json.loads(server.get("/server_info"))["link"]
 
 
 # The engine cannot join the other processes a second time, so it is not started again.
@@ -293,6 +304,24 @@ def test_bench_shows_the_exchange_beside_what_the_link_costs(mpirun):
     assert found["calls"] == steps * (1 + 1 + 2 * 2 + 1), found
     assert found["bytes"] > steps * 2 * 2 * 4 * 64  # terms of one row at least
     assert found["seconds"] > 0 and found["link"]["call_s"] > 0 and found["link_seconds"] > 0
+    for kind, steps in (("prefill_step", 2), ("decode_step", 2 * 4)):
+        step = found[kind]
+        assert (step["steps"], step["calls"]) == (steps, 1 + 1 + 2 * 2 + 1), step
+        assert step["predicted_s"] == step["compute_s"] + step["link_s"]
+        assert 0 < step["compute_s"] < step["measured_s"] and step["link_s"] > 0
+    assert found["prefill_step"]["bytes"] > found["decode_step"]["bytes"]
+    assert found["bytes"] == found["prefill_step"]["bytes"] + 4 * found["decode_step"]["bytes"]
+
+
+def test_bench_prints_the_predicted_step_beside_the_measured_one(mpirun):
+    def lines(*flags):
+        done = mpirun(2, "bench", "preset:tiny", "--prompt-len", 8, "--output-len", 3, "--rounds", 1, *EXACT, *flags)
+        assert done.returncode == 0, done.stderr
+        return re.findall(r"a (prefill|decode) step should take [\d.]+ ms and takes [\d.]+ ms: [\d.]+ ms outside of "
+                          r"calls, as measured, and [\d.]+ ms for 7 calls and ", done.stdout)
+
+    assert lines("-tp", 2) == ["prefill", "decode"]
+    assert lines("-pp", 2) == [], "stages wait for each other's work"
 
 
 # Sixteen rows of two terms in each of two layers, and of one each in three steps that decode; logits stay.
