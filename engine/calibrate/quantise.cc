@@ -170,6 +170,7 @@ Result<std::vector<std::vector<int32_t>>> ReadWindows(const QuantiseOptions& opt
 Result<StartedModel> StartForCalibration(const QuantiseOptions& options, const ModelFiles& files) {
   EngineOptions engine = options.engine;
   engine.model = options.model;
+  engine.device = "cpu";  // its teams compute between the steps, too
   engine.max_num_seqs = 1;
   engine.max_model_len = std::min(static_cast<int>(kWindow), files.spec.max_positions);
   engine.max_num_batched_tokens = *engine.max_model_len;

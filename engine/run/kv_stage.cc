@@ -50,10 +50,9 @@ void FitSequences(StartedModel& model, const StatePlaces& places, uint64_t state
 
 }  // namespace
 
-Status MakeKvCache(StartedModel& model, const std::vector<RankNeeds>& needs, Stages& stages) {
+Status MakeKvCache(StartedModel& model, const std::vector<RankNeeds>& needs, uint64_t available,
+                   Stages& stages) {
   EngineInfo& info = model.info;
-  const uint64_t available =
-      std::min(LeftByFrontEnd(model.options, AvailableMemoryHere()), model.most_kv_bytes);
   const auto blocks = SizeKv(needs, model.options, info.max_model_len, available);
   PINION_TRY(Together(model.world, blocks ? Status{} : Unexpected(blocks.error())));
   info.blocks = *blocks;

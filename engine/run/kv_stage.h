@@ -11,7 +11,8 @@ namespace pinion {
 
 // The stage of a start that sizes the cache and allocates it, the same in all processes: of keys
 // and values, and of states. Lowers the length of sequences and their number to what it holds.
-// needs: of this process's ranks.
-Status MakeKvCache(StartedModel& model, const std::vector<RankNeeds>& needs, Stages& stages);
+// needs: of this process's ranks; available_bytes: for the cache, after loading.
+Status MakeKvCache(StartedModel& model, const std::vector<RankNeeds>& needs,
+                   uint64_t available_bytes, Stages& stages);
 
 }  // namespace pinion

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "engine/run/device.h"
 #include "engine/run/replicas.h"
 #include "engine/run/settings.h"
 #include "kernels/isa.h"
@@ -86,6 +87,12 @@ std::vector<std::string> IsaNames() {
   return names;
 }
 
+std::vector<std::string> DeviceNames() {
+  std::vector<std::string> names = {"auto"};
+  for (const DeviceRow& row : Devices()) names.emplace_back(row.name);
+  return names;
+}
+
 std::vector<SettingRow> PlacementRows() {
   return {
       {.key = "threads_bind",
@@ -133,6 +140,13 @@ std::vector<SettingRow> PlacementRows() {
            "auto, which is on if it costs no speed, or if memory does not hold a copy for each",
        .access = Field(&EngineOptions::share_weights),
        .names = {"auto", "off", "on"}},
+      {.key = "device",
+       .flag = "--device",
+       .help = "what computes the model",
+       .usual = "auto, which is cpu",
+       .access = Field(&EngineOptions::device),
+       .names = DeviceNames(),
+       .varies = false},
       {.key = "kv_cache_space",
        .flag = "--kv-cache-space",
        .environment = "VLLM_CPU_KVCACHE_SPACE",

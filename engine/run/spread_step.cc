@@ -19,9 +19,12 @@ std::optional<SpreadStep> SpreadStepOf(const StepWork& work, const std::optional
 
 Json ToJson(const std::optional<SpreadStep>& step) {
   if (!step) return {};
-  return Json::Object{{"steps", step->steps},           {"measured_s", step->measured_s},
-                      {"predicted_s", step->predicted_s()}, {"compute_s", step->compute_s},
-                      {"link_s", step->link_s},         {"calls", step->calls},
+  return Json::Object{{"steps", step->steps},
+                      {"measured_s", step->measured_s},
+                      {"predicted_s", step->predicted_s()},
+                      {"compute_s", step->compute_s},
+                      {"link_s", step->link_s},
+                      {"calls", step->calls},
                       {"bytes", step->bytes}};
 }
 

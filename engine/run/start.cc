@@ -11,35 +11,19 @@
 #include "engine/checkpoint/rounded_tensor.h"
 #include "engine/decoder/pipeline.h"
 #include "engine/exec/leading_executor.h"
-#include "engine/host/runtime.h"
+#include "engine/run/device.h"
 #include "engine/run/first_steps.h"
-#include "engine/run/isa_choice.h"
-#include "engine/run/kernel_choice.h"
 #include "engine/run/kv_stage.h"
 #include "engine/run/meet.h"
 #include "engine/run/placement.h"
 #include "engine/run/stages.h"
 #include "engine/spec/stage.h"
 #include "engine/weights/formats.h"
-#include "engine/weights/shared_weights.h"
 #include "engine/weights/weight_layout.h"
 #include "kernels/e4m3.h"
-#include "kernels/integer_prefetch.h"
 
 namespace pinion {
 namespace {
-
-std::string Describe(const Plan& plan) {
-  std::vector<std::string> parts;
-  for (const RankPlan& rank : plan.ranks)
-    parts.push_back(rank.cpus.empty()
-                        ? StrCat("rank ", rank.rank, ": ", rank.threads,
-                                 rank.threads == 1 ? " thread" : " threads", ", not pinned")
-                        : StrCat("rank ", rank.rank, ": cpus ", FormatCpuList(rank.cpus)));
-  if (!plan.frontend_cpus.empty())
-    parts.push_back(StrCat("front end: cpus ", FormatCpuList(plan.frontend_cpus)));
-  return Join(parts, "; ");
-}
 
 // The activations that weight-only formats are multiplied with. They take int8 activations if that
 // costs less than 0.01 nat of KL divergence, which holds for every format that
@@ -90,10 +74,6 @@ Result<OpenedWeights> OpenAndPlanFormats(const EngineOptions& options, const Mod
   return OpenedWeights{std::move(opened), std::move(formats)};
 }
 
-bool Leads(const StartedModel& model) { return !model.world || model.world->process() == 0; }
-
-size_t Processes(const StartedModel& model) { return model.world ? model.world->processes() : 1; }
-
 // The processes that share a stage.
 Status FormTeam(StartedModel& model) {
   if (!model.world) return {};
@@ -110,48 +90,16 @@ Status FormTeam(StartedModel& model) {
 
 // State passed from stage to stage of a start, besides the model.
 struct StartState {
-  Machine machine;
-  Budget budget;
+  std::unique_ptr<Device> device;
   DecoderOptions decoder;
   std::shared_ptr<const TensorSource> weights;
   std::vector<RankNeeds> needs;
-  uint64_t shared_bytes = 0;  // of the weights, that were there before this process
   Stages stages;
 };
 
-Status MakePlanHere(StartedModel& model, StartState& start) {
-  EngineInfo& info = model.info;
-  PINION_ASSIGN(start.machine, ThisMachine());
-  // Before the free memory is counted: what is packed in between counts as free, and as needed.
-  if (model.options.weight_copy.is_shared())
-    start.shared_bytes = SharedWeights::ResidentBytes(model.options.weight_copy.fd);
-  PINION_ASSIGN(start.budget, BudgetHere(model.options, start.machine));
-  PINION_ASSIGN(info.plan, PlanFor(OptionsOfPart(model.options, Processes(model)), start.machine,
-                                   start.budget));
-  PINION_ASSIGN(const IsaChoice choice, ChooseIsa(model.options.isa));
-  model.isa = choice.isa;
-  if (!kernels::LimitOneDnn(model.isa))
-    return Fail(ErrorCode::kUnsupported,
-                StrCat("this process has already used an ISA path other than ",
-                       kernels::Name(model.isa), "; start one process per --isa"));
-  info.isa = kernels::Name(model.isa);
-  info.threads = info.plan.total_threads();
-  info.processes = Processes(model);
-  const Runtime runtime = LoadedRuntime();
-  info.allocator = runtime.allocator;
-  info.openmp = runtime.openmp;
-  start.stages.Done("budget and plan",
-                    StrCat(Describe(info.plan), "; isa ", info.isa, "; malloc ", info.allocator,
-                           info.allocator == "glibc" ? " (none preloaded)" : " (preloaded)",
-                           "; OpenMP ", info.openmp));
-  for (const std::string& warning : info.plan.warnings) LogWarning(warning);
-  auto granted =
-      Grant(PoliciesFor(MemoryModeOf(model.options.memory_policy), start.machine, info.plan));
-  model.memory = std::move(granted.policies);
-  model.memory_refusal = std::move(granted.refusal);
-  if (!model.memory_refusal.empty()) LogWarning(model.memory_refusal);
-  if (!choice.warning.empty()) LogWarning(choice.warning);
-  return {};
+Status Prepare(StartedModel& model, StartState& start) {
+  model.info.processes = model.processes();
+  return start.device->Prepare(model, start.stages);
 }
 
 // A text whose tokens see each other in both directions is computed in one step.
@@ -190,7 +138,7 @@ Status OpenModel(StartedModel& model, StartState& start) {
   PINION_ASSIGN(model.files, FindModel(model.options.model));
   PINION_ASSIGN(info.task, ApplyTask(model.options.task, model.files));
   const DecoderSpec& spec = model.files.spec;
-  const bool may_pool = model.options.pools || model.options.has_frontend || !Leads(model);
+  const bool may_pool = model.options.pools || model.options.has_frontend || !model.leads();
   if (info.task != ModelTask::kGenerate && !may_pool)
     return Fail(
         ErrorCode::kUnsupported,
@@ -234,71 +182,12 @@ Status AgreeOnModel(StartedModel& model, StartState& start) {
                 {"model", StrCat(spec.architecture, " with weights ", model.weights_hash)}});
 }
 
-// The leader chooses for all processes: if they multiplied differently, their routers could choose
-// different experts.
-Status ChooseCommonGemmKernels(StartedModel& model, StartState& start) {
-  std::string asked = model.options.gemm_kernel;
-  if (!Leads(model)) asked = BroadcastText(*model.world, "");
-  const auto rules = ChooseGemmKernels(asked, model.isa, model.formats.dtype);
-  if (model.world && Leads(model)) BroadcastText(*model.world, rules.value_or("none"));
-  if (!rules) return Unexpected(rules.error());
-  model.info.gemm = *rules;
-  const bool measured = model.options.gemm_kernel == "auto";
-  start.stages.Done("gemm kernels", StrCat(*rules, measured ? " (measured)" : " (given)"));
-  return {};
-}
-
 Status ChooseKernels(StartedModel& model, StartState& start) {
-  const DecoderSpec& spec = model.files.spec;
-  PINION_TRY(ChooseCommonGemmKernels(model, start));
-  const auto layouts = MeasuredLayouts(spec, model.formats, model.options.tensor_parallel);
-  if (layouts.empty()) return {};
-  start.decoder.int_prefetch = kernels::MeasureIntPrefetch(model.isa, layouts);
-  start.stages.Done("integer kernels",
-                    StrCat("weight prefetch ", start.decoder.int_prefetch.Describe()));
-  return {};
+  return start.device->ChooseKernels(model, start.decoder, start.stages);
 }
 
 Status CheckMemory(StartedModel& model, StartState& start) {
-  start.needs = CountNeeds(model.files.spec, start.decoder, model.options.partition());
-  if (model.world) {  // this process's alone
-    const auto ranks = static_cast<ptrdiff_t>(start.needs.size() / Processes(model));
-    const auto first = start.needs.begin() + static_cast<ptrdiff_t>(model.world->process()) * ranks;
-    start.needs = {first, first + ranks};
-  }
-  LeaveOutPacked(start.shared_bytes, start.needs);
-  EngineOptions granted = model.options;
-  if (!model.memory_refusal.empty()) granted.memory_policy = "local";
-  PINION_TRY(CheckCapacity(start.needs, granted, model.info.max_model_len, start.machine,
-                           start.budget, model.info.plan));
-  model.most_kv_bytes =
-      MostKvBytes(start.needs, granted, start.machine, start.budget, model.info.plan);
-  start.stages.Done("capacity check",
-                    StrCat(FormatBytes(start.budget.memory_available_bytes), " of memory free"));
-  return {};
-}
-
-// Options that have no part in how weights are packed differ between engines that share them.
-std::string IdentityOf(const StartedModel& model, const TensorSource& weights) {
-  EngineOptions same = model.options;
-  same.threads_bind = "";
-  same.prefill = {};
-  same.weight_copy = {};
-  return StrCat(Version(), " ", HashOf(weights), " ", HashOf(ToJson(same).Dump()));
-}
-
-// The memory that the weights are packed into, or lie in already, if several engines share it.
-// Without it the engine has a copy of its own.
-std::optional<SharedWeights> JoinSharedWeights(const StartedModel& model, const StartState& start) {
-  if (!model.options.weight_copy.is_shared()) return {};
-  SharedWeights::Layout layout;
-  layout.identity = IdentityOf(model, *start.weights);
-  const DecoderOptions& decoder = start.decoder;
-  for (const RankNeeds& rank : CountNeeds(model.files.spec, decoder, model.options.partition()))
-    layout.bytes.push_back(rank.weights);
-  auto joined = SharedWeights::Join(model.options.weight_copy.fd, layout);
-  if (joined) return std::move(*joined);
-  LogWarning(StrCat("this engine packs weights of its own: ", joined.error().message));
+  PINION_ASSIGN(start.needs, start.device->CheckMemory(model, start.decoder, start.stages));
   return {};
 }
 
@@ -311,23 +200,10 @@ std::string HowLoaded(const StartedModel& model) {
 Status LoadAndPack(StartedModel& model, StartState& start) {
   EngineInfo& info = model.info;
   const int64_t load_start = NowNs();
-  if (Leads(model)) {
+  if (model.leads()) {
     PINION_ASSIGN(model.pooler, Pooler::Load(model.files, info.task, *start.weights));
   }
-  std::optional<SharedWeights> shared = JoinSharedWeights(model, start);
-  if (shared) {
-    start.decoder.shared.all = &*shared;
-    model.mapped_weights = shared->packed();
-  } else {
-    model.options.weight_copy = {};
-  }
-  PINION_ASSIGN(auto teams,
-                CpuExecutor::Load({model.files.spec, std::move(start.weights), info.plan,
-                                   start.decoder, model.options.partition(), model.world}));
-  if (shared) PINION_TRY(shared->Finish());
-  start.decoder.shared = {};
-  model.teams = teams.get();
-  model.executor = std::move(teams);
+  PINION_ASSIGN(model.executor, start.device->Load(model, start.decoder, std::move(start.weights)));
   info.load_s = SecondsSince(load_start);
   info.weight_bytes = model.executor->memory().weight_bytes;
   if (model.world) info.weight_bytes = SumOf(*model.world, info.weight_bytes);
@@ -385,19 +261,27 @@ Result<Plan> PlanFor(const EngineOptions& options, const Machine& machine, const
 }
 
 Result<StartedModel> StartModel(const EngineOptions& options) {
-  PINION_TRY(Validate(options));
+  return StartModel(options, Devices());
+}
+
+Result<StartedModel> StartModel(const EngineOptions& options, std::span<const DeviceRow> devices) {
+  StartState start;
+  PINION_ASSIGN(start.device, MakeDevice(options.device, devices));
+  EngineOptions known = options;
+  known.device = "auto";  // the name is one of `devices`, which is all that matters here
+  PINION_TRY(Validate(known));
   StartedModel model;
   model.options = options;
-  StartState start;
   PINION_ASSIGN(Communicator* const met, MeetProcesses(options));
   if (met) model.counted = std::make_unique<CountingCommunicator>(*met);
   model.world = model.counted.get();
   PINION_TRY(FormTeam(model));
   for (const auto stage :
-       {MakePlanHere, OpenModel, AgreeOnModel, ChooseKernels, CheckMemory, LoadAndPack})
+       {Prepare, OpenModel, AgreeOnModel, ChooseKernels, CheckMemory, LoadAndPack})
     PINION_TRY(Together(model.world, stage(model, start)));
-  PINION_TRY(Together(model.world, MakeKvCache(model, start.needs, start.stages)));
-  if (!Leads(model)) return model;
+  PINION_TRY(Together(model.world, MakeKvCache(model, start.needs,
+                                               start.device->FreeForCache(model), start.stages)));
+  if (!model.leads()) return model;
   EngineInfo& info = model.info;
   if (model.world) model.executor = LeadExecutor(std::move(model.executor), *model.world);
   if (!WarmUp(model, start.decoder))

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,7 +33,7 @@ struct StartedModel {
   std::unique_ptr<CountingCommunicator> counted;  // null: this process has all ranks
   std::unique_ptr<Communicator> part;             // of those that share a stage of a pipeline
   std::unique_ptr<Executor> executor;
-  CpuExecutor* teams = nullptr;    // this process's part of it
+  CpuExecutor* teams = nullptr;    // this process's part of it, if the CPU computes
   std::unique_ptr<Pooler> pooler;  // null: the model generates
   Communicator* world = nullptr;   // `counted`
   Communicator* team = nullptr;    // the processes with the same layers; null: this one alone
@@ -42,8 +42,10 @@ struct StartedModel {
   std::vector<MemoryPolicy> memory;  // those in force, of each rank of info.plan; none: local
   std::string memory_refusal;        // why --memory-policy is not; else empty
   bool mapped_weights = false;       // another engine of the server has packed them
-  uint64_t most_kv_bytes = std::numeric_limits<uint64_t>::max();  // MostKvBytes
   std::string weights_hash;  // of what engines that share work must agree on; empty: not needed
+
+  bool leads() const { return !world || world->process() == 0; }
+  size_t processes() const { return world ? world->processes() : 1; }
 };
 
 // Several processes that a launcher of MPI started together compute the model together: this one
@@ -51,8 +53,12 @@ struct StartedModel {
 // ranks. Their hosts must agree on what is computed. An error of any process is an error of all.
 //
 // Runs the stages in order, each timed and logged: budget and plan, capacity check, load and pack,
-// KV sizing, warm-up (one step of prefill and decode on every rank), times of the first steps.
+// KV sizing, warm-up (one step of prefill and decode on every rank), times of the first steps. What
+// depends on the device is Device's.
 Result<StartedModel> StartModel(const EngineOptions& options);
+// The same with other rows for --device than Devices().
+struct DeviceRow;
+Result<StartedModel> StartModel(const EngineOptions& options, std::span<const DeviceRow> devices);
 
 // The loop over a started model, whatever executes it. cpus: those that this process had before its
 // threads were pinned; none if they are not. Errors: its --role.

@@ -1,10 +1,13 @@
 #include "harness/cli/vllm_flags.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "engine/base/strings.h"
+#include "engine/run/settings.h"
 
 namespace pinion::harness {
 namespace {
@@ -184,15 +187,15 @@ std::vector<std::string> NamesOf(const FlagGroup& group) {
   return names;
 }
 
-// "auto" is what vLLM finds itself, which is a CPU here.
-void TakeDevice(CLI::App& command) {
+// Whoever asks for a GPU is told why there is none.
+void ExplainDevice(CLI::App& command) {
   const auto check = [](const std::string& given) {
-    if (given == "cpu" || given == "auto") return;
-    throw CLI::ValidationError("--device", StrCat("is '", given, "', and Pinion computes on CPUs; ",
-                                                  "want cpu, or leave it out"));
+    const std::vector<std::string>& known = FindSetting("device")->names;
+    if (std::find(known.begin(), known.end(), given) != known.end()) return std::string();
+    return StrCat("is '", given, "', and Pinion computes on CPUs; use ", Join(known, " or "),
+                  ", or leave it out");
   };
-  command.add_option_function<std::string>("--device", check, "where to compute: cpu (default)")
-      ->group("Engine");
+  command.get_option("--device")->check(check, "");
 }
 
 void Refuse(const std::string& flag, const char* why, CLI::App& command) {
@@ -224,7 +227,7 @@ bool Has(const CLI::App& command, std::string flag) {
 
 void RefuseGpuFlags(CLI::App& command) {
   for (const std::string& flag : NamesOf(kGroups[0])) Refuse(flag, kGpu, command);
-  TakeDevice(command);
+  ExplainDevice(command);
 }
 
 void AddVllmFlags(CLI::App& command) {

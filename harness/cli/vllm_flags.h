@@ -14,8 +14,8 @@ namespace pinion::harness {
 // when all other flags have been added.
 void AddVllmFlags(CLI::App& command);
 
-// The refusal of those that drive a GPU alone, and --device, which may name the CPU; for commands
-// that are not `serve`, too.
+// The refusal of those that drive a GPU alone, and of a --device that is none of ours; for commands
+// that are not `serve`, too, which have that flag.
 void RefuseGpuFlags(CLI::App& command);
 
 // vLLM's short forms of several letters, "-tp", "-pp", in front of a value or "=", as their long

@@ -1,5 +1,5 @@
-// The engine loop over an executor that is no model and has no teams: everything that a step needs
-// must come with its input.
+// A device that is no model and has no teams, started by a row of the table of devices: everything
+// that a step needs must come with its input.
 
 #include <gtest/gtest.h>
 
@@ -7,12 +7,12 @@
 #include <random>
 
 #include "engine/exec/step_wire.h"
-#include "engine/run/start.h"
+#include "engine/run/device.h"
 
 namespace pinion {
 namespace {
 
-constexpr size_t kDeviceBlock = 4;
+constexpr size_t kDeviceBlock = 16;
 constexpr int32_t kDeviceTokens = 500;
 
 // The token that follows others: it depends on each of them and its place.
@@ -24,11 +24,11 @@ int32_t NextToken(const std::vector<int32_t>& tokens) {
 
 // A device with memory of its own: it is sent bytes, and keeps tokens where keys and values would
 // lie.
-class Device final : public Executor {
+class BytesExecutor final : public Executor {
  public:
   Status AllocateKv(const KvRoom&) override { return {}; }
 
-  StepOutput Execute(const StepInput& sent, StepCaller&) override {
+  StepOutput Execute(const StepInput& sent, StepCaller& caller) override {
     const StepInput input = DecodeStep(Encode(sent)).value();
     for (const uint64_t sequence : input.ended) EXPECT_EQ(sampling_.erase(sequence), 1u);
     for (const SamplingRequest& begun : input.begun)
@@ -41,6 +41,11 @@ class Device final : public Executor {
     StepOutput output;
     output.tokens.resize(input.wanted.size());
     for (size_t i = 0; i < input.wanted.size(); ++i) {
+      if (input.wanted[i].use == RowUse::kItself) {  // of the warm-up
+        constexpr float kRow[] = {1};
+        caller.Take(i, kRow, 1);
+        continue;
+      }
       EXPECT_TRUE(sampling_.contains(input.wanted[i].sequence));
       output.tokens[i].id = Choose(input, static_cast<size_t>(input.wanted[i].row));
     }
@@ -71,26 +76,76 @@ class Device final : public Executor {
   std::map<std::pair<int32_t, size_t>, int32_t> cache_;
 };
 
-std::unique_ptr<Engine> OnDevice(size_t blocks, std::unique_ptr<Device> device) {
-  StartedModel model;
-  model.options.model = "preset:tiny";
-  model.options.max_num_seqs = 6;
-  model.options.max_num_batched_tokens = 24;
-  model.files = FindModel(model.options.model).value();
-  model.executor = std::move(device);
-  model.info.dtype = "float32";
-  model.info.block_tokens = kDeviceBlock;
-  model.info.blocks = blocks;
-  model.info.max_model_len = 96;
-  model.info.plan.ranks.resize(1);
-  return MakeEngine(std::move(model), {}).value();
+BytesExecutor* g_executor = nullptr;  // the one that was loaded last
+
+// What another device has to write for a start.
+class BytesDevice final : public Device {
+ public:
+  Status Prepare(StartedModel& model, Stages&) override {
+    model.info.plan.ranks.resize(1);
+    model.info.threads = 1;
+    model.info.isa = "bytes";
+    return {};
+  }
+  Result<std::vector<RankNeeds>> CheckMemory(StartedModel& model, const DecoderOptions& options,
+                                             Stages&) override {
+    return CountNeeds(model.files.spec, options, model.options.partition());
+  }
+  Result<std::unique_ptr<Executor>> Load(StartedModel&, const DecoderOptions&,
+                                         std::shared_ptr<const TensorSource>) override {
+    auto executor = std::make_unique<BytesExecutor>();
+    g_executor = executor.get();
+    return std::unique_ptr<Executor>(std::move(executor));
+  }
+  uint64_t FreeForCache(const StartedModel&) override { return free_bytes; }
+
+  static inline uint64_t free_bytes = 0;
+};
+
+constexpr DeviceRow kDevices[] = {
+    {"other", [] { return std::unique_ptr<Device>(); }},
+    {"bytes", [] { return std::unique_ptr<Device>(new BytesDevice); }},
+};
+
+EngineOptions OnBytes() {
+  EngineOptions options;
+  options.model = "preset:tiny";
+  options.device = "bytes";
+  options.dtype = "float32";
+  options.block_size = kDeviceBlock;
+  options.max_num_seqs = 6;
+  options.max_num_batched_tokens = 24;
+  options.max_model_len = 96;
+  return options;
+}
+
+// A cache of so many blocks: half of what is free.
+std::unique_ptr<Engine> OnDevice(uint64_t blocks) {
+  const EngineOptions options = OnBytes();
+  const auto needs = NeedsFor(options, PlanModel(options).value()).value();
+  BytesDevice::free_bytes = 2 * blocks * LargestBlockBytes(needs);
+  return MakeEngine(StartModel(options, kDevices).value(), {}).value();
+}
+
+TEST(Devices, ANameThatIsNoneOfTheirsIsRefused) {
+  EngineOptions options = OnBytes();
+  options.device = "abacus";
+  const auto refused = StartModel(options, kDevices);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kUsage);
+  EXPECT_EQ(refused.error().message, "--device 'abacus' is unknown; use one of auto, other, bytes");
+}
+
+TEST(Devices, SizeTheCacheByTheirOwnFreeMemory) {
+  EXPECT_EQ(OnDevice(12)->info().blocks, 12u);
+  EXPECT_EQ(OnDevice(20)->info().blocks, 20u);
+  EXPECT_EQ(OnDevice(20)->info().isa, "bytes");
 }
 
 // Few blocks: sequences are preempted and computed anew, and find prefixes of others.
 TEST(ExecutorSeam, ADeviceThatIsSentBytesAnswersAsIfEachRequestWereAlone) {
-  auto owned = std::make_unique<Device>();
-  const Device& device = *owned;
-  const auto engine = OnDevice(40, std::move(owned));
+  const auto engine = OnDevice(12);
+  const BytesExecutor& device = *g_executor;
   std::mt19937 rng(20261125);
   std::map<uint64_t, std::vector<int32_t>> tokens;  // prompt, then output
   std::map<uint64_t, size_t> wanted;
@@ -126,9 +181,8 @@ TEST(ExecutorSeam, ADeviceThatIsSentBytesAnswersAsIfEachRequestWereAlone) {
 }
 
 TEST(ExecutorSeam, WhatEndsIsToldToTheExecutorEvenIfItIsAborted) {
-  auto owned = std::make_unique<Device>();
-  const Device& device = *owned;
-  const auto engine = OnDevice(40, std::move(owned));
+  const auto engine = OnDevice(12);
+  const BytesExecutor& device = *g_executor;
   const auto add = [&](uint64_t id, int most) {
     Request request;
     request.id = id;

@@ -1,0 +1,29 @@
+#include "engine/run/device.h"
+
+#include "engine/base/strings.h"
+#include "engine/run/cpu_device.h"
+
+namespace pinion {
+namespace {
+
+constexpr DeviceRow kDevices[] = {
+    {"cpu", MakeCpuDevice},
+};
+
+}  // namespace
+
+std::span<const DeviceRow> Devices() { return kDevices; }
+
+Result<std::unique_ptr<Device>> MakeDevice(const std::string& name,
+                                           std::span<const DeviceRow> devices) {
+  if (name == "auto") return devices.front().make();
+  std::vector<std::string> known = {"auto"};
+  for (const DeviceRow& row : devices) {
+    if (name == row.name) return row.make();
+    known.emplace_back(row.name);
+  }
+  return Fail(ErrorCode::kUsage,
+              StrCat("--device '", name, "' is unknown; use one of ", Join(known, ", ")));
+}
+
+}  // namespace pinion
