@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
+#include <set>
 
 #include "engine/base/clock.h"
 
@@ -27,15 +29,52 @@ std::optional<size_t> SilenceWatch::Lost(int64_t now_ns) {
   return std::nullopt;
 }
 
+struct Heartbeat::Living {
+  std::mutex mutex;  // of `all`
+  std::set<Heartbeat*> all;
+};
+
+// Never destroyed, since a heartbeat may be destroyed after exit() has begun.
+Heartbeat::Living& Heartbeat::TheLiving() {
+  static Living& living = []() -> Living& {
+    std::atexit([] {
+      std::set<Heartbeat*> all;
+      {
+        Living& here = TheLiving();
+        const std::lock_guard lock(here.mutex);
+        all.swap(here.all);
+      }
+      for (Heartbeat* heartbeat : all) heartbeat->End();
+    });
+    return *new Living;
+  }();
+  return living;
+}
+
 Heartbeat::Heartbeat(std::unique_ptr<LifeSigns> signs, std::function<void(size_t process)> on_lost)
-    : signs_(std::move(signs)), on_lost_(std::move(on_lost)), thread_([this] { Beat(); }) {}
+    : signs_(std::move(signs)), on_lost_(std::move(on_lost)) {
+  Living& living = TheLiving();
+  const std::lock_guard lock(living.mutex);
+  living.all.insert(this);
+  thread_ = std::thread([this] { Beat(); });
+}
 
 Heartbeat::~Heartbeat() {
+  {
+    Living& living = TheLiving();
+    const std::lock_guard lock(living.mutex);
+    if (living.all.erase(this) == 0) return;  // exit() has ended it
+  }
+  End();
+}
+
+void Heartbeat::End() {
   {
     const std::lock_guard lock(mutex_);
     over_ = true;
   }
   changed_.notify_all();
+  if (thread_.get_id() == std::this_thread::get_id()) return;  // on_lost has called exit()
   thread_.join();
 }
 

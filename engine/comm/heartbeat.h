@@ -49,7 +49,8 @@ class SilenceWatch {
   int64_t asked_ns_;
 };
 
-// The thread that sends and watches, from construction to destruction.
+// The thread that sends and watches, from construction to destruction, or until the process calls
+// exit(): what that destroys must not be used any more.
 class Heartbeat {
  public:
   // `on_lost` runs on the heartbeat's thread, once.
@@ -59,6 +60,7 @@ class Heartbeat {
   Heartbeat& operator=(const Heartbeat&) = delete;
 
  private:
+  void End();
   void Beat();
   bool OverWithin(int64_t ns);  // whether the end has come
 
@@ -68,6 +70,9 @@ class Heartbeat {
   std::condition_variable changed_;
   bool over_ = false;  // guarded by mutex_
   std::thread thread_;
+  // Those that exit() has to end.
+  struct Living;
+  static Living& TheLiving();
 };
 
 }  // namespace pinion

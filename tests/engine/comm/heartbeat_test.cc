@@ -1,8 +1,10 @@
 #include "engine/comm/heartbeat.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 
 namespace pinion {
 namespace {
@@ -59,6 +61,24 @@ class FakeSigns final : public LifeSigns {
  private:
   std::atomic<int>& sent_;
 };
+
+// A process that fails calls exit() and leaves the heartbeat to itself. What exit() calls first was
+// registered last.
+TEST(HeartbeatDeathTest, EndsWhenTheProcessCallsExit) {
+  static std::atomic<int> sent{0};
+  const auto fail = [] {
+    std::atexit([] {
+      const int before = sent;
+      std::this_thread::sleep_for(std::chrono::nanoseconds(3 * kBeat));
+      if (sent != before) _exit(3);
+    });
+    new Heartbeat(std::make_unique<FakeSigns>(sent), [](size_t) {});
+    while (sent < 1) std::this_thread::yield();
+    std::exit(5);
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(fail(), ::testing::ExitedWithCode(5), "");
+}
 
 TEST(Heartbeat, SendsUntilItEndsAndMissesNobodyWhoIsHeard) {
   std::atomic<int> sent{0};
