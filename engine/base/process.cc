@@ -187,11 +187,22 @@ Process& Process::operator=(Process&& other) noexcept {
 
 Process::~Process() { Stop(0); }
 
-std::optional<Process::Exit> Process::Wait(double seconds) {
+std::optional<Process::Exit> Process::Wait(double seconds) { return WaitFor(seconds, false); }
+
+std::optional<Process::Exit> Process::WaitAndEndGroup(double seconds) {
+  return WaitFor(seconds, group_);
+}
+
+std::optional<Process::Exit> Process::WaitFor(double seconds, bool end_group) {
   if (pid_ <= 0) return Exit{};
   const int64_t start = NowNs();
   for (useconds_t pause_us = 200;; pause_us = std::min<useconds_t>(pause_us * 2, 20'000)) {
     int status = 0;
+    siginfo_t ended = {};  // the child stays a zombie, which keeps its number
+    if (end_group &&
+        waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        ended.si_pid == pid_)
+      kill(-pid_, SIGKILL);
     const pid_t done = waitpid(pid_, &status, WNOHANG);
     if (done == pid_ || (done < 0 && errno != EINTR)) {
       pid_ = -1;
@@ -208,13 +219,9 @@ void Process::Signal(int number) {
 
 Process::Exit Process::Stop(double grace_seconds) {
   if (pid_ <= 0) return {};
-  const pid_t group = group_ ? pid_ : 0;
   if (grace_seconds > 0) {
     Signal(SIGTERM);
-    if (auto exit = Wait(grace_seconds)) {
-      if (group) kill(-group, SIGKILL);  // children that it left behind
-      return *exit;
-    }
+    if (auto exit = WaitAndEndGroup(grace_seconds)) return *exit;
   }
   Signal(SIGKILL);
   int status = 0;

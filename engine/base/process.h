@@ -38,12 +38,17 @@ class Process {
   bool running() const { return pid_ > 0; }
   // Waits up to `seconds` (0: does not wait); nullopt if the child still runs.
   std::optional<Exit> Wait(double seconds);
+  // The same, and kills what the child has left behind in its group. That is done while the child's
+  // number, which is its group's, is still its own: once it has been waited for, a group of
+  // strangers may have it.
+  std::optional<Exit> WaitAndEndGroup(double seconds);
   void Signal(int number);
   // SIGTERM, then SIGKILL after `grace_seconds`; returns how the child ended.
   Exit Stop(double grace_seconds);
 
  private:
   Process(pid_t pid, bool group) : pid_(pid), group_(group) {}
+  std::optional<Exit> WaitFor(double seconds, bool end_group);
   pid_t pid_ = -1;
   bool group_ = true;
 };

@@ -13,6 +13,7 @@
 #include "harness/artifacts/artifacts.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/usage_error.h"
+#include "harness/counters/listeners.h"
 #include "harness/load/http_client.h"
 #include "harness/load/server_url.h"
 #include "harness/profile/front.h"
@@ -89,8 +90,10 @@ Result<int> StayBeside(const LaunchOptions& options, const Command& command) {
     return Fail(ErrorCode::kUsage,
                 "--restart wants a --port: with 0 the server would be at another one each time");
   PINION_ASSIGN(const ServerUrl url, UrlOf(options));
-  return KeepRunning(command, {},
-                     [url] { return HttpFetch(url, "/health", kPatienceSeconds).has_value(); });
+  return KeepRunning(command, {}, [url, port = options.port](pid_t server) {
+    return HttpFetch(url, "/health", kPatienceSeconds).has_value() &&
+           (server == 0 || !ListensAStranger(port, server));
+  });
 }
 
 bool IsFile(const LaunchOptions& options) {

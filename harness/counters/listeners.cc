@@ -1,5 +1,7 @@
 #include "harness/counters/listeners.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
@@ -8,6 +10,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
+#include "harness/counters/process_tree.h"
 
 namespace pinion::harness {
 namespace {
@@ -57,6 +60,19 @@ std::vector<pid_t> ListeningProcesses(int port) {
         id && HasOneOf(process.path(), links))
       found.push_back(static_cast<pid_t>(*id));
   return found;
+}
+
+bool ListensAStranger(int port, pid_t root) {
+  const std::vector<pid_t> listening = ListeningProcesses(port);
+  if (listening.empty()) return false;
+  const std::vector<TreeProcess> tree = ProcessTree(root);
+  const uint64_t root_start = StartTicks(root);
+  return std::all_of(listening.begin(), listening.end(), [&](pid_t process) {
+    for (const TreeProcess& own : tree)
+      if (own.id == process) return false;
+    const uint64_t start = StartTicks(process);
+    return start > 0 && start < root_start;
+  });
 }
 
 }  // namespace pinion::harness

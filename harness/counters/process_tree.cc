@@ -14,7 +14,7 @@ namespace {
 
 struct Entry {
   pid_t parent = 0, group = 0;
-  uint64_t ticks = 0;
+  uint64_t ticks = 0, start = 0;
 };
 
 // "1 (a name) S 0 ...": the name may contain anything, so parse from the last bracket.
@@ -28,6 +28,8 @@ std::optional<Entry> ParseEntry(const std::string& stat) {
   for (int field = 6; field < 14; ++field) words >> skipped;
   uint64_t ticks = 0;  // utime, stime, cutime, cstime
   for (int field = 14; field < 18 && words >> ticks; ++field) entry.ticks += ticks;
+  for (int field = 18; field < 22; ++field) words >> skipped;
+  words >> entry.start;
   return entry;
 }
 
@@ -45,6 +47,11 @@ std::map<pid_t, Entry> AllProcesses() {
 }
 
 }  // namespace
+
+uint64_t StartTicks(pid_t process) {
+  const auto entry = ParseEntry(ReadFile(StrCat("/proc/", process, "/stat"), 4096).value_or(""));
+  return entry ? entry->start : 0;
+}
 
 std::vector<TreeProcess> ProcessTree(pid_t root) {
   const std::map<pid_t, Entry> all = AllProcesses();

@@ -19,4 +19,7 @@ struct TreeProcess {
 // group of its own. Empty without /proc, or if there is no such process.
 std::vector<TreeProcess> ProcessTree(pid_t root);
 
+// When a process started, in ticks since the machine did; 0: unknown.
+uint64_t StartTicks(pid_t process);
+
 }  // namespace pinion::harness

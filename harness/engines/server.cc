@@ -15,6 +15,7 @@
 #include "engine/base/json.h"
 #include "engine/base/process.h"
 #include "engine/base/strings.h"
+#include "harness/counters/listeners.h"
 #include "harness/counters/process_tree.h"
 #include "harness/engines/process_memory.h"
 #include "harness/load/http_client.h"
@@ -33,11 +34,12 @@ std::string Describe(const Process::Exit& exit) {
 
 class GuardedServer final : public EngineServer {
  public:
-  GuardedServer(Process process, int guard_fd, ServerUrl url)
+  GuardedServer(Process process, int guard_fd, int port)
       : process_(std::move(process)),
         group_(process_.pid()),
         guard_fd_(guard_fd),
-        url_(std::move(url)) {}
+        port_(port),
+        url_(ServerUrl::OfPort(port)) {}
   ~GuardedServer() override {
     process_.Stop(kStopSeconds);
     close(guard_fd_);
@@ -48,6 +50,7 @@ class GuardedServer final : public EngineServer {
 
   std::vector<pid_t> processes() const override {
     std::vector<pid_t> found;
+    if (!process_.running()) return found;  // its number may be another's by now
     for (const TreeProcess& process : ProcessTree(group_)) found.push_back(process.id);
     return found;
   }
@@ -70,8 +73,10 @@ class GuardedServer final : public EngineServer {
       start_s_ = SecondsSince(start_ns_);
       if (const std::string why = WhyEnded(0); !why.empty())
         return Fail(ErrorCode::kFailed, StrCat(why, " before it was ready"));
-      if (answer) return {};
-      last = answer.error().message;
+      const bool is_strangers = answer && ListensAStranger(port_, group_);
+      if (answer && !is_strangers) return {};
+      last =
+          is_strangers ? StrCat("another process has taken port ", port_) : answer.error().message;
       if (interrupted()) return Fail(ErrorCode::kExhausted, "was interrupted while it started");
       usleep(static_cast<useconds_t>(kPollSeconds * 1e6));
     }
@@ -83,15 +88,13 @@ class GuardedServer final : public EngineServer {
   // Waits up to `seconds` for its end, and then ends the processes that it left behind.
   void Look(double seconds) {
     if (!process_.running()) return;
-    const auto exit = process_.Wait(seconds);
-    if (!exit) return;
-    ended_ = Describe(*exit);
-    kill(-group_, SIGKILL);
+    if (const auto exit = process_.WaitAndEndGroup(seconds)) ended_ = Describe(*exit);
   }
 
   Process process_;
   const pid_t group_;
   const int guard_fd_;  // open as long as this process lives, which is how the guard knows
+  const int port_;
   const ServerUrl url_;
   const int64_t start_ns_ = NowNs();
   double start_s_ = 0;
@@ -129,7 +132,7 @@ Result<std::unique_ptr<EngineServer>> EngineServer::Start(const EngineCommand& c
     close(guard[1]);
     return Unexpected(std::move(process).error());
   }
-  return std::make_unique<GuardedServer>(std::move(*process), guard[1], ServerUrl::OfPort(port));
+  return std::make_unique<GuardedServer>(std::move(*process), guard[1], port);
 }
 
 }  // namespace pinion::harness

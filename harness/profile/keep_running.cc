@@ -62,7 +62,7 @@ class AwaitedSignals {
 
 class Keeper {
  public:
-  Keeper(const Command& server, KeepRunningOptions options, std::function<bool()> is_ready)
+  Keeper(const Command& server, KeepRunningOptions options, AnswersAs is_ready)
       : options_(std::move(options)), is_ready_(std::move(is_ready)) {
     server_.arguments = server.arguments;
     server_.environment = server.environment;
@@ -94,7 +94,7 @@ class Keeper {
   // How it ended, which `why_` says in words; nothing: it was not started.
   std::optional<Process::Exit> RunOnce() {
     was_ready_now_ = false;
-    if (is_ready_()) {  // and would be taken for ours
+    if (is_ready_(0)) {  // and would be taken for ours
       why_ = "was not started because another one answers at its address";
       return std::nullopt;
     }
@@ -103,17 +103,16 @@ class Keeper {
       why_ = StrCat("could not be started (", process.error().message, ")");
       return std::nullopt;
     }
-    const pid_t group = process->pid();
+    // What it leaves behind would be in the next one's way.
     std::optional<Process::Exit> exit;
-    while (!(exit = process->Wait(0))) {
-      if (!was_ready_now_ && is_ready_()) NoteReady();
+    while (!(exit = process->WaitAndEndGroup(0))) {
+      if (!was_ready_now_ && is_ready_(process->pid())) NoteReady();
       const int number = signals_.Next(options_.look_s);
       if (number == SIGHUP) process->Signal(number);  // to open its log anew
       if (number != SIGTERM && number != SIGINT) continue;
       asked_to_end_ = true;
       process->Signal(number);
     }
-    kill(-group, SIGKILL);  // what it left behind would be in the next one's way
     why_ = HowItEnded(*exit);
     return exit;
   }
@@ -132,7 +131,7 @@ class Keeper {
   }
 
   KeepRunningOptions options_;
-  const std::function<bool()> is_ready_;
+  const AnswersAs is_ready_;
   Process::Options server_;
   const AwaitedSignals signals_;
   int failed_starts_ = 0;  // in a row
@@ -142,8 +141,7 @@ class Keeper {
 
 }  // namespace
 
-Result<int> KeepRunning(const Command& server, KeepRunningOptions options,
-                        std::function<bool()> is_ready) {
+Result<int> KeepRunning(const Command& server, KeepRunningOptions options, AnswersAs is_ready) {
   return Keeper(server, std::move(options), std::move(is_ready)).Run();
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <limits>
 
@@ -17,13 +19,14 @@ struct KeepRunningOptions {
   double look_s = 0.2;  // how often is_ready is asked, until it is
 };
 
+// Whether a server answers where this one will: process `server`, or what it has started; 0: any.
+using AnswersAs = std::function<bool(pid_t server)>;
+
 // Runs the server, and starts it again when a signal or an exit code other than 0 and 2 (bad usage)
 // ends it. SIGHUP is passed on to it, as SIGTERM and SIGINT are, which are the end once it has
 // ended. It is killed with this process. To be called before there are threads.
 //
-// `is_ready`: whether a server answers where this one will. Returns the server's exit code. Errors
-// (kFailed): it was not ready so often in a row.
-Result<int> KeepRunning(const Command& server, KeepRunningOptions options,
-                        std::function<bool()> is_ready);
+// Returns the server's exit code. Errors (kFailed): it was not ready so often in a row.
+Result<int> KeepRunning(const Command& server, KeepRunningOptions options, AnswersAs is_ready);
 
 }  // namespace pinion::harness

@@ -195,6 +195,18 @@ TEST(Process, KillsAChildThatIgnoresSigtermAndItsChildren) {
   EXPECT_EQ(pipe.ReadAll(), "") << "the grandchild holds the pipe while it lives";
 }
 
+TEST(Process, EndsWhatAChildThatHasEndedLeftBehind) {
+  Pipe pipe;
+  auto options = Shell("sleep 1000 & exit 3");
+  options.stdout_fd = pipe.ends[1];
+  Process child = MustStart(options);
+  const auto exit = child.WaitAndEndGroup(10);
+  ASSERT_TRUE(exit);
+  EXPECT_EQ(exit->code, 3);
+  pipe.CloseWriter();
+  EXPECT_EQ(pipe.ReadAll(), "") << "the child's child had its output open";
+}
+
 TEST(Process, DiesWithItsParent) {
   Pipe pipe;
   const pid_t parent = fork();

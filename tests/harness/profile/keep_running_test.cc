@@ -36,8 +36,10 @@ class KeepRunningTest : public testing::Test {
     return KeepRunning({{{"ADDED", "yes"}},
                         {"/bin/sh", "-c", "cd \"$1\"; echo >>runs; runs=$(wc -l <runs); " + script,
                          "sh", folder_}},
-                       options,
-                       [&] { return is_ready ? is_ready() : fs::exists(folder_ / "ready"); });
+                       options, [&](pid_t server) {
+                         asked_ = server;
+                         return is_ready ? is_ready() : fs::exists(folder_ / "ready");
+                       });
   }
   size_t runs() const {
     const auto text = ReadFile((folder_ / "runs").string(), 1000);
@@ -53,6 +55,7 @@ class KeepRunningTest : public testing::Test {
       "rm -f seen; : >ready; until test -e seen; do :; done; rm ready";
 
   fs::path folder_;
+  pid_t asked_ = -1;  // whose answer was asked for last
 
  private:
   static std::string Name() {
@@ -81,6 +84,22 @@ TEST_F(KeepRunningTest, AnEndInOrderAndBadUsageAreTheEnd) {
   EXPECT_EQ(runs(), 2u);
 }
 
+// Before its start any server's, which would be in its way; then its own, since another may have
+// come first.
+TEST_F(KeepRunningTest, AsksForItsOwnServersAnswer) {
+  std::vector<pid_t> asked;
+  const auto note = [&] {
+    asked.push_back(asked_);
+    std::ofstream(folder_ / "seen").flush();
+    return false;
+  };
+  ASSERT_EQ(*Keep("until test -e seen2; do test -e seen && echo $$ >seen2; done; sleep 0.1", note),
+            0);
+  ASSERT_GE(asked.size(), 2u);
+  EXPECT_EQ(asked.front(), 0);
+  EXPECT_EQ(StrCat(asked.back(), "\n"), ReadFile((folder_ / "seen2").string(), 100).value());
+}
+
 TEST_F(KeepRunningTest, GetsItsEnvironment) {
   EXPECT_EQ(*Keep("test \"$ADDED\" = yes"), 0);
   EXPECT_EQ(runs(), 1u);
@@ -97,7 +116,7 @@ TEST_F(KeepRunningTest, OneThatIsNeverReadyIsGivenUpInOneSentence) {
 
 TEST_F(KeepRunningTest, AProgramThatIsNotThereIsGivenUp) {
   const auto code = KeepRunning({{}, {"/no/such/server"}}, {.pauses = RestartPolicy(100, 600, 0)},
-                                [] { return false; });
+                                [](pid_t) { return false; });
   ASSERT_FALSE(code);
   EXPECT_NE(code.error().message.find("/no/such/server"), std::string::npos);
 }
@@ -171,7 +190,7 @@ TEST_F(KeepRunningTest, AServerThatFailsToEndInOrderIsNotStartedAgain) {
 
 TEST_F(KeepRunningTest, EndsDuringAPauseIfItIsAsked) {
   const auto code = KeepRunning({{}, {"/no/such/server"}}, {.pauses = RestartPolicy(9, 600, 3600)},
-                                [] { return kill(getpid(), SIGTERM) != 0; });
+                                [](pid_t) { return kill(getpid(), SIGTERM) != 0; });
   ASSERT_TRUE(code) << code.error().message;
   EXPECT_EQ(*code, 0);
 }
