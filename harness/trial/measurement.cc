@@ -193,7 +193,7 @@ Status Measurement::Search(const SloTarget& target) {
     const double least_s = target.by_rate ? phase.stop_sending_s : 0;
     if (least_s >= SecondsUntil(end_ns_))
       return Fail(ErrorCode::kExhausted, "no time for another run");
-    const Result<LevelRun> level = Level(phase, target.limits);
+    Result<LevelRun> level = Level(phase, target.limits);
     if (!level && level.error().code != ErrorCode::kExhausted) failed = Unexpected(level.error());
     return level;
   };
