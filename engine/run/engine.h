@@ -98,7 +98,7 @@ struct StepWork {
   double seconds = 0;
   StepCost least;  // that the steps had to read and to compute
   uint64_t steps = 0;
-  Traffic exchanged;  // with other processes
+  Traffic exchanged = {};  // with other processes
 
   StepWork operator-(const StepWork& before) const;
 };

@@ -32,7 +32,10 @@ class Child {
   explicit Child(const std::function<void(int)>& body) {
     EXPECT_EQ(pipe(pipe_), 0);
     pid_ = fork();
-    if (pid_ != 0) return;
+    if (pid_ != 0) {
+      close(pipe_[1]);  // so that the end of a child that says nothing is seen
+      return;
+    }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     body(pipe_[1]);
     for (;;) pause();
@@ -40,7 +43,6 @@ class Child {
   ~Child() {
     if (pid_ > 0) Kill();
     close(pipe_[0]);
-    close(pipe_[1]);
   }
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
@@ -139,7 +141,9 @@ TEST(SharedWeights, WaitingIsProgressAndAPackerThatDiesIsReplaced) {
     EXPECT_TRUE(next->Finish());
   });
   const uint64_t before = progress::ReadCounts(counts);
-  while (progress::ReadCounts(counts) == before && !joined) usleep(1000);
+  for (int i = 0; progress::ReadCounts(counts) == before && !joined && i < 10'000; ++i)
+    usleep(1000);
+  EXPECT_NE(progress::ReadCounts(counts), before);
   EXPECT_FALSE(joined);
   packer.Kill();
   waiter.join();

@@ -73,7 +73,7 @@ class RowResultsTest : public ::testing::Test {
 TEST_F(RowResultsTest, EveryRowIsPutToItsUse) {
   StepInput input;
   input.wanted = {{0, RowUse::kItself},
-                  {1, RowUse::kRating, 0, false, 8, 1},
+                  {1, RowUse::kRating, 0, false, {}, 8, 1},
                   {2, RowUse::kToken, 5},
                   {3, RowUse::kItself},
                   {4, RowUse::kToken, 6}};
