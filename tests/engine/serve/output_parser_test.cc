@@ -3,9 +3,11 @@
 #include <iterator>
 #include <random>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "engine/base/strings.h"
 #include "engine/serve/answer_parser.h"
 
 namespace pinion {
@@ -142,18 +144,17 @@ TEST(OutputParser, ReadsCallsThatDoNotStreamAmongThoseThatDo) {
 
 TEST(OutputParser, WhatFollowsACallAndIsNoneIsText) {
   constexpr const char* kCall = R"({"name": "time", "arguments": {"a": 1}})";
-  const std::string begins = "content [", made = R"(] reasoning [] time{"a": 1})";
+  const auto made = [](std::string_view content) {
+    return StrCat("content [", content, R"(] reasoning [] time{"a": 1})");
+  };
   for (const std::string rest :
        {"Done.", "{\"answer\": 42} so", "{\"name\": \"unknown\", \"parameters\": {}}",
         "{\"name\": \"ti"}) {
-    EXPECT_EQ(Parsed(Rules("llama3_json"), kCall + std::string("; ") + rest), begins + rest + made);
-    EXPECT_EQ(Parsed(Rules("granite"), "<|tool_call|>[" + std::string(kCall) + "] " + rest),
-              begins + rest + made);
-    EXPECT_EQ(Parsed(Rules("mistral"), "[TOOL_CALLS]time {\"a\": 1} " + rest),
-              begins + rest + made);
+    EXPECT_EQ(Parsed(Rules("llama3_json"), StrCat(kCall, "; ", rest)), made(rest));
+    EXPECT_EQ(Parsed(Rules("granite"), StrCat("<|tool_call|>[", kCall, "] ", rest)), made(rest));
+    EXPECT_EQ(Parsed(Rules("mistral"), StrCat("[TOOL_CALLS]time {\"a\": 1} ", rest)), made(rest));
   }
-  EXPECT_EQ(Parsed(Rules("granite"), "<|tool_call|>[" + std::string(kCall) + ", 3]"),
-            begins + "3]" + made);
+  EXPECT_EQ(Parsed(Rules("granite"), StrCat("<|tool_call|>[", kCall, ", 3]")), made("3]"));
   EXPECT_EQ(Parsed(Rules("mistral"), R"([TOOL_CALLS]time[ARGS]{"a": "[TOOL_CALLS]{)"),
             R"(content [] reasoning [] time{"a": "[TOOL_CALLS]{)");
 }
