@@ -58,8 +58,7 @@ struct TileArgs<InGroups<Operand, kScales>> {
   size_t first_output = 0;
   size_t groups = 0, columns = 0, group_bytes = 0;  // group_bytes: from group to group
   int lowest = 0;
-  float* y = nullptr;  // [rows][64], added to
-  size_t y_stride = 0;
+  float* y = nullptr;                   // [rows][64], added to
   const std::byte* prefetch = nullptr;  // lines to prefetch while the first group is read
   size_t prefetch_stride = 0;           // bytes from step to step
   bool prefetch_far = false;
@@ -111,7 +110,7 @@ void GroupTile(const TileArgs<InGroups<Operand, kScales>>& args) {
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
         const Vec x_sum = kOffsets ? ToFloats(SpreadInt(x_sums[r * of.x_sums_stride])) : Set(0);
-        float* dst = y + r * of.y_stride + c * kLanes;
+        float* dst = y + r * kBlockN + c * kLanes;
         Store(dst, lanes.AddTo(Load(dst), sums[r][c], x_sum));
       }
     }

@@ -15,8 +15,6 @@ namespace {
 
 // Columns of a chunk, at most. Every chunk loads and stores the sums, so chunks are long.
 constexpr size_t kIntChunk = 512;
-// Columns of a chunk in groups: 48 rows of activations, of sums and the codes stay in L1 together.
-constexpr size_t kGroupChunk = 256;
 
 // `columns` columns of one block's codes. While all rows pass over them, the codes `ahead` bytes
 // further on are prefetched, spread evenly over the tiles, as in gemm.inl.h.
@@ -173,7 +171,6 @@ void RunGroupTile(const IntLayout& layout, const GroupChunk& chunk, const RowGro
   args.group_bytes = layout.group_bytes();
   args.lowest = layout.lowest;
   args.y = y[0];
-  args.y_stride = kBlockN;
   args.prefetch_far = chunk.prefetch == Prefetch::kFar;
   for (size_t pass = 0; pass < passes; ++pass) {
     const Share share(kStepBytes / kLineBytes, tile * passes + pass, units);
@@ -192,7 +189,7 @@ void PassOfGroups(const IntLayout& layout, const IntGemmArgs& args) {
   const RowGroups tiles(args.rows, kTileRows);
   const size_t row_bytes = layout.row_bytes(), groups = layout.groups();
   const size_t group_bytes = layout.group_bytes(), code_bytes = layout.code_bytes(layout.group);
-  const RowGroups chunks(groups, layout.group < kGroupChunk ? kGroupChunk / layout.group : 1);
+  const RowGroups chunks(groups, layout.group < kIntChunk ? kIntChunk / layout.group : 1);
   // Tiles prefetch only codes; the scales and offsets behind them are prefetched here.
   const size_t asked = args.prefetch == Prefetch::kNone ? 0 : group_bytes;
   __builtin_memset(y, 0, args.rows * sizeof(y[0]));
