@@ -134,10 +134,10 @@ std::vector<SettingRow> PlacementRows() {
        .names = {"local", "strict", "preferred", "interleave"}},
       {.key = "share_weights",
        .flag = "--share-weights",
-       .help = "whether the engines of a server that have the same NUMA node read one copy of the "
-               "packed weights (serve --data-parallel-size)",
-       .usual =
-           "auto, which is on if it costs no speed, or if memory does not hold a copy for each",
+       .help = "whether the engines of a server on the same NUMA nodes read one copy of the packed "
+               "weights (serve --data-parallel-size)",
+       .usual = "auto: on if sharing costs no speed, or if a copy for each engine does not fit in "
+                "memory",
        .access = Field(&EngineOptions::share_weights),
        .names = {"auto", "off", "on"}},
       {.key = "device",
@@ -261,8 +261,8 @@ std::vector<SettingRow> ArithmeticRows() {
       {.key = "wire_dtype",
        .flag = "--wire-dtype",
        .help =
-           "type in which ranks' terms of a layer cross between processes or hosts; one process "
-           "alone sends none",
+           "type in which partial sums of a layer are sent between processes (mpirun); no effect "
+           "in a single process",
        .usual = "float32",
        .access = Field(&EngineOptions::wire_dtype),
        .names = {"float32", "bfloat16"},

@@ -29,9 +29,8 @@ void LogUnshared(const EngineOptions& options, int replicas, const Plan& plan) {
       CountOf(CopiesOfWeights(options, replicas, plan)) == replicas)
     return;
   LogInfo(
-      "each engine has weights of its own: the kernel makes shared memory of small pages here, "
-      "which "
-      "would be slower; --share-weights on saves the memory all the same ('pinion doctor')");
+      "each engine has its own copy of the weights, because this kernel gives shared memory small "
+      "pages, which are slower to read; --share-weights on shares it anyway (see 'pinion doctor')");
 }
 
 }  // namespace

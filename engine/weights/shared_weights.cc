@@ -112,8 +112,9 @@ Result<SharedWeights> SharedWeights::Join(int fd, const Layout& layout) {
   shared.packs_ = false;
   if (found == HeaderOf(layout.identity, shared.file_bytes())) return shared;
   return Fail(ErrorCode::kUnsupported,
-              StrCat("the shared copy of the weights (", FormatBytes(found.file_bytes),
-                     ") is of other weights than these (", FormatBytes(shared.file_bytes()),
+              StrCat("the shared copy was packed from another checkpoint or with other options (",
+                     FormatBytes(found.file_bytes), "; this engine needs ",
+                     FormatBytes(shared.file_bytes()),
                      "); restart the server if the checkpoint has changed"));
 }
 

@@ -163,11 +163,15 @@ std::string ExchangeLine(const BenchResult& result) {
 std::string SpreadLine(const char* kind, const std::optional<SpreadStep>& step) {
   if (!step) return "";
   const auto ms = [](double seconds) { return StrCat(Number(seconds, true), " ms"); };
-  return StrCat(
-      "a ", kind, " step should take ", ms(step->predicted_s()), " and takes ",
-      ms(step->measured_s), ": ", ms(step->compute_s), " outside of calls, as measured, and ",
-      ms(step->link_s), " for ", Printf("%.0f", step->calls), " calls and ",
-      FormatBytes(static_cast<uint64_t>(step->bytes)), "; what it takes beyond that is waiting\n");
+  const char* beyond =
+      step->measured_s > step->predicted_s()
+          ? "; the difference is time spent waiting for other processes or for a slower link"
+          : "";
+  return StrCat("a ", kind, " step is predicted to take ", ms(step->predicted_s()), " (",
+                ms(step->compute_s), " of computing, as measured, and ", ms(step->link_s), " for ",
+                Printf("%.0f", step->calls), " calls and ",
+                FormatBytes(static_cast<uint64_t>(step->bytes)), ") and took ",
+                ms(step->measured_s), beyond, "\n");
 }
 
 std::string WaitLine(const std::vector<double>& shares) {

@@ -192,8 +192,8 @@ void ExplainDevice(CLI::App& command) {
   const auto check = [](const std::string& given) {
     const std::vector<std::string>& known = FindSetting("device")->names;
     if (std::find(known.begin(), known.end(), given) != known.end()) return std::string();
-    return StrCat("is '", given, "', and Pinion computes on CPUs; use ", Join(known, " or "),
-                  ", or leave it out");
+    return StrCat("'", given, "' is not available: Pinion computes on CPUs; use ",
+                  Join(known, " or "), ", or leave it out");
   };
   command.get_option("--device")->check(check, "");
 }

@@ -79,7 +79,8 @@ std::string Conclusion(const std::vector<Point>& points, size_t drawn) {
                             SettingsText(*top->candidate), top->level.is_open() ? " at " : " with ",
                             LevelText(top->level), ".");
   const auto open = [](const Point& point) { return point.level.is_open(); };
-  if (std::any_of(points.begin(), points.end(), open)) text += " Diamonds: at request rates.";
+  if (std::any_of(points.begin(), points.end(), open))
+    text += " Diamonds mark open loops (fixed request rates).";
   if (drawn < all.size())
     text += drawn > 0 ? StrCat(" Shown: the front and the ", drawn, " best configurations.")
                       : " Shown: the front.";

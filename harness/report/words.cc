@@ -62,13 +62,14 @@ std::string Gain(const Results& results, const Verdict& verdict) {
   return StrCat(FormatGain(verdict.ratio), " ", RowOf(results.ObjectiveOf(verdict)).gain);
 }
 
-// "closest contender, isa=avx2: +0.3 %", or without an estimate, which would read as a finding, if
-// the rounds are too few for an interval.
+// "closest contender, isa=avx2: +0.3 %; ", or the number of its rounds without an estimate, which
+// would read as a finding, if they are too few for an interval.
 std::string Contender(const Results& results, const Verdict& verdict) {
   const Estimate& ratio = verdict.best_ratio;
   const std::string name = NameOf(results, verdict.best);
   if (ratio.interval) return StrCat("closest contender, ", name, ": ", FormatChange(ratio), "; ");
-  return StrCat("closest contender, ", name, ", too few rounds for an interval: ");
+  return StrCat("closest contender: ", name, ", after ", Counted(ratio.n, "round"),
+                ", too few for an interval");
 }
 
 // What the decision rests on: the winner's ratio, or the best alternative's if nothing won.
@@ -83,7 +84,7 @@ std::string Confidence(const Results& results, const Verdict& verdict) {
   if (ratio.interval)
     text += StrCat(std::floor(ratio.interval->coverage * 100), " % interval ",
                    FormatChangeInterval(ratio), " from ");
-  text += Counted(ratio.n, "round");
+  if (ratio.interval || is_named) text += Counted(ratio.n, "round");
   if (early)
     return StrCat(text, "; a verdict needs ", LeastRoundsFor(verdict.comparisons), " fresh rounds");
   if (verdict.confirmed) text += " on fresh prompts";

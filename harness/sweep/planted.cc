@@ -9,14 +9,20 @@ namespace {
 
 Status TakeNoise(const Json& noise, Planted& planted) {
   if (!noise.is_object())
-    return Fail(ErrorCode::kUsage, "\"noise\" is {\"name\":times the recorded noise,...}");
+    return Fail(ErrorCode::kUsage,
+                "\"noise\" must be an object such as {\"B\":2}: how many times the recorded noise "
+                "each configuration has");
   for (const auto& [name, factor] : noise.object()) {
     const bool is_listed =
         std::any_of(planted.configurations.begin(), planted.configurations.end(),
                     [&name = name](const auto& one) { return one.first == name; });
-    if (!is_listed || !factor.is_number() || !(factor.number() >= 1))
-      return Fail(ErrorCode::kUsage, StrCat("the noise of '", name,
-                                            "' must be at least 1, of a listed configuration"));
+    if (!is_listed)
+      return Fail(ErrorCode::kUsage,
+                  StrCat("\"noise\": '", name, "' is not among the configurations"));
+    if (!factor.is_number() || !(factor.number() >= 1))
+      return Fail(
+          ErrorCode::kUsage,
+          StrCat("the noise of '", name, "' must be a number of at least 1, not ", factor.Dump()));
     planted.noise[name] = factor.number();
   }
   return {};
@@ -35,8 +41,10 @@ Result<double> ShareIn(const Json& object, const char* key) {
 Result<Planted> ParsePlanted(const Json& object) {
   const Json* configurations = object.Find("configurations");
   if (!configurations || !configurations->is_object() || configurations->object().empty())
-    return Fail(ErrorCode::kUsage,
-                "planted effects are {\"configurations\":{\"name\":relative speed,...}}");
+    return Fail(
+        ErrorCode::kUsage,
+        "planted effects must be an object such as {\"configurations\":{\"A\":1,\"B\":1.05}}: "
+        "the relative speed of each configuration");
   Planted planted;
   auto& list = planted.configurations;
   for (const auto& [name, speed] : configurations->object()) {
@@ -45,7 +53,8 @@ Result<Planted> ParsePlanted(const Json& object) {
                                             "' must be a number above 0, not ", speed.Dump()));
     if (name == "none")
       return Fail(ErrorCode::kUsage,
-                  "a configuration cannot be called 'none': that counts replays without a winner");
+                  "a configuration cannot be called 'none', because 'none' stands for replays "
+                  "without a winner");
     list.emplace_back(name, speed.number());
   }
   auto baseline = std::find_if(list.begin(), list.end(),

@@ -317,8 +317,8 @@ def test_bench_prints_the_predicted_step_beside_the_measured_one(mpirun):
     def lines(*flags):
         done = mpirun(2, "bench", "preset:tiny", "--prompt-len", 8, "--output-len", 3, "--rounds", 1, *EXACT, *flags)
         assert done.returncode == 0, done.stderr
-        return re.findall(r"a (prefill|decode) step should take [\d.]+ ms and takes [\d.]+ ms: [\d.]+ ms outside of "
-                          r"calls, as measured, and [\d.]+ ms for 7 calls and ", done.stdout)
+        return re.findall(r"a (prefill|decode) step is predicted to take [\d.]+ ms \([\d.]+ ms of computing, as "
+                          r"measured, and [\d.]+ ms for 7 calls and [^()]+\) and took [\d.]+ ms", done.stdout)
 
     assert lines("-tp", 2) == ["prefill", "decode"]
     assert lines("-pp", 2) == [], "stages wait for each other's work"

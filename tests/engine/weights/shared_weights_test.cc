@@ -173,6 +173,7 @@ TEST(SharedWeights, OtherWeightsAreRefused) {
     const auto refused = SharedWeights::Join(file.fd(), layout);
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
+    EXPECT_THAT(refused.error().message, HasSubstr("another checkpoint or with other options"));
     EXPECT_THAT(refused.error().message, HasSubstr("restart the server"));
   }
   const auto same = SharedWeights::Join(file.fd(), kTwoRanks);

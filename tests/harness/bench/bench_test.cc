@@ -237,6 +237,27 @@ TEST(Bench, TextShowsEveryNumberWithItsFormula) {
   EXPECT_THAT(text, Not(HasSubstr("p90")));  // 5 requests support no percentile
 }
 
+TEST(Bench, AStepIsSaidToHaveWaitedOnlyIfItTookLongerThanPredicted) {
+  FakeEngine engine;
+  BenchResult result = Measured(engine, SmallPlan(BenchMode::kServing));
+  SpreadStep step;
+  step.compute_s = 0.01;
+  step.link_s = 0.002;
+  step.calls = 64;
+  step.bytes = 1 << 20;
+  step.measured_s = 0.015;
+  result.decode_step = step;
+  step.measured_s = 0.011;
+  result.prefill_step = step;
+  const std::string text = Render(result);
+  EXPECT_THAT(text,
+              HasSubstr("a decode step is predicted to take 12.0 ms (10.0 ms of computing, as "
+                        "measured, and 2.00 ms for 64 calls and 1.0 MiB) and took 15.0 ms; the "
+                        "difference is time spent waiting for other processes or for a "
+                        "slower link\n"));
+  EXPECT_THAT(text, HasSubstr("and 2.00 ms for 64 calls and 1.0 MiB) and took 11.0 ms\n"));
+}
+
 TEST(Bench, ImpossiblePlansAreRefused) {
   BenchPlan plan;
   plan.output_len = 1;

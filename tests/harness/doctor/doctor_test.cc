@@ -149,6 +149,7 @@ TEST_F(DoctorTest, SharedWeightsWantHugePagesToo) {
     EXPECT_EQ(Of("huge_pages").state, State::kWarn) << older;
   }
   EXPECT_EQ(Of("huge_pages").fix, "echo advise > /" + folder + "shmem_enabled");
+  EXPECT_THAT(Of("huge_pages").reason, HasSubstr("each pack their own copy of the weights"));
   ASSERT_EQ(Of("huge_pages").changes.size(), 1u);
   EXPECT_EQ(Of("huge_pages").changes[0].after, "advise");
   Put("proc/sys/kernel/osrelease", "6.12.0\n");

@@ -147,10 +147,9 @@ TEST(VerdictWords, TheEvidenceDoesNotRepeatWhatTheHeadlineSays) {
   EXPECT_EQ(confidence("no difference found"),
             "closest contender, threads_bind=0-1, isa=avx2: +0.3 %; 97 % interval -1.5 to +2.2 % "
             "from 10 rounds on fresh prompts");
-  EXPECT_EQ(
-      confidence("too few rounds"),
-      "closest contender, threads_bind=0-1, isa=avx2, too few rounds for an interval: 4 rounds; "
-      "a verdict needs 6 fresh rounds");
+  EXPECT_EQ(confidence("too few rounds"),
+            "closest contender: threads_bind=0-1, isa=avx2, after 4 rounds, too few for an "
+            "interval; a verdict needs 6 fresh rounds");
   EXPECT_EQ(confidence("no room for the leader"), confidence("no difference found"));
   EXPECT_EQ(confidence("undecided"), "");
 }

@@ -75,7 +75,7 @@ TEST(FrontierChart, ShowsWhatWasMeasuredAtRequestRates) {
   EXPECT_EQ(Texts(chart, "load").count("2.5 requests/s"), 2u);
   EXPECT_EQ(Texts(chart, "load").count("1 client"), 3u);
   EXPECT_THAT(chart.conclusion, HasSubstr("comes from threads_bind=0-1, isa=avx2 at 2.5 requests/s."
-                                          " Diamonds: at request rates."));
+                                          " Diamonds mark open loops (fixed request rates)."));
   EXPECT_THAT(FrontierChart(PlantedResults()).conclusion, testing::Not(HasSubstr("Diamonds")));
 }
 

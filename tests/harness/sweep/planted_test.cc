@@ -34,8 +34,10 @@ TEST(Planted, BadEffectsAreNamed) {
   EXPECT_THAT(error(R"({"configurations":{"none":1}})"), HasSubstr("'none'"));
   EXPECT_THAT(error(R"({"configurations":{"a":1}})"), HasSubstr("besides the default"));
   EXPECT_THAT(error(R"({"configurations":{"a":1,"b":1},"noise":{"b":0.5}})"),
-              HasSubstr("the noise of 'b' must be at least 1"));
-  EXPECT_THAT(error(R"({"configurations":{"a":1,"b":1},"noise":{"c":2}})"), HasSubstr("'c'"));
+              HasSubstr("the noise of 'b' must be a number of at least 1, not 0.5"));
+  EXPECT_THAT(error(R"({"configurations":{"a":1,"b":1},"noise":{"c":2}})"),
+              HasSubstr("'c' is not among the configurations"));
+  EXPECT_THAT(error(R"({"configurations":{"a":1,"b":1},"noise":2})"), HasSubstr("{\"B\":2}"));
   EXPECT_THAT(error(R"({"configurations":{"a":1,"b":1},"objectives":4})"),
               HasSubstr("\"objectives\" must be 1, 2 or 3, not 4"));
   for (const char* key : {"failures", "disturbed"})
