@@ -66,7 +66,9 @@ class Executor {
   // Once, before the first step.
   virtual Status AllocateKv(const KvRoom& room) = 0;
   // One step: writes the keys and values of every row, and processes each wanted row according to
-  // its use. Returns when all of it is done.
+  // its use. Returns when all of it is done. In processes that follow (FollowExecutor) no sequence
+  // begins, every use is kItself, and nobody reads what they hand on: a share of the rows' logits
+  // may be all that they compute.
   virtual StepOutput Execute(const StepInput& input, StepCaller& caller) = 0;
 
   virtual ExecutorMemory memory() const = 0;

@@ -48,8 +48,10 @@ class LeadingExecutor final : public Executor {
 void ComputeTold(Executor& own, const std::string& payload) {
   auto input = DecodeStep(payload);
   CHECK(input) << "cannot decode a step of " << payload.size() << " bytes";
-  input->begun.clear();  // the leader alone has logits, and chooses tokens
+  // The leader alone has all logits, and chooses tokens. The others may compute a share of them.
+  input->begun.clear();
   input->ended.clear();
+  for (WantedRow& wanted : input->wanted) wanted = {wanted.row, RowUse::kItself};
   NoCaller nobody;
   own.Execute(*input, nobody);
 }

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "engine/exec/samplers.h"
 #include "engine/exec/step_wire.h"
 #include "tests/engine/comm/thread_world.h"
 
@@ -37,6 +38,51 @@ class Recorder final : public Executor {
  private:
   Seen& seen_;
 };
+
+// Processes each wanted row as a device may that knows of no other process.
+class Choosing final : public Executor {
+ public:
+  Status AllocateKv(const KvRoom&) override { return {}; }
+  StepOutput Execute(const StepInput& input, StepCaller& caller) override {
+    samplers_.Update(input);
+    StepOutput output;
+    for (size_t i = 0; i < input.wanted.size(); ++i) {
+      rows_.push_back(input.wanted[i].row);
+      std::vector<float> logits = {0, 0, 9, 0};
+      if (input.wanted[i].use == RowUse::kItself)
+        caller.Take(i, logits.data(), logits.size());
+      else
+        output.tokens.push_back(
+            samplers_.Choose(kernels::TableFor(kernels::Isa::kScalar), input, i, logits, caller));
+    }
+    EXPECT_THAT(rows_, ElementsAre(0, 2, 3));
+    return output;
+  }
+  ExecutorMemory memory() const override { return {}; }
+  StepReads reads() const override { return {}; }
+
+ private:
+  Samplers samplers_;
+  std::vector<int32_t> rows_;
+};
+
+TEST(LeadingExecutor, OthersKnowTheWantedRowsAndChooseNoTokens) {
+  testing::ThreadWorld(2).Run([&](Communicator& world) {
+    auto own = std::make_unique<Choosing>();
+    if (world.process() != 0) return FollowExecutor(*own, world);
+    const auto leader = LeadExecutor(std::move(own), world);
+    NoCaller nobody;
+    StepInput input;
+    input.tokens = {41, 42, 43, 44};
+    input.begun = {{.sequence = 7, .params = {.temperature = 0}}};
+    input.wanted = {{.row = 0},
+                    {.row = 2, .use = RowUse::kToken, .sequence = 7, .jumped = {1}},
+                    {.row = 3, .use = RowUse::kRating, .given = 2}};
+    const StepOutput output = leader->Execute(input, nobody);
+    ASSERT_EQ(output.tokens.size(), 2u);
+    EXPECT_EQ(output.tokens[0].id, 2);
+  });
+}
 
 TEST(LeadingExecutor, EveryProcessComputesTheLeadersStepsInTheirOrderUntilItEnds) {
   constexpr size_t kProcesses = 3;
