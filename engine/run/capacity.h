@@ -17,10 +17,14 @@
 
 namespace pinion {
 
-// The memory one rank will need, in bytes, computed from shapes alone.
+// The memory one rank will need, in bytes, computed from shapes alone. The cache's size follows
+// from kv.block_bytes(), state, one_step and reaches (SizeKv); CheckCapacity and MostKvBytes, which
+// the CPU's device asks, take the rest as well.
 struct RankNeeds {
   uint64_t weights = 0, workspace = 0;
-  KvLayout kv;                             // blocks of 0 bytes if the rank holds no heads
+  // Blocks of 0 bytes if the rank holds no heads. A device whose blocks are not laid out like this
+  // leaves `layers` empty and has the bytes of a block in `page`.
+  KvLayout kv;
   uint64_t state = 0;                      // of recurrent layers, for each sequence that runs
   bool one_step = false;                   // an encoder's: a sequence needs its KV for one step
   std::vector<Reach> reaches = {Reach{}};  // of a sequence's block tables

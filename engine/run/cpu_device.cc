@@ -139,12 +139,7 @@ Status CpuDevice::ChooseKernels(StartedModel& model, DecoderOptions& options, St
 Result<std::vector<RankNeeds>> CpuDevice::CheckMemory(StartedModel& model,
                                                       const DecoderOptions& options,
                                                       Stages& stages) {
-  std::vector<RankNeeds> needs = CountNeeds(model.files.spec, options, model.options.partition());
-  if (model.world) {  // this process's alone
-    const auto ranks = static_cast<ptrdiff_t>(needs.size() / model.processes());
-    const auto first = needs.begin() + static_cast<ptrdiff_t>(model.world->process()) * ranks;
-    needs = {first, first + ranks};
-  }
+  std::vector<RankNeeds> needs = NeedsHere(model, options);
   LeaveOutPacked(shared_bytes_, needs);
   EngineOptions granted = model.options;
   if (!model.memory_refusal.empty()) granted.memory_policy = "local";

@@ -12,6 +12,14 @@ constexpr DeviceRow kDevices[] = {
 
 }  // namespace
 
+std::vector<RankNeeds> NeedsHere(const StartedModel& model, const DecoderOptions& options) {
+  std::vector<RankNeeds> needs = CountNeeds(model.files.spec, options, model.options.partition());
+  if (!model.world) return needs;
+  const auto ranks = static_cast<ptrdiff_t>(needs.size() / model.processes());
+  const auto first = needs.begin() + static_cast<ptrdiff_t>(model.world->process()) * ranks;
+  return {first, first + ranks};
+}
+
 std::span<const DeviceRow> Devices() { return kDevices; }
 
 Result<std::unique_ptr<Device>> MakeDevice(const std::string& name,

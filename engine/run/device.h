@@ -23,9 +23,16 @@ class Device {
  public:
   virtual ~Device() = default;
 
-  // Before the model is opened: what this process computes with. Fills info.plan (as many ranks as
-  // its options ask for; everything else of a rank may be empty), info.threads and info.isa, which
-  // must be the same in all processes.
+  // Before the model is opened: what this process computes with. Fills
+  // - info.plan: this process's ranks, OptionsOfPart(options, processes()).ranks() of them;
+  //   everything else of a rank may be empty;
+  // - info.threads, and info.isa, a name of the arithmetic, the same in all processes;
+  // - model.isa, if the host's kernels compute: it becomes DecoderOptions::isa, and stays kScalar
+  //   otherwise. Samplers::Choose takes the kernels::TableFor any path that the host has, such as
+  //   ChooseIsa's (engine/run/isa_choice.h).
+  // If several processes compute a model (model.world), ranks of different ones must exchange their
+  // terms as DecoderOptions::communicator, ::wire and engine/decoder/rank_exchange.h say; a device
+  // that does not do so returns an error here.
   virtual Status Prepare(StartedModel& model, Stages& stages) = 0;
 
   // The model is open, and `options` says in which types and steps it is computed. May change how.
@@ -34,8 +41,9 @@ class Device {
     return {};
   }
 
-  // What each rank of this process needs; an error if it has not got it (CountNeeds tells what the
-  // CPU's do).
+  // What each rank of this process needs; an error if the device has not got it, --kv-cache-space
+  // for each rank among it: nothing later compares that with what is free. NeedsHere has what the
+  // CPU's ranks need.
   virtual Result<std::vector<RankNeeds>> CheckMemory(StartedModel& model,
                                                      const DecoderOptions& options,
                                                      Stages& stages) = 0;
@@ -44,10 +52,14 @@ class Device {
   virtual Result<std::unique_ptr<Executor>> Load(StartedModel& model, const DecoderOptions& options,
                                                  std::shared_ptr<const TensorSource> weights) = 0;
 
-  // Bytes free for keys, values and states, now that the weights are loaded: half of them are
-  // taken, unless --kv-cache-space says how much (SizeKv).
+  // Bytes free for keys, values and states of all ranks of this process together, now that the
+  // weights are loaded. Half of them are taken, or more if a sequence of --max-model-len needs it;
+  // with --kv-cache-space as many as that says, whatever is free (SizeKv).
   virtual uint64_t FreeForCache(const StartedModel& model) = 0;
 };
+
+// CountNeeds of the ranks of this process.
+std::vector<RankNeeds> NeedsHere(const StartedModel& model, const DecoderOptions& options);
 
 // A value of --device.
 struct DeviceRow {

@@ -48,9 +48,10 @@ struct StartedModel {
   size_t processes() const { return world ? world->processes() : 1; }
 };
 
-// Several processes that a launcher of MPI started together compute the model together: this one
-// leads if it is process 0 (the others are in FollowLeader), and each has an equal part of the
-// ranks. Their hosts must agree on what is computed. An error of any process is an error of all.
+// Several processes that were launched together (engine/comm/world.h) compute the model together:
+// this one leads if it is process 0 (the others are in FollowLeader), and each has an equal part of
+// the ranks. Their hosts must agree on what is computed. An error of any process is an error of
+// all.
 //
 // Runs the stages in order, each timed and logged: budget and plan, capacity check, load and pack,
 // KV sizing, warm-up (one step of prefill and decode on every rank), times of the first steps. What

@@ -1,5 +1,9 @@
 // A device that is no model and has no teams, started by a row of the table of devices: everything
 // that a step needs must come with its input.
+//
+// It shows the calls, and is no complete executor: it ignores states (places, and copies of them),
+// masks, ratings, tokens that were jumped over, and all tables of blocks but the first; its model
+// has none of them.
 
 #include <gtest/gtest.h>
 
@@ -8,6 +12,7 @@
 
 #include "engine/exec/step_wire.h"
 #include "engine/run/device.h"
+#include "tests/engine/comm/thread_world.h"
 
 namespace pinion {
 namespace {
@@ -82,14 +87,15 @@ BytesExecutor* g_executor = nullptr;  // the one that was loaded last
 class BytesDevice final : public Device {
  public:
   Status Prepare(StartedModel& model, Stages&) override {
-    model.info.plan.ranks.resize(1);
+    if (model.world) return Fail(ErrorCode::kUnsupported, "its ranks are all in one process");
+    model.info.plan.ranks.resize(static_cast<size_t>(model.options.ranks()));
     model.info.threads = 1;
     model.info.isa = "bytes";
     return {};
   }
   Result<std::vector<RankNeeds>> CheckMemory(StartedModel& model, const DecoderOptions& options,
                                              Stages&) override {
-    return CountNeeds(model.files.spec, options, model.options.partition());
+    return NeedsHere(model, options);
   }
   Result<std::unique_ptr<Executor>> Load(StartedModel&, const DecoderOptions&,
                                          std::shared_ptr<const TensorSource>) override {
@@ -134,6 +140,33 @@ TEST(Devices, ANameThatIsNoneOfTheirsIsRefused) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kUsage);
   EXPECT_EQ(refused.error().message, "--device 'abacus' is unknown; use one of auto, other, bytes");
+}
+
+TEST(Devices, NeedWhatTheirOwnProcesssRanksNeed) {
+  EngineOptions options = OnBytes();
+  options.pipeline_parallel = 2;
+  const auto all = NeedsFor(options, PlanModel(options).value()).value();
+  ASSERT_EQ(all.size(), 2u);
+  ASSERT_NE(all[0].weights, all[1].weights);
+  testing::ThreadWorld(2).Run([&](Communicator& world) {
+    PlannedModel planned = PlanModel(options).value();
+    const auto decoder = DecoderOptionsFor(options, planned.formats).value();
+    StartedModel model;
+    model.options = options;
+    model.files.spec = planned.spec;
+    EXPECT_EQ(NeedsHere(model, decoder).size(), 2u) << "a process alone has all";
+    model.world = &world;
+    const auto here = NeedsHere(model, decoder);
+    ASSERT_EQ(here.size(), 1u);
+    EXPECT_EQ(here[0].weights, all[world.process()].weights);
+  });
+}
+
+// A block's bytes are all that the cache's size takes from its layout.
+TEST(Devices, SayHowLargeABlockIsWithoutTheCpusLayout) {
+  RankNeeds needs;
+  needs.kv.page = 1000;
+  EXPECT_EQ(SizeKv({needs}, OnBytes(), 96, 2 * 12 * 1000).value(), 12u);
 }
 
 TEST(Devices, SizeTheCacheByTheirOwnFreeMemory) {
