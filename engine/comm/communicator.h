@@ -14,9 +14,22 @@ namespace pinion {
 // several. Process 0 leads: it schedules, samples and answers; the others follow.
 //
 // Every function is collective: all processes call the same ones in the same order, with sizes that
-// agree, unless it says something else. Thread rule: one thread at a time. There is no error to
-// return: if a process or the link to it is gone, nothing can be computed any more, and the
-// implementation ends this process with a sentence on standard error.
+// agree, unless it says something else. Sizes may be 0 (a success that is told with Together is); a
+// pointer to 0 bytes may be anything.
+//
+// Thread rule: collective calls come from any thread, of a world and its parts one at a time. Send
+// and Receive run beside them and beside each other, on threads of their own.
+//
+// Ending it is collective, too: it may wait for the others. All parts end before their world does,
+// each while no thread is in a call of it. The world ends on the thread that joined (LeaveWorld); a
+// process that fails does not end it, and calls exit() or dies instead.
+//
+// There is no error to return: if a process or the link to it is gone, nothing can be computed any
+// more. The implementation then ends this process with a sentence on standard error and an exit
+// code that is not 0, and sees to it that all others end like that within 10 s of the loss
+// (docs/hosts.md), even if they wait in a call, or are on a host whose link is gone without a word
+// (Heartbeat). MPI ends the others if it is asked to; a transport that has no such call does with
+// links whose end each process notices.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -25,7 +38,8 @@ class Communicator {
 
   // all: [processes][bytes], what each process has at `mine`, in their order.
   virtual void Gather(const void* mine, size_t bytes, void* all) = 0;
-  // The same, to process 0 alone; of process p there are bytes[p]. `all` is unused elsewhere.
+  // The same, to process 0 alone; of process p there are bytes[p], some of them maybe 0. `all` is
+  // unused elsewhere.
   virtual void GatherAtLeader(const void* mine, const std::vector<size_t>& bytes, void* all) = 0;
   // Writes process 0's data to all others. These may wait for hours, and sleep meanwhile.
   virtual void Broadcast(void* data, size_t bytes) = 0;

@@ -8,11 +8,15 @@
 namespace pinion {
 namespace {
 
-// A transport between processes, and the launcher that comes with it.
+// A transport between processes, and the launcher that comes with it. None of the functions may be
+// null.
 struct Transport {
-  std::optional<LaunchedProcess> (*launched)();
-  std::optional<int> (*launcher_with_cpus)();
-  void (*forget)();  // makes launched() find nothing, here and in processes started from now on
+  std::optional<LaunchedProcess> (*launched)();  // as Launched(); the first row that answers wins
+  std::optional<int> (*launcher_with_cpus)();    // as LauncherWithCpus(); mostly nothing
+  // Makes launched() find nothing, here and in processes started from now on. Of every row, in use
+  // or not.
+  void (*forget)();
+  // Waits for all others. Called once, by a process that launched() answered.
   Result<std::unique_ptr<Communicator>> (*join)();
 };
 constexpr Transport kTransports[] = {

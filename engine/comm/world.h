@@ -7,14 +7,17 @@
 #include "engine/comm/communicator.h"
 
 // The processes that were launched together, whatever launched them: all that the engine and the
-// commands ask. Each way to be launched is a row in world.cc.
+// commands ask. Each way to be launched is a row in world.cc, a transport; the first that answers
+// Launched() is the one in use.
 
 namespace pinion {
 
-// This process's number among those that a launcher (mpirun, srun) started together.
+// This process's number among those that a launcher started together.
 struct LaunchedProcess {
-  size_t process = 0, processes = 1;
-  size_t local = 0, locals = 1;  // among those on this host
+  size_t process = 0, processes = 1;  // one alone is not launched: Launched() answers nothing
+  // Among those on this host: they take equal shares of its memory, and of its CPUs if they share
+  // them. locals is at least 1, local below it, and no two processes of a host have the same.
+  size_t local = 0, locals = 1;
   // Whether the launcher leaves all of the host's CPUs to each of them, so that they must divide
   // them themselves; otherwise each has CPUs of its own.
   bool shares_cpus = false;

@@ -3,12 +3,18 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/strings.h"
+#include "tests/engine/comm/communicator_cases.h"
 #include "tests/engine/comm/thread_world.h"
 
 namespace pinion {
 namespace {
 
 using testing::ThreadWorld;
+
+TEST(Communicator, OfThreadsDoesWhatTheEngineAsksOfAnyTransport) {
+  for (const size_t processes : {1, 2, 3, 5})
+    ThreadWorld(processes).Run(testing::ExpectCommunicates);
+}
 
 TEST(Communicator, TextsKeepTheirOrderAndLengths) {
   ThreadWorld(3).Run([](Communicator& world) {
