@@ -143,7 +143,7 @@ class Engine {
   virtual int wake_fd() const { return -1; }
 
   // One pass over the slices that the scheduler picks; appends events for new tokens and finished
-  // requests, in input order. Does nothing if idle.
+  // requests, those of one request in order. Does nothing if idle.
   virtual void Step(std::vector<TokenEvent>& events) = 0;
   // Does a few milliseconds of work that later steps would have to do; false: there is none left.
   // For the time in which a server is idle; steps do a little of it, too.

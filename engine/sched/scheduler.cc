@@ -22,6 +22,8 @@ size_t MostComputed(const Sequence& sequence) {
 // with `pinion bench --max-num-batched-tokens`). Admitting another prompt then gains no throughput
 // and only delays the first tokens of the prompts already in the step.
 constexpr size_t kFullSpeedRows = 512;
+// Of tokens that jumped, if steps have a bound: about two grammars' longest runs.
+constexpr size_t kJumpedRows = 64;
 
 bool Contains(const std::vector<int32_t>& ids, int32_t id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
@@ -122,12 +124,14 @@ const std::vector<Slice>& Scheduler::Schedule() {
   CHECK(!in_step_) << "Schedule called twice without Commit";
   slices_.clear();
   step_preempted_ = false;
-  size_t budget = ScheduleRunning(/*decodes=*/true, options_.max_num_batched_tokens);
+  size_t budget = ScheduleRunning(Left::kToken, options_.max_num_batched_tokens);
+  const size_t share = times_ ? std::min(budget, kJumpedRows) : budget;
+  budget -= share - ScheduleRunning(Left::kJumped, share);
   prefill_rows_ = 0;
   if (times_) {
     SharePrefill(budget);
   } else {
-    budget = ScheduleRunning(/*decodes=*/false, budget);
+    budget = ScheduleRunning(Left::kPrompt, budget);
     // A sequence preempted in this step is now in the queue: admitting it would take back the very
     // blocks it was preempted for.
     if (!step_preempted_) AdmitInOrder(budget);
@@ -140,13 +144,17 @@ const std::vector<Slice>& Scheduler::Schedule() {
   return slices_;
 }
 
-// Schedules running sequences that have only the last step's tokens to compute (`decodes`), or else
-// those with more; returns the budget that is left. Decodes go first so that a long prefill, which
-// can be cut into chunks, never delays the next token of a sequence that is already answering.
-size_t Scheduler::ScheduleRunning(bool decodes, size_t budget) {
-  for (size_t i = 0; i < running_.size() && budget > 0; ++i) {
-    if (running_[i]->decodes() == decodes) Continue(i, running_[i]->left(), budget);
-  }
+Scheduler::Left Scheduler::LeftOf(const Sequence& sequence) {
+  if (sequence.left() <= 1) return Left::kToken;
+  return sequence.decodes() ? Left::kJumped : Left::kPrompt;
+}
+
+// Schedules running sequences that have this left; returns the budget that is left. Single tokens
+// go first, so that neither a long prefill, which can be cut into chunks, nor many tokens that
+// jumped at once delay the next token of a sequence that is already answering.
+size_t Scheduler::ScheduleRunning(Left left, size_t budget) {
+  for (size_t i = 0; i < running_.size() && budget > 0; ++i)
+    if (LeftOf(*running_[i]) == left) Continue(i, running_[i]->left(), budget);
   return budget;
 }
 

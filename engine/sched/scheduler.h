@@ -113,7 +113,11 @@ class Scheduler {
   size_t Lacking(const Sequence& sequence, size_t tokens) const;
   size_t Headroom() const;
 
-  size_t ScheduleRunning(bool decodes, size_t budget);
+  // What a running sequence has left: the token that was chosen last, that and tokens behind it, or
+  // more of its prompt.
+  enum class Left { kToken, kJumped, kPrompt };
+  static Left LeftOf(const Sequence& sequence);
+  size_t ScheduleRunning(Left left, size_t budget);
   size_t Continue(size_t index, size_t most, size_t& budget, size_t already = 0);
   void AdmitInOrder(size_t budget);
   bool Admissible(const Sequence& sequence, size_t budget) const;

@@ -122,6 +122,16 @@ TEST(Scheduler, CutsTokensThatFollowToTheStepsBudget) {
   EXPECT_EQ(one->tokens.size(), 11u);
 }
 
+TEST(Scheduler, TokensThatFollowGiveWayToSingleOnes) {
+  Bench bench({.budget = 4});
+  bench.Add(1, Prompt(2));
+  bench.Add(2, Prompt(2, 2000));
+  ASSERT_EQ(bench.scheduler.Schedule().size(), 2u);
+  const std::vector<int32_t> following = {8, 9, 10, 11};
+  bench.scheduler.Commit({7, 7}, {following, {}});
+  EXPECT_THAT(StepWith(bench, 7, {}), ElementsAre(Share{2, 2, 1}, Share{1, 2, 3}));
+}
+
 TEST(Scheduler, NothingFollowsAnEnd) {
   Bench bench({});
   bench.Add(1, Prompt(4), 3);
