@@ -1,4 +1,5 @@
-// In place of the devices, which the fuzzers do not compile: the names that checking options asks for.
+// In place of the devices, which the fuzzers do not compile: the names that checking options asks
+// for.
 
 #include "engine/run/device.h"
 
