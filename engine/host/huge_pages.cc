@@ -10,6 +10,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/memory_file.h"
+#include "engine/base/progress.h"
 #include "engine/base/strings.h"
 #include "engine/host/memory.h"
 #include "engine/host/runtime_choice.h"
@@ -50,6 +51,7 @@ bool MakeHuge(std::byte* data, size_t bytes) {
   for (size_t at = skipped; at + kHugePageBytes <= bytes; at += kHugePageBytes) {
     TouchPages(data + at, 1);  // the huge page comes to lie where its small ones are
     all &= madvise(data + at, kHugePageBytes, kCollapse) == 0;
+    progress::Advance();  // there may be a hundred thousand of them
   }
   return all;
 }

@@ -178,7 +178,8 @@ Status AgreeOnModel(StartedModel& model, StartState& start) {
   return Agree(*model.world,
                {{"Pinion", Version()},
                 {"ISA path", model.info.isa},
-                {"type", StrCat(model.info.dtype, ", KV ", kernels::Name(model.info.kv_dtype))},
+                {"type", StrCat(model.info.dtype, ", KV ", kernels::Name(model.info.kv_dtype),
+                                ", --wire-dtype ", model.options.wire_dtype)},
                 {"model", StrCat(spec.architecture, " with weights ", model.weights_hash)}});
 }
 

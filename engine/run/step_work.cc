@@ -20,9 +20,11 @@ StepWorkMeter::StepWorkMeter(const DecoderSpec& spec, const FormatPlan& formats,
 void StepWorkMeter::Add(const std::vector<Slice>& slices, uint64_t prompt_tokens, double seconds,
                         const StepReads& before, const StepReads& after, const Traffic& exchanged) {
   StepCost cost;
-  uint64_t yielded = 0;
+  uint64_t yielded = 0, jumped = 0;
   for (const Slice& slice : slices) {
     yielded += slice.samples ? 1 : 0;
+    // The last step gave it these, too; with the rows of this one they count.
+    if (slice.samples && slice.sequence) jumped += slice.sequence->jumped;
     cost += cost_.Rows(slice.first, slice.count, slice.samples ? 1 : 0);
   }
   cost += cost_.Weights(yielded > 0);
@@ -30,7 +32,7 @@ void StepWorkMeter::Add(const std::vector<Slice>& slices, uint64_t prompt_tokens
   // Rows counts the keys and values of each sequence as if it were alone.
   cost.kv_bytes -= std::min(cost.kv_bytes, after.shared_kv_bytes - before.shared_kv_bytes);
   StepWork& kind = prompt_tokens > 0 ? prefill_ : decode_;
-  kind.tokens += prompt_tokens > 0 ? prompt_tokens : yielded;
+  kind.tokens += prompt_tokens > 0 ? prompt_tokens : yielded + jumped;
   kind.seconds += seconds;
   kind.least += cost;
   ++kind.steps;

@@ -35,6 +35,7 @@ MAX_MASK_S = 0.2
 MAX_PROBE_S = 1.0
 # Of a run of tokens without a choice: a step computes so many as quickly as a few.
 MAX_FORCED = 32
+MAX_FORCED_S = 0.005  # for finding them; those that are not found are chosen by their masks
 # No space but one after a comma or a colon: a model that may write any number of them may never stop.
 JSON_OPTIONS = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
@@ -230,7 +231,8 @@ class Grammars:
         """The tokens that come next, as long as the mask of each would have a single bit: the library tokenizes text
         without a choice as the tokenizer would, and allows no other tokens for it."""
         matcher, run = self.slots[slot], []
-        while len(run) < MAX_FORCED:
+        late = time.monotonic() + MAX_FORCED_S
+        while len(run) < MAX_FORCED and time.monotonic() < late:
             # Asked anew for each token, as it is asked if they come one by one.
             following = matcher.compute_ff_tokens()
             if not following or not matcher.consume_token(following[0]):

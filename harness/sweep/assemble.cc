@@ -242,8 +242,9 @@ void AddWarnings(const SweepMeta& meta, const std::vector<TrialRow>& trials, Res
   // Of a pair, one of whose sides is out, a larger budget would measure the other one.
   const bool has_lost_side =
       results.definition.strategy == Strategy::kPair &&
-      std::any_of(results.candidates.begin(), results.candidates.end(),
-                  [](const Candidate& one) { return one.status != CandidateStatus::kOk; });
+      std::any_of(results.candidates.begin(), results.candidates.end(), [](const Candidate& one) {
+        return one.status != CandidateStatus::kOk && one.status != CandidateStatus::kPending;
+      });
   if (undecided && !has_lost_side)
     results.warnings.push_back(
         StrCat("only ", Counted(static_cast<size_t>(results.rounds_done), "whole round"), " and ",

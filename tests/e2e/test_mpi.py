@@ -307,7 +307,10 @@ def test_bench_shows_the_exchange_beside_what_the_link_costs(mpirun):
     for kind, steps in (("prefill_step", 2), ("decode_step", 2 * 4)):
         step = found[kind]
         assert (step["steps"], step["calls"]) == (steps, 1 + 1 + 2 * 2 + 1), step
-        assert step["predicted_s"] == step["compute_s"] + step["link_s"]
+        link = found["link"]
+        expected = step["compute_s"] + step["calls"] * link["call_s"]
+        expected += step["bytes"] / link["bytes_per_s"] if link["bytes_per_s"] else 0
+        assert step["predicted_s"] == pytest.approx(expected, rel=1e-6)
         assert 0 < step["compute_s"] < step["measured_s"] and step["link_s"] > 0
     assert found["prefill_step"]["bytes"] > found["decode_step"]["bytes"]
     assert found["bytes"] == found["prefill_step"]["bytes"] + 4 * found["decode_step"]["bytes"]

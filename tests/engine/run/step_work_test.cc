@@ -26,6 +26,16 @@ EngineInfo SmallInfo() {
   return info;
 }
 
+TEST(StepWork, CountsTokensThatJumpedWithTheRowsThatComputeThem) {
+  StepWorkMeter meter(SmallSpec(), kernels::Dtype::kF32, SmallInfo());
+  Sequence sequence;
+  sequence.jumped = 3;
+  meter.Add({{&sequence, 6, 2, false}}, 0, 0.125, {}, {});  // cut: the rest comes with the next
+  EXPECT_EQ(meter.decode().tokens, 0u);
+  meter.Add({{&sequence, 8, 2, true}}, 0, 0.125, {}, {});
+  EXPECT_EQ(meter.decode().tokens, 4u);
+}
+
 TEST(StepWork, AddsUpStepsByWhetherTheyComputePrompts) {
   const DecoderSpec spec = SmallSpec();
   const CostModel cost(spec, kernels::Dtype::kF32, kernels::KvDtype::kF32, 1);
