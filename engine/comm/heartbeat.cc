@@ -38,13 +38,10 @@ struct Heartbeat::Living {
 Heartbeat::Living& Heartbeat::TheLiving() {
   static Living& living = []() -> Living& {
     std::atexit([] {
-      std::set<Heartbeat*> all;
-      {
-        Living& here = TheLiving();
-        const std::lock_guard lock(here.mutex);
-        all.swap(here.all);
-      }
-      for (Heartbeat* heartbeat : all) heartbeat->End();
+      Living& here = TheLiving();
+      const std::lock_guard lock(here.mutex);  // to the end: none is destroyed meanwhile
+      for (Heartbeat* heartbeat : here.all) heartbeat->End();
+      here.all.clear();
     });
     return *new Living;
   }();
@@ -63,7 +60,11 @@ Heartbeat::~Heartbeat() {
   {
     Living& living = TheLiving();
     const std::lock_guard lock(living.mutex);
-    if (living.all.erase(this) == 0) return;  // exit() has ended it
+    if (living.all.erase(this) == 0) {  // exit() has ended it
+      // Its own thread may be the one that called exit(), which nobody joins.
+      if (thread_.joinable()) thread_.detach();
+      return;
+    }
   }
   End();
 }

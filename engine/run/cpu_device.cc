@@ -1,9 +1,11 @@
 #include "engine/run/cpu_device.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "engine/base/log.h"
@@ -49,29 +51,52 @@ Status ChooseCommonGemmKernels(StartedModel& model, Stages& stages) {
   return {};
 }
 
+// Sizes and times of the files that the weights come from: a checkpoint that was replaced in its
+// place differs by them, even if HashOf, which reads each tensor's first row, tells no difference.
+std::string StampsOf(const ModelFiles& files) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> stamps;
+  const auto add = [&stamps](const fs::path& path) {
+    std::error_code size_error, time_error;
+    const auto bytes = fs::file_size(path, size_error);
+    const auto time = fs::last_write_time(path, time_error);
+    if (!size_error && !time_error)
+      stamps.push_back(StrCat(path.string(), " ", bytes, " ", time.time_since_epoch().count()));
+  };
+  if (files.gguf) add(files.name);
+  std::error_code none;
+  if (!files.folder.empty())
+    for (const auto& entry : fs::directory_iterator(files.folder, none)) add(entry.path());
+  std::sort(stamps.begin(), stamps.end());
+  return Join(stamps, "; ");
+}
+
 // Options that have no part in how weights are packed differ between engines that share them.
 std::string IdentityOf(const StartedModel& model, const TensorSource& weights) {
   EngineOptions same = model.options;
   same.threads_bind = "";
   same.prefill = {};
   same.weight_copy = {};
-  return StrCat(Version(), " ", HashOf(weights), " ", HashOf(ToJson(same).Dump()));
+  return StrCat(Version(), " ", HashOf(weights), " ", HashOf(StampsOf(model.files)), " ",
+                HashOf(ToJson(same).Dump()));
 }
 
 // The memory that the weights are packed into, or lie in already, if several engines share it.
-// Without it the engine has a copy of its own.
-std::optional<SharedWeights> JoinSharedWeights(const StartedModel& model,
-                                               const DecoderOptions& options,
-                                               const TensorSource& weights) {
-  if (!model.options.weight_copy.is_shared()) return {};
+// Without such memory the engine has a copy of its own. kUnsupported: others have packed something
+// else, so that they answer by another model.
+Result<std::optional<SharedWeights>> JoinSharedWeights(const StartedModel& model,
+                                                       const DecoderOptions& options,
+                                                       const TensorSource& weights) {
+  if (!model.options.weight_copy.is_shared()) return std::nullopt;
   SharedWeights::Layout layout;
   layout.identity = IdentityOf(model, weights);
   for (const RankNeeds& rank : CountNeeds(model.files.spec, options, model.options.partition()))
     layout.bytes.push_back(rank.weights);
   auto joined = SharedWeights::Join(model.options.weight_copy.fd, layout);
   if (joined) return std::move(*joined);
+  if (joined.error().code == ErrorCode::kUnsupported) return Unexpected(std::move(joined).error());
   LogWarning(StrCat("this engine packs weights of its own: ", joined.error().message));
-  return {};
+  return std::nullopt;
 }
 
 class CpuDevice final : public Device {
@@ -155,7 +180,7 @@ Result<std::unique_ptr<Executor>> CpuDevice::Load(StartedModel& model,
                                                   const DecoderOptions& options,
                                                   std::shared_ptr<const TensorSource> weights) {
   DecoderOptions own = options;
-  std::optional<SharedWeights> shared = JoinSharedWeights(model, options, *weights);
+  PINION_ASSIGN(std::optional<SharedWeights> shared, JoinSharedWeights(model, options, *weights));
   if (shared) {
     own.shared.all = &*shared;
     model.mapped_weights = shared->packed();

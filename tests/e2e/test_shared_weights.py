@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import time
 import urllib.error
@@ -110,6 +111,19 @@ def test_a_killed_engine_maps_the_copy_that_is_there(two, expected):
                       and packed_here(two) == [False, False]), "what it tells may be some seconds old"
     assert two.log.read_text().count("mapped: another engine has packed them") == 2
     assert answers(two) == expected, "its prompts are for both engines"
+
+
+def test_an_engine_does_not_take_a_copy_of_another_checkpoint(start_server, trained, tmp_path, expected):
+    folder = tmp_path / "model"
+    shutil.copytree(trained, folder)
+    server = start_server(folder, *TWO, *FLAGS)
+    weights = bytearray((folder / "model.safetensors").read_bytes())
+    weights[-1] ^= 1  # behind the first row of its tensor
+    (tmp_path / "other").write_bytes(weights)
+    os.replace(tmp_path / "other", folder / "model.safetensors")
+    os.kill(engines_of(server)[0], signal.SIGKILL)
+    assert wait_until(lambda: "was packed from another checkpoint or with other options" in server.log.read_text())
+    assert answers(server) == expected, "the other engine goes on"
 
 
 def test_an_engine_on_its_own_has_private_weights(start_server, trained, expected):
