@@ -26,6 +26,7 @@ import attacks
 import raw_client
 from attack_gaps import target_of
 from own_server import TOP, Server
+from process_tree import children_of, engine_of
 from raw_client import Connection, exchange, get, post
 
 SETTLE_S = 30        # for a server without clients to come to rest: it only bounds a failure
@@ -71,20 +72,6 @@ class Census:
 # What a server at rest has of each.
 AT_REST = {"pinion:request_memory_bytes": 0, "vllm:num_requests_running": 0, "vllm:num_requests_waiting": 0,
            "pinion:pool_queued": 0, "blocks_used": 0, "pinion:connections": 1}  # the one that asks
-
-
-def children_of(pid):
-    return [int(child) for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children")
-            for child in path.read_text().split()]
-
-
-def engine_of(server):
-    """The process id of the running engine; None between two of them."""
-    for child in children_of(server.process.pid):
-        with contextlib.suppress(OSError):
-            if b"engine-worker" in pathlib.Path(f"/proc/{child}/cmdline").read_bytes():
-                return child
-    return None
 
 
 def compare(before, after):

@@ -15,7 +15,7 @@ import raw_client
 import standstill
 from attack_gaps import target_of
 from conftest import wait_until
-from soak import engine_of
+from process_tree import engine_of
 
 FLAGS = ["--kv-cache-space", "64MiB", "--isa", "scalar", "-tp", "1"]
 MAX_CONNECTIONS = 2500

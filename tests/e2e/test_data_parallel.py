@@ -4,7 +4,6 @@ import concurrent.futures
 import contextlib
 import json
 import os
-import pathlib
 import re
 import signal
 import urllib.error
@@ -12,6 +11,7 @@ import urllib.request
 
 import pytest
 from conftest import wait_until
+from process_tree import engines_of
 
 MODEL = "tiny"  # trained, and in float32: what others compute beside it changes no token
 LONG = "a b c d e f g h " * 12  # more than two blocks of 64 tokens
@@ -50,17 +50,6 @@ def replicas(server):
 def metric(server, name):
     return sum(float(value) for value in re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", server.get("/metrics"),
                                                     re.M))
-
-
-def engines_of(server):
-    """The engine processes, in the order in which they were started."""
-    found = []
-    for path in pathlib.Path(f"/proc/{server.process.pid}/task").glob("*/children"):
-        for pid in map(int, path.read_text().split()):
-            with contextlib.suppress(OSError):
-                if b"engine-worker" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
-                    found.append(pid)
-    return sorted(found)
 
 
 def test_answers_are_those_of_one_engine(one, two):

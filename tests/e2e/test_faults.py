@@ -17,6 +17,7 @@ import urllib.request
 import pytest
 
 from conftest import PATIENCE_S, wait_until
+from process_tree import children_of, engine_of
 
 FLAGS = ("--kv-cache-space", "64MiB", "--served-model-name", "tiny")
 ENDLESS = {"model": "tiny", "prompt": "Once", "max_tokens": 2000, "ignore_eos": True}
@@ -25,20 +26,6 @@ ENDLESS = {"model": "tiny", "prompt": "Once", "max_tokens": 2000, "ignore_eos": 
 @pytest.fixture(scope="module")
 def model(data):
     return data / "models/tiny-trained"
-
-
-def children_of(pid):
-    return [int(child) for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children")
-            for child in path.read_text().split()]
-
-
-def engine_of(server):
-    """The process id of the running engine; None between two of them."""
-    for child in children_of(server.process.pid):
-        with contextlib.suppress(OSError):
-            if b"engine-worker" in pathlib.Path(f"/proc/{child}/cmdline").read_bytes():
-                return child
-    return None
 
 
 def health(server):

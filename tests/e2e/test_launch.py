@@ -11,6 +11,7 @@ import urllib.error
 import jsonschema
 import pytest
 from conftest import wait_until
+from process_tree import children_of
 from test_mpi import ENVIRONMENT, MPIRUN
 
 
@@ -127,14 +128,6 @@ def test_missing_file_and_bad_flags(pinion, tmp_path):
     assert pinion("launch", tmp_path / "none.json").returncode == 1
     assert pinion("launch").returncode == 2
     assert pinion("launch", tmp_path / "none.json", "--port", "70000").returncode == 2
-
-
-def children_of(pid):
-    try:
-        return [int(child) for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children")
-                for child in path.read_text().split()]
-    except OSError:  # it, or a thread of it, has just ended
-        return []
 
 
 def only_child(pid):

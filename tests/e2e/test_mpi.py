@@ -13,6 +13,7 @@ import pytest
 from checkpoint import read_file
 from conftest import wait_until
 from own_server import Server
+from process_tree import children_of, descendants_of, engine_of
 
 # mpirun asks root twice, and wants a core for every process.
 ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -203,7 +204,7 @@ def test_a_killed_process_ends_the_others(binary, data, tmp_path, victim):
         for line in launcher.stderr:
             if "ready after" in line:
                 break
-        ranks = {rank_of(child): child for child in children(launcher.pid)}
+        ranks = {rank_of(child): child for child in children_of(launcher.pid)}
         os.kill(ranks[victim], signal.SIGKILL)
         killed = time.monotonic()
         launcher.stderr.read()
@@ -213,11 +214,6 @@ def test_a_killed_process_ends_the_others(binary, data, tmp_path, victim):
     finally:
         if launcher.poll() is None:
             os.killpg(launcher.pid, signal.SIGKILL)
-
-
-def children(pid):
-    return [int(child) for child in
-            pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def rank_of(pid):
@@ -234,16 +230,6 @@ def two_processes(binary, tmp_path):
     program.write_text(f'#!/bin/sh\nexec {" ".join(MPIRUN)} 2 {binary} "$@"\n')
     program.chmod(0o755)
     return program
-
-
-def descendants(pid):
-    found = children(pid)
-    return found + [each for child in found for each in descendants(child)]
-
-
-def engine_of(pid):
-    return next(each for each in descendants(pid)
-                if b"engine-worker" in pathlib.Path(f"/proc/{each}/cmdline").read_bytes())
 
 
 def test_a_server_of_two_processes_answers_as_one(two_processes, binary, data, tmp_path):
@@ -276,8 +262,8 @@ def test_a_server_whose_engine_dies_ends_with_all_its_processes(two_processes, d
     server = Server(two_processes, tmp_path / "log", data / "models/llama", "-tp", 2, *EXACT,
                     env=environment())
     try:
-        everyone = descendants(server.process.pid)
-        os.kill(engine_of(server.process.pid), signal.SIGKILL)
+        everyone = descendants_of(server.process.pid)
+        os.kill(engine_of(server), signal.SIGKILL)
         killed = time.monotonic()
         assert server.process.wait(20) != 0
         assert time.monotonic() - killed < 10

@@ -15,6 +15,7 @@ import urllib.request
 import jsonschema
 import pytest
 from conftest import PATIENCE_S, running, wait_until
+from process_tree import children_of
 
 pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2,
                                 reason="two replicas need two CPUs")
@@ -148,14 +149,6 @@ def tokens_of(server):
     return sum(map(float, re.findall(r"^vllm:generation_tokens_total(?:{[^}]*})? (\S+)$", text, re.M)))
 
 
-def children(process):
-    try:
-        return [int(child) for path in pathlib.Path(f"/proc/{process}/task").glob("*/children")
-                for child in path.read_text().split()]
-    except OSError:
-        return []
-
-
 def test_an_engine_that_is_killed_under_load_fails_its_trial(pinion, tmp_path):
     """Engines that take seconds for every answer, so that there is load whenever they are looked at."""
     out = tmp_path / "out"
@@ -168,7 +161,7 @@ def test_an_engine_that_is_killed_under_load_fails_its_trial(pinion, tmp_path):
     def kill_one_of_two():
         while not stop.wait(0.05):
             for server in running("serve", "--stand-in"):
-                engines = [one for one in children(server) if one in running("engine-worker")]
+                engines = [one for one in children_of(server) if one in running("engine-worker")]
                 if len(engines) == 2 and tokens_of(server) > 30:
                     os.kill(engines[0], signal.SIGKILL)
 
@@ -217,7 +210,7 @@ def profile(tmp_path):
 
 def test_launch_starts_all_engines_behind_one_address_and_ends_them(start_server, profile):
     server = start_server(profile, command="launch")
-    engines = [one for one in children(server.process.pid) if one in running("engine-worker")]
+    engines = [one for one in children_of(server.process.pid) if one in running("engine-worker")]
     assert len(engines) == 2
     answer = server.post("/v1/completions", {"model": "preset:tiny", "prompt": "a", "max_tokens": 3,
                                              "ignore_eos": True})
@@ -228,7 +221,7 @@ def test_launch_starts_all_engines_behind_one_address_and_ends_them(start_server
 
 def test_launch_that_is_killed_leaves_no_engine(start_server, profile):
     server = start_server(profile, command="launch")
-    engines = set(children(server.process.pid))
+    engines = set(children_of(server.process.pid))
     server.process.kill()
     server.process.wait()
     assert wait_until(lambda: not engines & set(running("engine-worker")))

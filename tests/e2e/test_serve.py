@@ -15,6 +15,7 @@ import openai
 import pytest
 
 from conftest import PATIENCE_S, wait_until
+from process_tree import descendants_of, engine_of
 
 FLAGS = ("--dtype", "float32", "--kv-cache-space", "64MiB")
 
@@ -50,21 +51,6 @@ def alive(pid):
     except (FileNotFoundError, ProcessLookupError):
         return False
     return stat.rpartition(")")[2].split()[0] not in "ZX"
-
-
-def descendants(pid):
-    found = []
-    for children in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, children.read_text().split()):
-            found += [child, *descendants(child)]
-    return found
-
-
-def engine_of(server):
-    for pid in descendants(server.process.pid):
-        if b"engine-worker" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
-            return pid
-    raise AssertionError("no engine process")
 
 
 def metric(server, name):
@@ -308,7 +294,7 @@ def switches_of_sleepers(pids):
 def test_idle_costs_nothing(server):
     """A thread that spins never sleeps, and one that polls is switched to again and again: a machine's
     load does neither to a thread that waits."""
-    pids = [server.process.pid, *descendants(server.process.pid)]
+    pids = [server.process.pid, *descendants_of(server.process.pid)]
     assert wait_until(lambda: metric(server, "vllm:num_requests_running") == 0)
 
     def sleeps_without_waking():
@@ -332,7 +318,7 @@ def test_sigterm_lets_live_requests_finish(start_server, model):
 def test_a_second_signal_ends_at_once(start_server, model):
     server = start_server(model, *FLAGS, "--served-model-name", "tiny")
     stream = long_stream(server, sequences=64, tokens=2000)
-    children = descendants(server.process.pid)
+    children = descendants_of(server.process.pid)
     server.process.send_signal(signal.SIGTERM)
     assert wait_until(lambda: not accepts(server.port))
     server.process.send_signal(signal.SIGTERM)
@@ -351,7 +337,7 @@ def accepts(port):
 def test_a_killed_engine_fails_its_requests_and_ends_a_server_without_restarts(start_server, model):
     server = start_server(model, *FLAGS, "--served-model-name", "tiny", "--max-engine-restarts", 0)
     stream = long_stream(server, sequences=64, tokens=2000)
-    children = descendants(server.process.pid)
+    children = descendants_of(server.process.pid)
     os.kill(engine_of(server), signal.SIGKILL)
     with pytest.raises(openai.APIError, match="ended unexpectedly"):
         for _ in stream:
@@ -363,7 +349,7 @@ def test_a_killed_engine_fails_its_requests_and_ends_a_server_without_restarts(s
 
 def test_a_killed_front_end_leaves_nobody_behind(start_server, model):
     server = start_server(model, *FLAGS)
-    children = descendants(server.process.pid)
+    children = descendants_of(server.process.pid)
     assert children
     server.process.kill()
     server.process.wait(PATIENCE_S)

@@ -14,6 +14,7 @@ import urllib.request
 
 import pytest
 from conftest import PATIENCE_S, wait_until
+from process_tree import engines_of
 
 MODEL = "tiny"
 FLAGS = ("--kv-cache-space", "8MiB", "--dtype", "float32", "--served-model-name", MODEL)
@@ -50,16 +51,6 @@ def post(server, path):
 
 def replicas(server):
     return json.loads(server.get("/server_info"))["replicas"]
-
-
-def engines_of(server):
-    found = []
-    for path in pathlib.Path(f"/proc/{server.process.pid}/task").glob("*/children"):
-        for pid in map(int, path.read_text().split()):
-            with contextlib.suppress(OSError):
-                if b"engine-worker" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
-                    found.append(pid)
-    return sorted(found)
 
 
 def weights_of(pid):

@@ -48,14 +48,20 @@ class Child {
   pid_t id_ = -1;
 };
 
-TEST(Listeners, AreStrangersIfTheyAreOlderAndOfNoChild) {
-  const Descriptor socket_fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+// Where a socket is now bound to: this host, at a free port.
+sockaddr_in Bound(const Descriptor& socket_fd) {
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
-  ASSERT_EQ(bind(socket_fd.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-  ASSERT_EQ(getsockname(socket_fd.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  EXPECT_EQ(bind(socket_fd.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  EXPECT_EQ(getsockname(socket_fd.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  return address;
+}
+
+TEST(Listeners, AreStrangersIfTheyAreOlderAndOfNoChild) {
+  const Descriptor socket_fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const sockaddr_in address = Bound(socket_fd);
   const int port = ntohs(address.sin_port);
   const auto nothing = [&] { close(socket_fd.get()); };
   const Child server(nothing);
@@ -72,19 +78,14 @@ TEST(Listeners, AreStrangersIfTheyAreOlderAndOfNoChild) {
 
 TEST(Listeners, AreTheProcessesThatHoldThePortsSocket) {
   Descriptor socket_fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  ASSERT_EQ(bind(socket_fd.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-  ASSERT_EQ(getsockname(socket_fd.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const sockaddr_in address = Bound(socket_fd);
   const int port = ntohs(address.sin_port);
   EXPECT_TRUE(ListeningProcesses(port).empty()) << "bound, and does not listen";
   ASSERT_EQ(listen(socket_fd.get(), 1), 0);
   EXPECT_THAT(ListeningProcesses(port), testing::Contains(getpid()));
   EXPECT_TRUE(ListeningProcesses(port == 1 ? 2 : 1).empty());
   const Descriptor client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  ASSERT_EQ(connect(client.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(connect(client.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   const Descriptor accepted(accept4(socket_fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
   ASSERT_GE(accepted.get(), 0);
   socket_fd = Descriptor();
