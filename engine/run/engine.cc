@@ -9,9 +9,8 @@
 #include "engine/base/trace.h"
 #include "engine/host/affinity.h"
 #include "engine/run/constrained.h"
-#include "engine/run/placement.h"
 #include "engine/run/prefill_role.h"
-#include "engine/run/spread_step.h"
+#include "engine/run/server_info.h"
 #include "engine/run/start.h"
 #include "engine/run/step_layout.h"
 #include "engine/run/step_work.h"
@@ -198,8 +197,6 @@ class EngineLoop : public Engine, private StepCaller {
     return slices;
   }
 
-  Json SharedWeightsJson() const;
-  Json StepTimesJson() const;
   Traffic ExchangedSoFar() const { return model_.counted ? model_.counted->traffic() : Traffic{}; }
 
   // Makes KV memory ready ahead of its use for about so long, but at least a piece for every
@@ -385,55 +382,9 @@ class EngineLoop : public Engine, private StepCaller {
   uint64_t steps_ = 0, prompt_tokens_ = 0, output_tokens_ = 0;
 };
 
-Json EngineLoop::StepTimesJson() const {
-  const SchedulerStats stats = scheduler_.stats();
-  Json out = model_.step_times->ToJson();
-  out.Set("bound_seconds", stats.bound_s);
-  out.Set("steps_over_bound", stats.steps_over_bound);
-  return out;
-}
-
-// Which of the server's copies these weights are, how many engines read it, and whether this one
-// has packed it; null if they are its own.
-Json EngineLoop::SharedWeightsJson() const {
-  const WeightCopy& copy = model_.options.weight_copy;
-  if (!copy.is_shared()) return {};
-  return Json::Object{
-      {"copy", copy.number}, {"engines", copy.engines}, {"packed_here", !model_.mapped_weights}};
-}
-
 Json EngineLoop::ServerInfo() const {
-  const EngineInfo& info = model_.info;
-  Json kv = Json::MakeObject();
-  kv.Set("dtype", kernels::Name(info.kv_dtype));
-  kv.Set("bytes", info.kv_bytes);
-  kv.Set("block_tokens", static_cast<uint64_t>(info.block_tokens));
-  kv.Set("blocks", static_cast<uint64_t>(info.blocks));
-  kv.Set("tokens", static_cast<uint64_t>(info.kv_tokens));
-  kv.Set("state_bytes", info.state_bytes);
-  kv.Set("kept_states", static_cast<uint64_t>(info.kept_states));
-  Json out = Json::MakeObject();
-  out.Set("options", ToJson(model_.options));
-  out.Set("task", Name(info.task));
-  out.Set("plan", ToJson(info.plan));
-  out.Set("isa", info.isa);
-  out.Set("gemm", info.gemm);
-  out.Set("dtype", info.dtype);
-  out.Set("threads", info.threads);
-  out.Set("processes", static_cast<uint64_t>(info.processes));
-  if (info.link) out.Set("link", LinkJson(*info.link, stats(), model_.options));
-  out.Set("max_model_len", static_cast<uint64_t>(info.max_model_len));
-  out.Set("load_s", info.load_s);
-  out.Set("weight_bytes", info.weight_bytes);
-  out.Set("shared_weights", SharedWeightsJson());
-  out.Set("kv_cache", std::move(kv));
-  out.Set("placement", PlacementOf(model_));
-  out.Set("memory_policy", MemoryPolicyOf(model_));
-  if (model_.step_times) out.Set("step_times", StepTimesJson());
+  Json out = ServerInfoOf(model_, stats(), scheduler_.stats());
   if (Json role = role_->ToJson(); !role.is_null()) out.Set("prefill", std::move(role));
-  out.Set("allocator", info.allocator);
-  out.Set("openmp", info.openmp);
-  out.Set("stages", info.stages);
   return out;
 }
 
