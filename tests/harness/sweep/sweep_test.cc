@@ -17,7 +17,6 @@ namespace pinion::harness {
 namespace {
 
 using testing::HasSubstr;
-using testing::Not;
 
 // Stands in for `pinion score` in the divergence check: the KL divergence of each cache type.
 constexpr char kScores[] = R"(#!/bin/sh
