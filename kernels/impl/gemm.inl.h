@@ -31,9 +31,13 @@ constexpr size_t kLineBytes = 64;
 template <typename Operand, int kRows, int kColumns, int kPrefetch>
 constexpr TileFn<Operand> kTile = Tile<Operand, kRows, kColumns, kPrefetch>;
 
+// Its columns, in vectors; likewise.
+template <typename Operand, int kRows>
+constexpr int kColumnsOf = GemmColumns(kRows);
+
 template <typename Operand, int kRows>
 TileFn<Operand> TileWithPrefetch(size_t lines) {
-  constexpr int kColumns = GemmColumns(kRows);
+  constexpr int kColumns = kColumnsOf<Operand, kRows>;
   switch (lines) {
     case 0:
       return kTile<Operand, kRows, kColumns, 0>;
@@ -44,6 +48,14 @@ TileFn<Operand> TileWithPrefetch(size_t lines) {
     default:
       return kTile<Operand, kRows, kColumns, 4>;
   }
+}
+
+// kColumnsOf a tile of so many rows.
+template <typename Operand>
+size_t TileColumns(size_t rows) {
+  constexpr int kOf[] = {kColumnsOf<Operand, 1>, kColumnsOf<Operand, 2>, kColumnsOf<Operand, 3>,
+                         kColumnsOf<Operand, 4>, kColumnsOf<Operand, 5>, kColumnsOf<Operand, 6>};
+  return static_cast<size_t>(kOf[rows - 1]);
 }
 
 template <typename Operand>

@@ -1,9 +1,9 @@
 #pragma once
 
 // Integer products with weights in groups of columns: the int32 sums of a group stay in registers
-// until they are scaled into floats. Groups are short, so sums that went through memory would cost
-// as much time as the products. Include the ISA's AddIntProducts first: int_fours.inl.h or
-// int_pairs.inl.h.
+// until they are scaled into floats, and so do the floats if there are registers for both. Groups
+// are short, so sums that went through memory would cost as much time as the products. Include the
+// ISA's AddIntProducts first: int_fours.inl.h or int_pairs.inl.h.
 
 #include "kernels/impl/gemm.inl.h"
 #include "kernels/integer.h"
@@ -40,15 +40,23 @@ struct GroupLanes {
   }
 };
 
+// Where a tile's totals of all groups are while it multiplies: in y, or in registers, of which 24
+// of 32 then hold them and a group's sums. That takes tiles of half as many columns, which pays for
+// groups below kLongGroup (64 rows: groups of 32 are 11 % faster, of 128 4 % slower) and more rows
+// than one tile has, which would read the weights in two passes.
+enum class Totals { kInY, kInRegisters };
+constexpr size_t kLongGroup = 64;
+// With vectors of 256 bits there are 16 registers, too few for both.
+template <typename Operand>
+constexpr bool kTotalsFit = kLanes == 16 && kInRegisters<Operand>;
+
 // An operand whose columns are in groups.
-template <typename Operand, GroupScales kScales>
-struct InGroups {
-  using Codes = Operand;
-};
+template <typename Operand, GroupScales kScales, Totals kTotals>
+struct InGroups {};
 
 // Some groups of one block. Of TileArgs<Operand>, what is the same for all of them.
-template <typename Operand, GroupScales kScales>
-struct TileArgs<InGroups<Operand, kScales>> {
+template <typename Operand, GroupScales kScales, Totals kTotals>
+struct TileArgs<InGroups<Operand, kScales, kTotals>> {
   const typename Operand::X* x = nullptr;  // [rows][groups * columns]
   size_t x_stride = 0;                     // elements
   const int32_t* x_sums = nullptr;         // [rows][groups]
@@ -74,14 +82,58 @@ template <int kRows, int kColumns>
   }
 }
 
-template <typename Operand, GroupScales kScales, int kRows, int kColumns, int kPrefetch>
-void GroupTile(const TileArgs<InGroups<Operand, kScales>>& args) {
+template <typename Operand, GroupScales kScales, int kRows>
+constexpr int kColumnsOf<InGroups<Operand, kScales, Totals::kInRegisters>, kRows> =
+    kRows > 3 ? 2 : GemmColumns(kRows);
+
+// y, [kRows][kColumns] vectors in rows of 64, while groups are added to it.
+template <Totals kTotals, int kRows, int kColumns>
+struct TotalsOf {
+  float* y;
+
+  explicit TotalsOf(float* y) : y(y) {}
+  template <typename Lanes>
+  [[gnu::always_inline]] void Add(const Lanes& lanes, int r, int c, Vec sum, Vec x_sum) {
+    float* dst = y + static_cast<size_t>(r) * kBlockN + static_cast<size_t>(c) * kLanes;
+    Store(dst, lanes.AddTo(Load(dst), sum, x_sum));
+  }
+  void Keep() {}
+};
+
+template <int kRows, int kColumns>
+struct TotalsOf<Totals::kInRegisters, kRows, kColumns> {
+  float* y;
+  Vec totals[kRows][kColumns];
+
+  [[gnu::always_inline]] explicit TotalsOf(float* y) : y(y) {
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+      for (int c = 0; c < kColumns; ++c) totals[r][c] = Load(y + r * kBlockN + c * kLanes);
+    }
+  }
+  template <typename Lanes>
+  [[gnu::always_inline]] void Add(const Lanes& lanes, int r, int c, Vec sum, Vec x_sum) {
+    totals[r][c] = lanes.AddTo(totals[r][c], sum, x_sum);
+  }
+  [[gnu::always_inline]] void Keep() {
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+      for (int c = 0; c < kColumns; ++c) Store(y + r * kBlockN + c * kLanes, totals[r][c]);
+    }
+  }
+};
+
+template <typename Operand, GroupScales kScales, Totals kTotals, int kRows, int kColumns,
+          int kPrefetch>
+void GroupTile(const TileArgs<InGroups<Operand, kScales, kTotals>>& args) {
   constexpr bool kOffsets = kScales == GroupScales::kF16AndOffsets;
-  const TileArgs<InGroups<Operand, kScales>> of = args;  // which y cannot be an alias of
+  const TileArgs<InGroups<Operand, kScales, kTotals>> of = args;  // which y cannot be an alias of
   const std::byte *w = of.w, *scales = of.scales + of.first_output * kScaleBytes<kScales>;
   const std::byte* prefetch = of.prefetch;
   const int32_t* x_sums = of.x_sums;
-  float* const y = of.y + of.first_output;
+  TotalsOf<kTotals, kRows, kColumns> totals(of.y + of.first_output);
   const size_t steps = of.columns / Operand::kStepK;
   TileArgs<Operand> group = {.x = of.x,
                              .x_stride = of.x_stride,
@@ -110,8 +162,7 @@ void GroupTile(const TileArgs<InGroups<Operand, kScales>>& args) {
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
         const Vec x_sum = kOffsets ? ToFloats(SpreadInt(x_sums[r * of.x_sums_stride])) : Set(0);
-        float* dst = y + r * kBlockN + c * kLanes;
-        Store(dst, lanes.AddTo(Load(dst), sums[r][c], x_sum));
+        totals.Add(lanes, r, c, sums[r][c], x_sum);
       }
     }
     group.x += of.columns;
@@ -120,12 +171,14 @@ void GroupTile(const TileArgs<InGroups<Operand, kScales>>& args) {
     scales += of.group_bytes;
     prefetch += of.group_bytes;
   }
+  totals.Keep();
 }
 
-template <typename Operand, GroupScales kScales, int kRows, int kColumns, int kPrefetch>
-constexpr TileFn<InGroups<Operand, kScales>>
-    kTile<InGroups<Operand, kScales>, kRows, kColumns, kPrefetch> =
-        GroupTile<Operand, kScales, kRows, kColumns, kPrefetch>;
+template <typename Operand, GroupScales kScales, Totals kTotals, int kRows, int kColumns,
+          int kPrefetch>
+constexpr TileFn<InGroups<Operand, kScales, kTotals>>
+    kTile<InGroups<Operand, kScales, kTotals>, kRows, kColumns, kPrefetch> =
+        GroupTile<Operand, kScales, kTotals, kRows, kColumns, kPrefetch>;
 
 // The same for sums in memory, as matrix tiles leave them, of codes less the lowest: some rows of
 // one block's group. Four vectors at a time share a row's broadcast sum.

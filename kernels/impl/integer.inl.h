@@ -149,13 +149,13 @@ struct GroupChunk {
 };
 
 // y[rows of the tile][64] += x * w. x: the tile's first row.
-template <typename Operand, GroupScales kScales>
+template <typename Operand, GroupScales kScales, Totals kTotals>
 void RunGroupTile(const IntLayout& layout, const GroupChunk& chunk, const RowGroups& tiles,
                   size_t tile, const std::byte* x, float (*y)[kBlockN]) {
-  using Groups = InGroups<Operand, kScales>;
+  using Groups = InGroups<Operand, kScales, kTotals>;
   constexpr size_t kStepBytes = kBlockN * Operand::kBytes;
   const size_t rows = tiles.Size(tile), columns = chunk.groups * layout.group;
-  const size_t outputs = static_cast<size_t>(GemmColumns(static_cast<int>(rows))) * kLanes;
+  const size_t outputs = TileColumns<Groups>(rows) * kLanes;
   const size_t passes = kBlockN / outputs, units = tiles.count * passes;
   const std::byte* next = chunk.w + (units == 1 ? kPrefetchAheadBytes : chunk.ahead);
   alignas(64) typename Operand::X widened[kTileRows][kIntChunk];
@@ -183,7 +183,7 @@ void RunGroupTile(const IntLayout& layout, const GroupChunk& chunk, const RowGro
   }
 }
 
-template <typename Operand, GroupScales kScales>
+template <typename Operand, GroupScales kScales, Totals kTotals>
 void PassOfGroups(const IntLayout& layout, const IntGemmArgs& args) {
   alignas(64) float y[kPassRows][kBlockN];
   const RowGroups tiles(args.rows, kTileRows);
@@ -202,7 +202,8 @@ void PassOfGroups(const IntLayout& layout, const IntGemmArgs& args) {
     }
     for (size_t tile = 0; tile < tiles.count; ++tile) {
       const size_t row = tiles.Begin(tile);
-      RunGroupTile<Operand, kScales>(layout, chunk, tiles, tile, args.x + row * row_bytes, &y[row]);
+      RunGroupTile<Operand, kScales, kTotals>(layout, chunk, tiles, tile, args.x + row * row_bytes,
+                                              &y[row]);
     }
   }
   const std::byte* tail = args.w + groups * group_bytes;
@@ -214,20 +215,30 @@ void PassOfGroups(const IntLayout& layout, const IntGemmArgs& args) {
 
 using PassFn = void (*)(const IntLayout&, const IntGemmArgs&);
 
+template <typename Operand, GroupScales kScales>
+PassFn PassOfGroupsFor(const IntLayout& layout, size_t rows) {
+  if constexpr (kTotalsFit<Operand>) {
+    if (layout.group < kLongGroup && rows > kTileRows)
+      return PassOfGroups<Operand, kScales, Totals::kInRegisters>;
+  }
+  return PassOfGroups<Operand, kScales, Totals::kInY>;
+}
+
 template <typename Operand>
-PassFn PassFor(const IntLayout& layout) {
+PassFn PassFor(const IntLayout& layout, size_t rows) {
   if (layout.whole_rows()) return PassOfWholeRows<Operand>;
-  return layout.has_offsets ? PassOfGroups<Operand, GroupScales::kF16AndOffsets>
-                            : PassOfGroups<Operand, GroupScales::kF16>;
+  return layout.has_offsets ? PassOfGroupsFor<Operand, GroupScales::kF16AndOffsets>(layout, rows)
+                            : PassOfGroupsFor<Operand, GroupScales::kF16>(layout, rows);
 }
 
 void IntGemm(const IntLayout& layout, const IntGemmArgs& args) {
   // Activations are widened, if they have to be, one chunk at a time.
   const bool longer = !layout.whole_rows() && layout.group > kIntChunk;
-  const PassFn run = layout.e2m1                ? PassOfGroups<OperandE2M1, GroupScales::kPowers>
-                     : layout.bits == 4         ? PassFor<OperandU4>(layout)
-                     : args.rows == 1 || longer ? PassFor<OperandU8OfOneRow>(layout)
-                                                : PassFor<OperandU8>(layout);
+  const PassFn run = layout.e2m1
+                         ? PassOfGroupsFor<OperandE2M1, GroupScales::kPowers>(layout, args.rows)
+                     : layout.bits == 4         ? PassFor<OperandU4>(layout, args.rows)
+                     : args.rows == 1 || longer ? PassFor<OperandU8OfOneRow>(layout, args.rows)
+                                                : PassFor<OperandU8>(layout, args.rows);
   const RowGroups passes(args.rows, kPassRows);
   IntGemmArgs pass = args;
   pass.blocks = 1;
