@@ -101,6 +101,7 @@ struct StepWork {
   Traffic exchanged = {};  // with other processes
 
   StepWork operator-(const StepWork& before) const;
+  StepWork& operator+=(const StepWork& more);
 };
 
 struct EngineStats {

@@ -13,6 +13,15 @@ StepWork StepWork::operator-(const StepWork& before) const {
           exchanged - before.exchanged};
 }
 
+StepWork& StepWork::operator+=(const StepWork& more) {
+  tokens += more.tokens;
+  seconds += more.seconds;
+  least += more.least;
+  steps += more.steps;
+  exchanged += more.exchanged;
+  return *this;
+}
+
 StepWorkMeter::StepWorkMeter(const DecoderSpec& spec, const FormatPlan& formats,
                              const EngineInfo& info)
     : cost_(spec, formats, info.kv_dtype, static_cast<int>(info.plan.ranks.size())) {}

@@ -9,7 +9,8 @@
 namespace pinion {
 namespace {
 
-// Totals of a process that has ended; what was under way there is over.
+// Everything that a process has done so far; what it is doing now is no total, nor are the waits of
+// its ranks, which are numbered in each process anew.
 void AddTotals(const EngineStats& stats, EngineStats& sum) {
   sum.scheduler.preemptions += stats.scheduler.preemptions;
   sum.scheduler.finished += stats.scheduler.finished;
@@ -22,13 +23,10 @@ void AddTotals(const EngineStats& stats, EngineStats& sum) {
   sum.prompt_tokens += stats.prompt_tokens;
   sum.output_tokens += stats.output_tokens;
   sum.shared_kv_bytes += stats.shared_kv_bytes;
-  const auto add = [](const StepWork& work, StepWork& to) {
-    to.tokens += work.tokens;
-    to.seconds += work.seconds;
-    to.least += work.least;
-  };
-  add(stats.prefill, sum.prefill);
-  add(stats.decode, sum.decode);
+  sum.prefill += stats.prefill;
+  sum.decode += stats.decode;
+  sum.traffic += stats.traffic;
+  sum.transfer += stats.transfer;
 }
 
 }  // namespace

@@ -26,9 +26,13 @@ void Fields(Archive& archive, TokenEvent& e) {
   if (e.finish == FinishReason::kLength) archive(e.pooled);
 }
 template <typename Archive>
+void Fields(Archive& archive, Traffic& t) {
+  archive(t.calls, t.bytes, t.seconds);
+}
+template <typename Archive>
 void Fields(Archive& archive, StepWork& w) {
   archive(w.tokens, w.seconds, w.least.weight_bytes, w.least.kv_bytes, w.least.flops,
-          w.least.int8_ops);
+          w.least.int8_ops, w.steps, w.exchanged);
 }
 template <typename Archive>
 void Fields(Archive& archive, EngineStats& s) {
@@ -36,8 +40,8 @@ void Fields(Archive& archive, EngineStats& s) {
           s.scheduler.steps_over_bound, s.scheduler.bounded_steps, s.scheduler.bound_s,
           s.kv.prefix_query_tokens, s.kv.prefix_hit_tokens, s.kv.evictions, s.blocks_used,
           s.blocks_total, s.steps, s.prompt_tokens, s.output_tokens, s.prefill, s.decode,
-          s.transfer.orders, s.transfer.failed, s.transfer.given_tokens, s.transfer.taken_tokens,
-          s.transfer.bytes);
+          s.shared_kv_bytes, s.waited_s, s.traffic, s.transfer.orders, s.transfer.failed,
+          s.transfer.given_tokens, s.transfer.taken_tokens, s.transfer.bytes);
 }
 template <typename Archive>
 void Fields(Archive& archive, Grammar& grammar) {

@@ -164,6 +164,16 @@ TEST_F(GroupTest, TotalsOfTheDeadStay) {
   first.stats.scheduler.running = 5;
   second.stats.output_tokens = 10;
   second.stats.scheduler.running = 1;
+  first.stats.prefill = {1, 0.5, {1, 2, 3, 4}, 5, {6, 7, 0.25}};
+  second.stats.prefill = {10, 2, {10, 20, 30, 40}, 50, {60, 70, 4}};
+  first.stats.decode.steps = 3;
+  second.stats.decode.steps = 4;
+  first.stats.shared_kv_bytes = 100;
+  second.stats.shared_kv_bytes = 200;
+  first.stats.traffic = {1, 20, 0.5};
+  second.stats.traffic = {2, 30, 0.25};
+  first.stats.transfer = {1, 2, 3, 4, 5};
+  second.stats.transfer = {10, 20, 30, 40, 50};
   const std::string ready = Frames("b", {Ready(500)}), later = Frames("c", {second});
   goes_on_ = true;
   on_message_ = [this](const LinkMessage& message) {
@@ -178,6 +188,24 @@ TEST_F(GroupTest, TotalsOfTheDeadStay) {
   const EngineStats& stats = std::get<EventsMessage>(messages_.back()).stats;
   EXPECT_EQ(stats.output_tokens, 17u);
   EXPECT_EQ(stats.scheduler.running, 1u) << "what ran there runs no more";
+  EXPECT_EQ(stats.prefill.tokens, 11u);
+  EXPECT_EQ(stats.prefill.seconds, 2.5);
+  EXPECT_EQ(stats.prefill.least.bytes(), 33u);
+  EXPECT_EQ(stats.prefill.least.operations(), 77u);
+  EXPECT_EQ(stats.prefill.steps, 55u);
+  EXPECT_EQ(stats.prefill.exchanged.calls, 66u);
+  EXPECT_EQ(stats.prefill.exchanged.bytes, 77u);
+  EXPECT_EQ(stats.prefill.exchanged.seconds, 4.25);
+  EXPECT_EQ(stats.decode.steps, 7u);
+  EXPECT_EQ(stats.shared_kv_bytes, 300u);
+  EXPECT_EQ(stats.traffic.calls, 3u);
+  EXPECT_EQ(stats.traffic.bytes, 50u);
+  EXPECT_EQ(stats.traffic.seconds, 0.75);
+  EXPECT_EQ(stats.transfer.orders, 11u);
+  EXPECT_EQ(stats.transfer.failed, 22u);
+  EXPECT_EQ(stats.transfer.given_tokens, 33u);
+  EXPECT_EQ(stats.transfer.taken_tokens, 44u);
+  EXPECT_EQ(stats.transfer.bytes, 55u);
   // Of each alone, until the first one has ended.
   EXPECT_EQ(stats_.at(0).at(0).output_tokens, 7u);
   EXPECT_EQ(stats_.at(0).back().scheduler.running, 0u);

@@ -39,6 +39,11 @@ EventsMessage MakeEvents() {
   batch.stats.scheduler.running = 4;
   batch.stats.kv.prefix_hit_tokens = 64;
   batch.stats.output_tokens = 1000;
+  batch.stats.prefill = {1, 2.5, {3, 4, 5, 6}, 7, {8, 9, 10.5}};
+  batch.stats.decode = {11, 12.5, {13, 14, 15, 16}, 17, {18, 19, 20.5}};
+  batch.stats.shared_kv_bytes = 21;
+  batch.stats.waited_s = {22.5, 23.5};
+  batch.stats.traffic = {24, 25, 26.5};
   return batch;
 }
 
@@ -90,6 +95,34 @@ TEST(Link, KeepsFieldValues) {
   EXPECT_EQ(batch.events.at(0).token.top.at(1).first, 7);
   EXPECT_EQ(batch.events.at(1).finish, FinishReason::kAborted);
   EXPECT_EQ(batch.stats.kv.prefix_hit_tokens, 64u);
+}
+
+void ExpectSame(const StepWork& got, const StepWork& sent) {
+  EXPECT_EQ(got.tokens, sent.tokens);
+  EXPECT_EQ(got.seconds, sent.seconds);
+  EXPECT_EQ(got.least.weight_bytes, sent.least.weight_bytes);
+  EXPECT_EQ(got.least.kv_bytes, sent.least.kv_bytes);
+  EXPECT_EQ(got.least.flops, sent.least.flops);
+  EXPECT_EQ(got.least.int8_ops, sent.least.int8_ops);
+  EXPECT_EQ(got.steps, sent.steps);
+  EXPECT_EQ(got.exchanged.calls, sent.exchanged.calls);
+  EXPECT_EQ(got.exchanged.bytes, sent.exchanged.bytes);
+  EXPECT_EQ(got.exchanged.seconds, sent.exchanged.seconds);
+}
+
+TEST(Link, CarriesAllThatAnEngineHasDone) {
+  const EventsMessage sent = MakeEvents();
+  FrameReader reader;
+  reader.Append(EncodeFrame(sent));
+  const auto message = *reader.Next();
+  const EngineStats& got = std::get<EventsMessage>(*message).stats;
+  ExpectSame(got.prefill, sent.stats.prefill);
+  ExpectSame(got.decode, sent.stats.decode);
+  EXPECT_EQ(got.shared_kv_bytes, 21u);
+  EXPECT_EQ(got.waited_s, sent.stats.waited_s);
+  EXPECT_EQ(got.traffic.calls, 24u);
+  EXPECT_EQ(got.traffic.bytes, 25u);
+  EXPECT_EQ(got.traffic.seconds, 26.5);
 }
 
 TEST(Link, PutsFramesTogetherFromSingleBytes) {
