@@ -16,7 +16,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/clock.h"
-#include "engine/base/log.h"
+#include "engine/base/strings.h"
 #include "engine/comm/heartbeat.h"
 #include "engine/comm/mpi_life_signs.h"
 
@@ -62,6 +62,12 @@ void EndForLackOf(size_t process) {
       "to it is lost\n",
       process, static_cast<int>(SilenceWatch::kLostNs / 1'000'000'000));
   EndAll();
+}
+
+// Below MPI_THREAD_MULTIPLE.
+const char* NameOfThreads(int offered) {
+  if (offered == MPI_THREAD_SERIALIZED) return "MPI_THREAD_SERIALIZED";
+  return offered == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED" : "MPI_THREAD_SINGLE";
 }
 
 // All processes, or a part of them.
@@ -169,19 +175,18 @@ class MpiWorld final : public Communicator {
 
 Result<std::unique_ptr<Communicator>> JoinMpiWorld() {
   int offered = MPI_THREAD_SINGLE;
-  // Whichever thread is free makes the calls of a step, one at a time; signs of life have a thread.
+  // Calls overlap: those of a step, by whichever thread is free; Send and Receive of each stage of
+  // a pipeline, by a thread of its own; and signs of life, by the heartbeat's thread, while all
+  // others wait in a call. No lock could stand between them, since a call waits for other
+  // processes.
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &offered);
-  if (offered < MPI_THREAD_SERIALIZED)
+  if (offered < MPI_THREAD_MULTIPLE)
     return Fail(ErrorCode::kUnsupported,
-                "this MPI library allows calls from one thread only; use one built with "
-                "MPI_THREAD_MULTIPLE, such as Debian's");
+                StrCat("this MPI library offers ", NameOfThreads(offered),
+                       ", but several threads of a process call it at a time; use a library that "
+                       "offers MPI_THREAD_MULTIPLE, such as Debian's Open MPI"));
   auto world = std::make_unique<MpiWorld>(MPI_COMM_WORLD);
-  // A matter of the library, which is the same in all processes.
-  if (offered >= MPI_THREAD_MULTIPLE)
-    world->Watch();
-  else
-    LogWarning(
-        "this MPI library lacks MPI_THREAD_MULTIPLE: a host that is lost will not be noticed");
+  world->Watch();
   return std::unique_ptr<Communicator>(std::move(world));
 }
 
