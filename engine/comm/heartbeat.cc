@@ -60,11 +60,7 @@ Heartbeat::~Heartbeat() {
   {
     Living& living = TheLiving();
     const std::lock_guard lock(living.mutex);
-    if (living.all.erase(this) == 0) {  // exit() has ended it
-      // Its own thread may be the one that called exit(), which nobody joins.
-      if (thread_.joinable()) thread_.detach();
-      return;
-    }
+    if (living.all.erase(this) == 0) return;  // exit() has ended it
   }
   End();
 }
@@ -75,8 +71,10 @@ void Heartbeat::End() {
     over_ = true;
   }
   changed_.notify_all();
-  if (thread_.get_id() == std::this_thread::get_id()) return;  // on_lost has called exit()
-  thread_.join();
+  if (thread_.get_id() == std::this_thread::get_id())
+    thread_.detach();  // it has called exit(), from which it will not return
+  else
+    thread_.join();
 }
 
 bool Heartbeat::OverWithin(int64_t ns) {

@@ -80,6 +80,40 @@ TEST(HeartbeatDeathTest, EndsWhenTheProcessCallsExit) {
   EXPECT_EXIT(fail(), ::testing::ExitedWithCode(5), "");
 }
 
+// Calls exit() on the heartbeat's thread, as its owner may if a process is lost; once the heartbeat
+// is there, so that exit() finds it.
+class ExitingSigns final : public LifeSigns {
+ public:
+  static inline std::atomic<bool> may_exit{false};
+
+  std::vector<size_t> watched() const override { return {1}; }
+  void Send() override {
+    while (!may_exit) std::this_thread::yield();
+    std::exit(5);
+  }
+  std::vector<size_t> Received() override { return {}; }
+};
+
+[[noreturn]] void WaitForExit() {
+  ExitingSigns::may_exit = true;
+  for (;;) pause();
+}
+
+// A thread cannot join itself, and must not be joinable when it is destroyed.
+TEST(HeartbeatDeathTest, ItsOwnThreadMayCallExit) {
+  const auto left_to_itself = [] {
+    new Heartbeat(std::make_unique<ExitingSigns>(), [](size_t) {});
+    WaitForExit();
+  };
+  const auto destroyed_by_exit = [] {
+    static const Heartbeat heartbeat(std::make_unique<ExitingSigns>(), [](size_t) {});
+    WaitForExit();
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(left_to_itself(), ::testing::ExitedWithCode(5), "");
+  EXPECT_EXIT(destroyed_by_exit(), ::testing::ExitedWithCode(5), "");
+}
+
 TEST(Heartbeat, SendsUntilItEndsAndMissesNobodyWhoIsHeard) {
   std::atomic<int> sent{0};
   {
