@@ -125,6 +125,25 @@ std::vector<int> CopiesOfWeights(const EngineOptions& options, int replicas, con
   return copies;
 }
 
+std::string WhyUnshared(const EngineOptions& options, int replicas, const Plan& plan) {
+  if (options.share_weights != "on" || HasSharedCopy(CopiesOfWeights(options, replicas, plan)))
+    return "";
+  constexpr const char* kNoEffect = "--share-weights on has no effect: ";
+  if (replicas == 1)
+    return StrCat(kNoEffect, "there is one engine; --data-parallel-size N starts several");
+  if (options.memory_policy == "interleave")
+    return StrCat(kNoEffect,
+                  "under --memory-policy interleave each engine has a copy of its own; use local");
+  for (int replica = 0; replica < replicas; ++replica)
+    if (NodeOfEachRank(PlanOfReplica(plan, replicas, replica)).empty())
+      return StrCat(kNoEffect, "--threads-bind ", options.threads_bind, " leaves engine ", replica,
+                    " a rank that is not on one NUMA node, and shared pages lie where all that "
+                    "read them are; keep each rank within a node");
+  return StrCat(kNoEffect, "each of the ", replicas,
+                " engines is on NUMA nodes of its own, and reads a copy there; "
+                "--data-parallel-size with more engines puts several on a node");
+}
+
 PageSizes PageSizes::Here() { return {SharedPagesAreHuge(), PrivatePagesAreHuge()}; }
 
 Result<bool> SharesWeights(const EngineOptions& options, int replicas, const PlannedModel& model,

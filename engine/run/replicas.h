@@ -62,6 +62,10 @@ Result<bool> SharesWeights(const EngineOptions& options, int replicas, const Pla
                            const Machine& machine, const Budget& budget, const Plan& plan,
                            const PageSizes& pages);
 
+// Why --share-weights on shares nothing among replicas with this plan, in a sentence for the log;
+// empty if some share a copy, or it is not `on`.
+std::string WhyUnshared(const EngineOptions& options, int replicas, const Plan& plan);
+
 // Whether so many replicas fit into memory together, by the engine's own check (CheckCapacity), if
 // they share their weights as far as --share-weights allows. `plan`: of all of them; `model`:
 // PlanModel(options).

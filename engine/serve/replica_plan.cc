@@ -23,9 +23,9 @@ int CountOf(const std::vector<int>& copies) {
   return *std::max_element(copies.begin(), copies.end()) + 1;
 }
 
-// Why replicas that could share their weights do not.
+// Why replicas that could share their weights do not under --share-weights auto.
 void LogUnshared(const EngineOptions& options, int replicas, const Plan& plan) {
-  if (options.share_weights == "off" ||
+  if (options.share_weights != "auto" ||
       CountOf(CopiesOfWeights(options, replicas, plan)) == replicas)
     return;
   LogInfo(
@@ -38,6 +38,8 @@ void LogUnshared(const EngineOptions& options, int replicas, const Plan& plan) {
 Result<std::vector<ReplicaPlan>> DivideAmongReplicas(const ServeOptions& options, const Plan& plan,
                                                      const Machine& machine, const Budget& budget) {
   const int replicas = options.data_parallel;
+  if (const std::string why = WhyUnshared(options.engine, replicas, plan); !why.empty())
+    LogWarning(why);
   if (replicas == 1) {
     PINION_ASSIGN(std::vector<int> cpus, ThreadAffinity());
     return std::vector<ReplicaPlan>{{options.engine, std::move(cpus), {}, 0}};

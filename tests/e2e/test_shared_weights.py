@@ -124,6 +124,12 @@ def test_an_engine_on_its_own_has_private_weights(start_server, trained, expecte
     assert answers(apart) == expected
 
 
+def test_the_log_says_if_there_is_nobody_to_share_with(start_server, trained):
+    alone = start_server(trained, "--share-weights", "on", *FLAGS)
+    assert alone.log.read_text().count(
+        "--share-weights on has no effect: there is one engine; --data-parallel-size N starts several") == 1
+
+
 @pytest.fixture(scope="module")
 def large(start_server):
     return start_server(LARGE, "--served-model-name", MODEL, "--kv-cache-space", "32MiB", "--max-model-len", "512",

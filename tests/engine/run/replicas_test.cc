@@ -199,6 +199,24 @@ TEST(WeightCopies, AreSharedIfThatCostsNoSpeedOrMemoryAsksForIt) {
       << "one on each node";
 }
 
+// Two nodes with four CPUs each.
+TEST(WeightCopies, TheLogSaysWhyNoneIsShared) {
+  const auto why = [](const std::string& bind, int replicas, const std::string& share = "on",
+                      const std::string& policy = "local") {
+    EngineOptions options = Options(bind);
+    options.share_weights = share;
+    options.memory_policy = policy;
+    return WhyUnshared(options, replicas, PlanOf(options, replicas));
+  };
+  EXPECT_THAT(why("auto", 1), HasSubstr("--share-weights on has no effect: there is one engine"));
+  EXPECT_THAT(why("auto", 2), HasSubstr("each of the 2 engines is on NUMA nodes of its own"));
+  EXPECT_THAT(why("auto", 4, "on", "interleave"), HasSubstr("--memory-policy interleave"));
+  EXPECT_THAT(why("0,4|1,5", 2), HasSubstr("--threads-bind 0,4|1,5 leaves engine 0 a rank"));
+  EXPECT_EQ(why("auto", 4), "") << "two on each node";
+  EXPECT_EQ(why("0|4|1", 3), "") << "two of three";
+  for (const char* other : {"auto", "off"}) EXPECT_EQ(why("auto", 2, other), "");
+}
+
 TEST(WeightCopies, WhatAnotherHasPackedIsNotNeededAgain) {
   std::vector<RankNeeds> needs(2);
   needs[0].weights = 100;
