@@ -5,8 +5,6 @@
 namespace pinion {
 namespace {
 
-constexpr size_t kPartsPerStage = 4;
-
 // Rows [first, end) of the slice, of which the first row of its part is number `part_row`.
 StepBatch::Slice CutSlice(const StepBatch::Slice& slice, size_t first, size_t end,
                           size_t part_row) {
@@ -53,9 +51,8 @@ size_t EndOfSlice(const StepBatch& batch, size_t end) {
 
 }  // namespace
 
-std::vector<MicroBatch> CutStep(const StepBatch& batch, size_t stages, bool whole) {
+std::vector<MicroBatch> CutStep(const StepBatch& batch, size_t parts, bool whole) {
   const size_t rows = batch.tokens.size();
-  const size_t parts = std::clamp<size_t>(rows / kLeastMicroRows, 1, kPartsPerStage * stages);
   const size_t wanted = (rows + parts - 1) / parts;
   std::vector<MicroBatch> cut;
   for (size_t first = 0; first < rows;) {

@@ -13,11 +13,10 @@ struct MicroBatch {
   size_t first_row = 0, first_logit = 0;  // in the whole step; the latter in its logit_rows
 };
 
-// Cuts a step into parts that the stages of a pipeline compute one after the other, each while the
-// next stage computes the part before: about 4 for each stage, but of at least kLeastMicroRows rows
-// each, since every part reads all weights. A sequence may be cut like a prompt that is computed in
-// chunks, unless it must be computed `whole`. The parts point to the batch's block tables.
-std::vector<MicroBatch> CutStep(const StepBatch& batch, size_t stages, bool whole);
-inline constexpr size_t kLeastMicroRows = 128;
+// Cuts a step into parts of about as many rows that the stages of a pipeline compute one after the
+// other, each while the next stage computes the part before. `parts`: at least 1; fewer come of it
+// if there are fewer rows, or sequences that must be computed `whole`. Otherwise a sequence may be
+// cut like a prompt that is computed in chunks. The parts point to the batch's block tables.
+std::vector<MicroBatch> CutStep(const StepBatch& batch, size_t parts, bool whole);
 
 }  // namespace pinion

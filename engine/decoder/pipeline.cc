@@ -64,10 +64,8 @@ class StageRanks final : public Ranks {
 
 class PipelinedDecoder final : public Decoder {
  public:
-  PipelinedDecoder(const DecoderSpec& spec, const Partition& partition,
-                   std::shared_ptr<Stages> stages, Communicator* world)
+  PipelinedDecoder(const DecoderSpec& spec, std::shared_ptr<Stages> stages, Communicator* world)
       : row_floats_(HandoverFloats(spec)),
-        all_stages_(static_cast<size_t>(partition.stages)),
         whole_(spec.bidirectional),
         stages_(std::move(stages)),
         world_(world) {}
@@ -146,7 +144,7 @@ class PipelinedDecoder final : public Decoder {
   }
 
   void Forward(const StepBatch& batch, const LogitsSink& sink) override {
-    const std::vector<MicroBatch> parts = CutStep(batch, all_stages_, whole_);
+    const std::vector<MicroBatch> parts = CutStep(batch, batch.parts, whole_);
     for (const auto& stage : *stages_) stage->done = 0;
     OnAll([&](Stage& stage) { ComputeParts(stage, parts, sink); });
   }
@@ -218,7 +216,7 @@ class PipelinedDecoder final : public Decoder {
     changed_.notify_all();
   }
 
-  const size_t row_floats_, all_stages_;
+  const size_t row_floats_;
   const bool whole_;  // sequences are not cut
   std::shared_ptr<Stages> stages_;
   Communicator* world_;
@@ -330,7 +328,7 @@ Result<Pipeline> StartPipeline(const DecoderSpec& spec, std::shared_ptr<const Te
   for (Status& status : loaded) PINION_TRY(std::move(status));
   Pipeline pipeline;
   pipeline.ranks = std::make_unique<StageRanks>(stages);
-  pipeline.decoder = std::make_unique<PipelinedDecoder>(spec, partition, stages, world);
+  pipeline.decoder = std::make_unique<PipelinedDecoder>(spec, stages, world);
   return pipeline;
 }
 

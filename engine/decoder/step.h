@@ -43,12 +43,15 @@ struct StepBatch {
   std::vector<Slice> slices;    // their rows follow one another
   // Ascending: the rows whose logits are wanted, or last hidden states if the model has no head.
   std::vector<int32_t> logit_rows;
+  // Parts that the stages of a pipeline compute at the same time (CutStep).
+  size_t parts = 1;
 
   void Clear() {
     tokens.clear();
     types.clear();
     slices.clear();
     logit_rows.clear();
+    parts = 1;
   }
 };
 

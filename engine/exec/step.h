@@ -63,6 +63,9 @@ struct StepInput {
   // The former come first: a number may be in both.
   std::vector<uint64_t> ended;
   std::vector<SamplingRequest> begun;
+  // Into how many parts to cut the rows for stages of layers, which compute them at the same time;
+  // all processes cut alike. An executor without stages ignores it.
+  size_t parts = 1;
 };
 
 // The result of a step.

@@ -21,7 +21,8 @@ void Fields(Archive& archive, StepInput::Slice& slice) {
 }
 template <typename Archive>
 void Fields(Archive& archive, StepInput& input) {
-  archive(input.tokens, input.types, input.slices, input.wanted, input.ended, input.begun);
+  archive(input.tokens, input.types, input.slices, input.wanted, input.ended, input.begun,
+          input.parts);
 }
 
 std::string Encode(const StepInput& input) {

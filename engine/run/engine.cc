@@ -53,7 +53,7 @@ class EngineLoop : public Engine, private StepCaller {
                     BoundOfSteps(model_.options), model_.info.kv_reaches},
                    pool_, model_.step_times.get(), kMachineClock,
                    states_.total() > 0 ? &states_ : nullptr),
-        layout_(model_.files.spec, model_.pooler.get(), model_.options.seed),
+        layout_(model_.files.spec, model_.pooler.get(), model_.cut, model_.options.seed),
         work_(model_.files.spec, model_.formats, model_.info),
         constrained_(GrammarVocabularyOf(model_.files), std::move(cpus)),
         role_(make_role({pool_, model_.info.kv_reaches, states_.total() > 0 ? &states_ : nullptr,

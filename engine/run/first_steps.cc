@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/base/strings.h"
@@ -11,8 +12,14 @@
 namespace pinion {
 namespace {
 
-// One step with a prompt of so many rows.
-void RunPrompt(StartedModel& model, size_t rows) {
+// The most rows of a step with one prompt.
+size_t MostRows(const StartedModel& model, const DecoderOptions& options) {
+  return std::min(
+      {options.max_rows, model.info.max_model_len, model.info.blocks * model.info.block_tokens});
+}
+
+// One step with a prompt of so many rows, in so many parts, of which the last `wanted` are wanted.
+void RunPrompt(StartedModel& model, size_t rows, size_t wanted, size_t parts) {
   const auto vocabulary = static_cast<size_t>(model.files.spec.vocabulary);
   std::vector<int32_t> blocks((rows + model.info.block_tokens - 1) / model.info.block_tokens);
   std::iota(blocks.begin(), blocks.end(), 0);
@@ -21,7 +28,9 @@ void RunPrompt(StartedModel& model, size_t rows) {
   // Different tokens, so that they choose different experts.
   for (size_t i = 0; i < rows; ++i)
     input.tokens.push_back(static_cast<int32_t>(i * 7919 % vocabulary));
-  input.wanted = {{static_cast<int32_t>(rows - 1), RowUse::kItself}};
+  for (size_t row = rows - wanted; row < rows; ++row)
+    input.wanted.push_back({static_cast<int32_t>(row), RowUse::kItself});
+  input.parts = parts;
   NoCaller nobody;
   model.executor->Execute(input, nobody);
 }
@@ -53,15 +62,25 @@ bool WarmUp(StartedModel& model, const DecoderOptions& options) {
   return numbers.found;
 }
 
+void TimeCut(StartedModel& model, const DecoderOptions& options, Stages& stages) {
+  const auto count = static_cast<size_t>(model.options.pipeline_parallel);
+  if (count == 1) return;
+  // As decodes, of which each row is wanted: the last stage's head then takes its time.
+  auto samples = TimeParts(
+      MostRows(model, options), [&](size_t rows) { RunPrompt(model, rows, rows, 1); },
+      kMachineClock);
+  if (samples.size() < 2) return;  // steps of next to no rows have no parts
+  model.cut = StepCut(count, std::move(samples));
+  stages.Done("step parts", model.cut.Describe());
+}
+
 void TimeSteps(StartedModel& model, const DecoderOptions& options, Stages& stages) {
   const StepBound bound = BoundOfSteps(model.options);
   // Texts that are embedded have no tokens to come that a long step would hold up.
   if (bound.most_s == 0 || model.info.task != ModelTask::kGenerate) return;
-  const EngineInfo& info = model.info;
-  const size_t most_rows =
-      std::min({options.max_rows, info.max_model_len, info.blocks * info.block_tokens});
   const auto samples = TimeFirstSteps(
-      most_rows, [&](size_t rows) { RunPrompt(model, rows); }, kMachineClock);
+      MostRows(model, options),
+      [&](size_t rows) { RunPrompt(model, rows, 1, model.cut.Parts(rows)); }, kMachineClock);
   model.step_times = std::make_unique<MeasuredStepTimes>(
       CostModel(model.files.spec, options.formats, options.cached(), model.options.tensor_parallel),
       model.isa == kernels::Isa::kAmx);

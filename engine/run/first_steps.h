@@ -12,6 +12,10 @@ namespace pinion {
 // every logit is NaN.
 bool WarmUp(StartedModel& model, const DecoderOptions& options);
 
+// Times steps of few rows if the model has stages of layers, and decides by that how to cut later
+// ones into parts: sets model.cut.
+void TimeCut(StartedModel& model, const DecoderOptions& options, Stages& stages);
+
 // Times the first steps, so that the scheduler can keep later ones within their bound: sets
 // model.step_times.
 void TimeSteps(StartedModel& model, const DecoderOptions& options, Stages& stages);

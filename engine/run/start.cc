@@ -289,6 +289,7 @@ Result<StartedModel> StartModel(const EngineOptions& options, std::span<const De
     LogWarning(StrCat("every logit is NaN: the weights are broken, or too large for ", info.dtype,
                       "; try --dtype float32, or fetch the checkpoint again"));
   start.stages.Done("warm-up", "one step of prefill and decode");
+  TimeCut(model, start.decoder, start.stages);
   TimeSteps(model, start.decoder, start.stages);
   start.stages.Done("placement", FindPlacement(model));
   info.start_s = start.stages.total_s();

@@ -20,6 +20,7 @@
 #include "engine/run/options.h"
 #include "engine/run/pooler.h"
 #include "engine/run/step_clock.h"
+#include "engine/run/step_cut.h"
 #include "engine/weights/format_plan.h"
 
 namespace pinion {
@@ -38,6 +39,7 @@ struct StartedModel {
   Communicator* world = nullptr;   // `counted`
   Communicator* team = nullptr;    // the processes with the same layers; null: this one alone
   std::unique_ptr<MeasuredStepTimes> step_times;  // null if steps have no bound
+  StepCut cut;                                    // of the leader alone
   EngineInfo info;
   std::vector<MemoryPolicy> memory;  // those in force, of each rank of info.plan; none: local
   std::string memory_refusal;        // why --memory-policy is not; else empty

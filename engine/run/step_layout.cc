@@ -31,6 +31,7 @@ const StepInput& StepLayout::Lay(const std::vector<Slice>& slices, bool takes_sc
     AddTypes(slices[i]);
     Want(slices[i], first_row, takes_scores);
   }
+  input_.parts = cut_.Parts(input_.tokens.size());
   return input_;
 }
 

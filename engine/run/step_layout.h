@@ -7,6 +7,7 @@
 
 #include "engine/exec/step.h"
 #include "engine/run/pooler.h"
+#include "engine/run/step_cut.h"
 #include "engine/sched/scheduler.h"
 #include "engine/spec/spec.h"
 
@@ -15,9 +16,10 @@ namespace pinion {
 // Lays the slices of a step out as an executor's input, and remembers whose rows are wanted.
 class StepLayout {
  public:
-  // pooler: null if the model generates. seed: of requests that name none.
-  StepLayout(const DecoderSpec& spec, const Pooler* pooler, uint64_t seed)
-      : spec_(spec), pooler_(pooler), seed_(seed) {}
+  // pooler: null if the model generates. cut: of the model's stages. seed: of requests that name
+  // none.
+  StepLayout(const DecoderSpec& spec, const Pooler* pooler, const StepCut& cut, uint64_t seed)
+      : spec_(spec), pooler_(pooler), cut_(cut), seed_(seed) {}
 
   // Not for an empty step, which no executor would see. takes_scores: whether the rows of sequences
   // that score go to a sink. The result is valid until the next call.
@@ -44,6 +46,7 @@ class StepLayout {
 
   const DecoderSpec& spec_;
   const Pooler* pooler_;
+  const StepCut& cut_;
   const uint64_t seed_;
   StepInput input_;
   std::vector<Owner> owners_;  // [wanted]

@@ -26,6 +26,7 @@ void Lay(const StepInput& input, StepBatch& batch) {
       to.block_tables.at(table) = slice.block_tables[table].data();
   }
   for (const WantedRow& wanted : input.wanted) batch.logit_rows.push_back(wanted.row);
+  batch.parts = input.parts;
 }
 
 }  // namespace

@@ -56,21 +56,22 @@ void ExpectWhole(const StepBatch& batch, const std::vector<MicroBatch>& parts) {
 TEST(CutStep, PartsAreTheStep) {
   for (const auto& lengths : std::vector<std::vector<size_t>>{
            {1}, {127}, {300}, {1000}, {1, 1, 1, 500}, {200, 1, 200}, {2048}})
-    for (const size_t stages : {1u, 2u, 3u}) {
+    for (const size_t parts : {1u, 2u, 3u, 8u}) {
       StepBatch batch = StepOf(lengths);
       batch.logit_rows = {0, static_cast<int32_t>(batch.tokens.size() / 2),
                           static_cast<int32_t>(batch.tokens.size()) - 1};
       if (batch.tokens.size() == 1) batch.logit_rows = {0};
-      ExpectWhole(batch, CutStep(batch, stages, false));
-      ExpectWhole(batch, CutStep(batch, stages, true));
+      ExpectWhole(batch, CutStep(batch, parts, false));
+      ExpectWhole(batch, CutStep(batch, parts, true));
     }
 }
 
-TEST(CutStep, AStepOfFewRowsStaysWhole) {
-  EXPECT_EQ(CutStep(StepOf({255}), 4, false).size(), 1u);
-  EXPECT_EQ(CutStep(StepOf({256}), 4, false).size(), 2u);
-  EXPECT_EQ(CutStep(StepOf({2048}), 2, false).size(), 8u) << "four for each stage";
-  EXPECT_EQ(CutStep(StepOf({2048}), 8, false).size(), 16u) << "of 128 rows at least";
+TEST(CutStep, MakesAsManyPartsAsAreAskedForButNoneWithoutRows) {
+  EXPECT_EQ(CutStep(StepOf({255}), 1, false).size(), 1u);
+  EXPECT_EQ(CutStep(StepOf({256}), 2, false).size(), 2u);
+  EXPECT_EQ(CutStep(StepOf({2048}), 8, false).size(), 8u);
+  EXPECT_EQ(CutStep(StepOf({1, 1, 1}), 2, false).size(), 2u) << "decodes as well";
+  EXPECT_EQ(CutStep(StepOf({1, 1, 1}), 8, false).size(), 3u);
 }
 
 TEST(CutStep, TextsThatMustBeComputedWholeAre) {
@@ -86,7 +87,7 @@ TEST(CutStep, StatesAreTakenByTheFirstPartAndLeftByTheLast) {
   StepBatch batch = StepOf({512});
   batch.slices[0].begins_from = 8;
   batch.slices[0].keeps_in = 9;
-  const auto parts = CutStep(batch, 2, false);
+  const auto parts = CutStep(batch, 4, false);
   ASSERT_EQ(parts.size(), 4u);
   for (size_t i = 0; i < parts.size(); ++i) {
     EXPECT_EQ(parts[i].batch.slices[0].begins_from, i == 0 ? 8 : -1);

@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "engine/spec/stage.h"
 #include "engine/weights/weights.h"
@@ -84,7 +88,40 @@ TEST(StageLayers, TogetherTheyHoldTheModelOnce) {
   }
 }
 
-// Every process has one stage; the leader hands out the logits of a step that is cut into parts.
+// The logits of a step; of process 0 alone, which has the head.
+std::vector<float> LogitsOf(Decoder& decoder, const StepBatch& batch, size_t vocabulary,
+                            size_t process) {
+  std::vector<float> all(batch.logit_rows.size() * vocabulary);
+  decoder.Forward(
+      batch, [&](const Worker& worker, size_t first, size_t count, float* logits, size_t stride) {
+        EXPECT_EQ(process, 0u) << "it has the head";
+        if (worker.thread != 0) return;
+        for (size_t i = 0; i < count; ++i)
+          std::copy_n(logits + i * stride, vocabulary, all.data() + (first + i) * vocabulary);
+      });
+  return all;
+}
+
+// body(decoder, vocabulary, process) in two processes that have a stage of "llama" each.
+void RunTwoStages(const DecoderOptions& options, size_t blocks,
+                  const std::function<void(Decoder&, size_t, size_t)>& body) {
+  testing::ThreadWorld(2).Run([&](Communicator& world) {
+    const ModelFiles files = FindModel(testing::ModelFolder("llama")).value();
+    auto pipeline = StartPipeline(files.spec, OpenWeights(files).value(), testing::Unpinned({1}),
+                                  options, {1, 2}, &world);
+    ASSERT_TRUE(pipeline) << pipeline.error().message;
+    ASSERT_TRUE(pipeline->decoder->AllocateKv(blocks, 1024, 1));
+    body(*pipeline->decoder, static_cast<size_t>(files.spec.vocabulary), world.process());
+  });
+}
+
+void ExpectNear(const std::vector<float>& got, const std::vector<float>& wanted) {
+  ASSERT_EQ(got.size(), wanted.size());
+  const float most = *std::max_element(wanted.begin(), wanted.end());
+  for (size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(got[i], wanted[i], 1e-4 * most) << i;
+}
+
+// A prompt that is cut into parts.
 TEST(Pipeline, ProcessesHandHiddenStatesOn) {
   constexpr size_t kRows = 300;
   std::vector<int32_t> ids(kRows);
@@ -95,30 +132,53 @@ TEST(Pipeline, ProcessesHandHiddenStatesOn) {
   options.max_rows = kRows;
   testing::Loaded whole("llama", testing::Unpinned({1}), options);
   const std::vector<float> wanted = whole.Step(ids, 0, kRows, table);
-  std::vector<float> got(wanted.size());
-  testing::ThreadWorld(2).Run([&](Communicator& world) {
-    const ModelFiles files = FindModel(testing::ModelFolder("llama")).value();
-    auto pipeline = StartPipeline(files.spec, OpenWeights(files).value(), testing::Unpinned({1}),
-                                  options, {1, 2}, &world);
-    ASSERT_TRUE(pipeline) << pipeline.error().message;
-    Decoder& decoder = *pipeline->decoder;
-    ASSERT_TRUE(decoder.AllocateKv(table.size(), 1024, 1));
+  std::vector<float> got;
+  RunTwoStages(options, table.size(), [&](Decoder& decoder, size_t vocabulary, size_t process) {
     StepBatch batch;
     batch.tokens = ids;
     batch.slices = {{0, kRows, 0, {table.data()}}};
     batch.logit_rows.resize(kRows);
     std::iota(batch.logit_rows.begin(), batch.logit_rows.end(), 0);
-    const auto vocabulary = static_cast<size_t>(files.spec.vocabulary);
-    decoder.Forward(
-        batch, [&](const Worker& worker, size_t first, size_t count, float* logits, size_t stride) {
-          EXPECT_EQ(world.process(), 0u) << "it has the head";
-          if (worker.thread != 0) return;
-          for (size_t i = 0; i < count; ++i)
-            std::copy_n(logits + i * stride, vocabulary, got.data() + (first + i) * vocabulary);
-        });
+    batch.parts = 3;
+    std::vector<float> own = LogitsOf(decoder, batch, vocabulary, process);
+    if (process == 0) got = std::move(own);
   });
-  const float most = *std::max_element(wanted.begin(), wanted.end());
-  for (size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(got[i], wanted[i], 1e-4 * most) << i;
+  ExpectNear(got, wanted);
+}
+
+// Five sequences of different lengths that each get a token, in any number of parts.
+TEST(Pipeline, DecodesThatAreCutAreThoseOfOneStage) {
+  constexpr size_t kSequences = 5;
+  const DecoderOptions options = testing::Float32();
+  testing::Loaded whole("llama", testing::Unpinned({1}), options);
+  std::vector<std::vector<int32_t>> ids(kSequences), tables(kSequences);
+  std::vector<float> wanted;
+  for (size_t i = 0; i < kSequences; ++i) {
+    for (size_t at = 0; at < 4 + 2 * i; ++at)
+      ids[i].push_back(static_cast<int32_t>((7 * at + 11 * i + 5) % 90));
+    tables[i] = {static_cast<int32_t>(i)};
+    whole.Step(ids[i], 0, ids[i].size() - 1, tables[i]);
+    const auto row = whole.Step(ids[i], ids[i].size() - 1, 1, tables[i]);
+    wanted.insert(wanted.end(), row.begin(), row.end());
+  }
+  std::vector<std::vector<float>> got(kSequences);
+  RunTwoStages(options, kSequences, [&](Decoder& decoder, size_t vocabulary, size_t process) {
+    StepBatch prompts, decodes;
+    for (size_t i = 0; i < kSequences; ++i) {
+      const size_t before = ids[i].size() - 1;
+      prompts.slices.push_back({prompts.tokens.size(), before, 0, {tables[i].data()}});
+      prompts.tokens.insert(prompts.tokens.end(), ids[i].begin(), ids[i].end() - 1);
+      decodes.slices.push_back({i, 1, before, {tables[i].data()}});
+      decodes.tokens.push_back(ids[i].back());
+      decodes.logit_rows.push_back(static_cast<int32_t>(i));
+    }
+    LogitsOf(decoder, prompts, vocabulary, process);
+    for (decodes.parts = 1; decodes.parts <= kSequences; ++decodes.parts) {
+      std::vector<float> own = LogitsOf(decoder, decodes, vocabulary, process);
+      if (process == 0) got[decodes.parts - 1] = std::move(own);
+    }
+  });
+  for (const std::vector<float>& each : got) ExpectNear(each, wanted);
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ StepInput Example() {
   params.temperature = 0.5;
   params.bad_words_ids = {{1, 2}, {3}};
   input.begun = {{77, params, 20261125, {2, 6}, {11, 12, 13}}};
+  input.parts = 3;
   return input;
 }
 
@@ -31,6 +32,7 @@ TEST(StepWire, BringsEveryField) {
   EXPECT_EQ(got->tokens, sent.tokens);
   EXPECT_EQ(got->types, sent.types);
   EXPECT_EQ(got->ended, sent.ended);
+  EXPECT_EQ(got->parts, 3u) << "all processes cut alike";
   ASSERT_EQ(got->slices.size(), 2u);
   for (size_t i = 0; i < 2; ++i) {
     const StepInput::Slice &to = got->slices[i], &from = sent.slices[i];

@@ -1,0 +1,90 @@
+#include "engine/run/step_cut.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/base/strings.h"
+
+namespace pinion {
+namespace {
+
+// With 4 parts for each stage, filling and emptying the pipeline takes a fifth of a step or less.
+constexpr size_t kMostPartsPerStage = 4;
+
+// Stages that compute at the same time may share a memory that each had for itself when it was
+// measured: a gain that is less than this in theory may be none.
+constexpr double kLeastGain = 0.05;
+// Of cuts that are as good as the best, the one with the fewest parts: each costs the link a call.
+constexpr double kTie = 0.01;
+
+// A longer step is not worth the delay of the start, unless without it nothing would show what rows
+// cost.
+constexpr double kLongStepSeconds = 0.25;
+constexpr size_t kTellingRows = 16;
+
+}  // namespace
+
+StepCut::StepCut(size_t stages, std::vector<Sample> samples)
+    : stages_(stages), samples_(std::move(samples)) {
+  CHECK(samples_.size() >= 2) << samples_.size();
+  // More rows never take less time: a sample that says so was disturbed.
+  for (size_t i = samples_.size() - 1; i > 0; --i)
+    samples_[i - 1].seconds = std::min(samples_[i - 1].seconds, samples_[i].seconds);
+}
+
+// On the line between the samples beside it; beyond the last, on that of the last two.
+double StepCut::Seconds(double rows) const {
+  size_t upper = 1;
+  while (upper + 1 < samples_.size() && static_cast<double>(samples_[upper].rows) < rows) ++upper;
+  const Sample &from = samples_[upper - 1], &to = samples_[upper];
+  const double each = (to.seconds - from.seconds) / static_cast<double>(to.rows - from.rows);
+  return from.seconds + each * std::max(0.0, rows - static_cast<double>(from.rows));
+}
+
+size_t StepCut::Parts(size_t rows) const {
+  if (stages_ == 1 || rows == 0) return 1;
+  const auto seconds = [&](size_t parts) {
+    const size_t largest = (rows + parts - 1) / parts;
+    return static_cast<double>(parts + stages_ - 1) * Seconds(static_cast<double>(largest));
+  };
+  const size_t most = std::min(rows, kMostPartsPerStage * stages_);
+  double least = seconds(1);
+  for (size_t parts = 2; parts <= most; ++parts) least = std::min(least, seconds(parts));
+  if (least > (1 - kLeastGain) * seconds(1)) return 1;
+  size_t parts = 2;
+  while (seconds(parts) > (1 + kTie) * least) ++parts;
+  return parts;
+}
+
+std::string StepCut::Describe() const {
+  std::vector<std::string> parts;
+  for (const auto& [rows, seconds] : samples_)
+    parts.push_back(StrCat(rows, rows == 1 ? " row " : " rows ",
+                           static_cast<double>(std::lround(seconds * 1e5)) / 100, " ms"));
+  std::vector<std::string> cuts;
+  for (const size_t rows : {16, 64, 256}) cuts.push_back(StrCat(rows, " rows into ", Parts(rows)));
+  return StrCat(Join(parts, ", "), "; parts of a step: ", Join(cuts, ", "));
+}
+
+std::vector<StepCut::Sample> TimeParts(size_t most_rows, const std::function<void(size_t)>& run,
+                                       const Clock& clock) {
+  constexpr int kRuns = 2;
+  std::vector<StepCut::Sample> samples;
+  for (const size_t rows : {1, 4, 8, 16, 32, 64}) {
+    const bool long_steps = !samples.empty() && samples.back().seconds > kLongStepSeconds;
+    if (rows > most_rows || (long_steps && rows > kTellingRows)) break;
+    int64_t least_ns = 0;
+    for (int i = 0; i < (long_steps ? 1 : kRuns); ++i) {
+      const int64_t began_ns = clock.NowNs();
+      run(rows);
+      const int64_t took_ns = clock.NowNs() - began_ns;
+      least_ns = i == 0 ? took_ns : std::min(least_ns, took_ns);
+    }
+    samples.push_back({rows, std::max(1e-6, static_cast<double>(least_ns) * 1e-9)});
+  }
+  return samples;
+}
+
+}  // namespace pinion
