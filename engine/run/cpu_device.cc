@@ -11,6 +11,7 @@
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "engine/base/version.h"
+#include "engine/comm/world.h"
 #include "engine/exec/cpu/cpu_executor.h"
 #include "engine/host/budget.h"
 #include "engine/host/machine.h"
@@ -120,10 +121,15 @@ class CpuDevice final : public Device {
 
 Status CpuDevice::Prepare(StartedModel& model, Stages& stages) {
   EngineInfo& info = model.info;
-  PINION_ASSIGN(machine_, ThisMachine());
+  auto machine = ThisMachine();
+  PINION_TRY(Together(model.world, machine ? Status{} : Unexpected(machine.error())));
+  machine_ = std::move(*machine);
   // Before the free memory is counted: what is packed in between counts as free, and as needed.
   if (model.options.weight_copy.is_shared())
     shared_bytes_ = SharedWeights::ResidentBytes(model.options.weight_copy.fd);
+  if (model.world)
+    PINION_TRY(AgreeOnQuota(*model.world, ComputeBudget(machine_),
+                            Launched().value_or(LaunchedProcess{}).locals));
   PINION_ASSIGN(budget_, BudgetHere(model.options, machine_));
   PINION_ASSIGN(info.plan,
                 PlanFor(OptionsOfPart(model.options, model.processes()), machine_, budget_));

@@ -20,6 +20,18 @@ Result<Communicator*> MeetProcesses(const EngineOptions& options) {
   return world;
 }
 
+Status AgreeOnQuota(Communicator& world, const Result<Budget>& mine, size_t locals) {
+  PINION_TRY(Together(&world, mine ? Status{} : Unexpected(mine.error())));
+  // One that allows as much as there are CPUs is no limit.
+  const auto& quota = mine->cpu_quota;
+  const bool limits = quota && *quota < static_cast<double>(mine->cpus.size());
+  const std::string share =
+      limits ? StrCat(*quota / static_cast<double>(locals), " CPUs of time") : "without limit";
+  return Agree(world, {{"the CPU quota of a process", share,
+                        "every step would wait for the process with the least: give all processes "
+                        "the same quota, or start only those that have it"}});
+}
+
 Result<Budget> BudgetHere(const EngineOptions& options, const Machine& machine) {
   PINION_ASSIGN(Budget budget, ComputeBudget(machine));
   const LaunchedProcess launched = Launched().value_or(LaunchedProcess{});
@@ -39,15 +51,13 @@ EngineOptions OptionsOfPart(EngineOptions options, size_t processes) {
 }
 
 Status Agree(Communicator& world, const std::vector<SharedFact>& facts) {
-  for (const auto& [what, mine] : facts) {
+  for (const auto& [what, mine, way_out] : facts) {
     const std::vector<std::string> all = GatherTexts(world, mine);
     for (size_t process = 1; process < all.size(); ++process)
       if (all[process] != all[0])
         return Fail(ErrorCode::kUsage,
                     StrCat("the processes differ: ", what, " is ", all[0], " in process 0 and ",
-                           all[process], " in process ", process,
-                           "; start the same program with the same files on all hosts, with an "
-                           "--isa that all of them have"));
+                           all[process], " in process ", process, "; ", way_out));
   }
   return {};
 }

@@ -15,6 +15,11 @@ namespace pinion {
 // an equal part of the ranks. On the leader: has the others start the model with these options.
 Result<Communicator*> MeetProcesses(const EngineOptions& options);
 
+// The CPU time that each process may use, which must be the same in all: the one with the least
+// would hold up every step. Collective, before the ranks are planned, which a quota may leave no
+// room for. `mine`: ComputeBudget's, for all processes of this host, of which there are `locals`.
+Status AgreeOnQuota(Communicator& world, const Result<Budget>& mine, size_t locals);
+
 // The budget of this process: a share of the host's if the launcher started several here. Under
 // --threads-bind with explicit lists, only memory is divided.
 Result<Budget> BudgetHere(const EngineOptions& options, const Machine& machine);
@@ -28,6 +33,9 @@ EngineOptions OptionsOfPart(EngineOptions options, size_t processes);
 struct SharedFact {
   const char* what;
   std::string mine;
+  const char* way_out =
+      "start the same program with the same files on all hosts, with an --isa that all of them "
+      "have";
 };
 // The error names the first process that differs from the leader, and both values.
 Status Agree(Communicator& world, const std::vector<SharedFact>& facts);

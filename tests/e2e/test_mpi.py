@@ -184,6 +184,48 @@ def test_an_error_of_a_follower_is_told_by_the_leader(binary, data, tmp_path, pr
     assert "model" in sentence(missing)
 
 
+# cgroup v1's controller of CPU time, and v2's.
+QUOTAS = [("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "50000"), ("/sys/fs/cgroup", "cpu.max", "50000 100000")]
+
+
+@pytest.fixture
+def half_a_cpu():
+    """The file that takes a process into a control group with half a CPU's time."""
+    for root, file, quota in QUOTAS:
+        group = pathlib.Path(root) / f"pinion-test-{os.getpid()}"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            (group / file).write_text(quota)
+        except OSError:
+            group.rmdir()
+            continue
+        yield group / "cgroup.procs"
+        assert wait_until(lambda group=group: not (group / "cgroup.procs").read_text())
+        group.rmdir()
+        return
+    pytest.skip("no control group with a quota can be made here")
+
+
+def test_processes_of_unequal_cpu_quotas_are_refused(binary, data, prompts, half_a_cpu):
+    command = [str(binary), "run", str(data / "models/llama"), "--input", str(prompts), "--max-tokens", "2", "-tp", "2",
+               *EXACT]
+    limited = ["sh", "-c", f'echo $$ > {half_a_cpu} && exec "$@"', "sh", *command]
+
+    def run(first, second):
+        return subprocess.run([*MPIRUN, "1", *first, ":", "-n", "1", *second], capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, timeout=120, env=environment())
+
+    unequal = run(command, limited)
+    assert unequal.returncode == 2
+    assert ("the processes differ: the CPU quota of a process is without limit in process 0 and 0.25 CPUs of time in "
+            "process 1; ") in sentence(unequal), "both are on this host, which they share"
+    equal = run(limited, limited)
+    assert equal.returncode == 0, equal.stderr
+
+
 def test_commands_without_a_model_end_as_ever(mpirun):
     done = mpirun(2, "topo", "--json")
     assert done.returncode == 0, done.stderr
