@@ -56,8 +56,12 @@ Status CpuExecutor::AllocateKv(const KvRoom& room) {
 }
 
 StepOutput CpuExecutor::Execute(const StepInput& input, StepCaller& caller) {
-  samplers_.Update(input);
-  Lay(input, batch_);
+  const TraceSpan span("execute");
+  {
+    const TraceSpan laying("lay");
+    samplers_.Update(input);
+    Lay(input, batch_);
+  }
   RowResults results(table_, width_, input, samplers_, caller);
   decoder_->Forward(
       batch_, [&](const Worker& worker, size_t first, size_t count, float* logits, size_t stride) {
