@@ -4,6 +4,7 @@ QEMU emulates it (TCG), with Debian's kernel and nothing else: what the commands
 initial file system."""
 
 import base64
+import fcntl
 import io
 import pathlib
 import shutil
@@ -22,12 +23,15 @@ NODE_MIB = 768
 # through the second serial line.
 INIT = """#!/bin/busybox sh
 /bin/busybox --install -s /bin
-export PATH=/bin HOME=/tmp OMP_WAIT_POLICY=passive
+export PATH=/usr/bin:/bin HOME=/tmp OMP_WAIT_POLICY=passive
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 mount -t tmpfs tmp /tmp
 mount -t cgroup2 cgroup /cgroup
+for module in $(ls /modules); do insmod /modules/$module; done
+hostname host1
+ip link set lo up
 mkdir /tmp/out
 for command in /commands/*; do
   name=${command##*/}
@@ -41,15 +45,20 @@ poweroff -f
 
 
 def kernel():
-    """A kernel of Debian's for virtual machines; skips where it cannot be had."""
-    found = sorted(FOLDER.glob("boot/vmlinuz-*"))
-    if found:
-        return found[-1]
+    """A kernel of Debian's for virtual machines, beside its modules; skips where it cannot be had."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with open(FOLDER / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # files of tests run side by side
+        if not list(FOLDER.glob("boot/vmlinuz-*")):
+            fetch_kernel()
+    return sorted(FOLDER.glob("boot/vmlinuz-*"))[-1]
+
+
+def fetch_kernel():
     depends = subprocess.run(["apt-cache", "depends", KERNEL], capture_output=True, text=True)
     names = [line.split()[-1] for line in depends.stdout.splitlines() if "Depends:" in line]
     if not names:
         pytest.skip(f"apt does not know {KERNEL}, the kernel of the virtual machine")
-    FOLDER.mkdir(parents=True, exist_ok=True)
     got = subprocess.run(["apt-get", "download", names[0]], cwd=FOLDER, capture_output=True,
                          text=True)
     if got.returncode != 0:
@@ -58,7 +67,6 @@ def kernel():
     package = next(FOLDER.glob("*.deb"))
     subprocess.run(["dpkg-deb", "-x", package, FOLDER], check=True)
     package.unlink()
-    return next(FOLDER.glob("boot/vmlinuz-*"))
 
 
 def archive(files):
@@ -73,7 +81,7 @@ def archive(files):
             out.write(b"\0" * (-len(part) % 4))
 
     folders = {str(parent) for path in files for parent in pathlib.PurePath(path).parents} - {"."}
-    folders |= {"proc", "sys", "dev", "tmp", "cgroup"}
+    folders |= {"proc", "sys", "dev", "tmp", "run", "cgroup", "modules"}
     entries = [(name, 0o40755, b"", (0, 0)) for name in sorted(folders)]
     entries += [(name, 0o100000 | mode, content, (0, 0)) for name, (mode, content) in files.items()]
     entries += [("dev/console", 0o20600, b"", (5, 1)), ("TRAILER!!!", 0, b"", (0, 0))]
@@ -82,12 +90,46 @@ def archive(files):
     return out.getvalue()
 
 
-def file_system(binary, commands, folder):
+def libraries_of(path):
+    """The libraries that a program or a library loads."""
+    listed = subprocess.run(["ldd", path], check=True, capture_output=True, text=True).stdout
+    return {word for word in listed.split() if word.startswith("/")}
+
+
+def same_places(paths):
+    """Files of this machine, for the same places of the virtual one."""
+    return {str(path).lstrip("/"): (0o755, pathlib.Path(path).read_bytes()) for path in paths}
+
+
+def programs(*names):
+    """Files of these programs, as /usr/bin/NAME, and their libraries; skips if this machine lacks one. The shell has its own
+    `ip` and others unless a command says /usr/bin/ip."""
+    files = {}
+    for name in names:
+        path = shutil.which(name)
+        if not path:
+            pytest.skip(f"{name} is missing (scripts/setup installs it)")
+        files |= same_places(libraries_of(path))
+        files[f"usr/bin/{name}"] = 0o755, pathlib.Path(path).read_bytes()
+    return files
+
+
+def modules(*names):
+    """Files of these modules of the kernel, which the virtual machine loads; skips if the kernel lacks one."""
+    version = kernel().name.removeprefix("vmlinuz-")
+    files = {}
+    for name in names:
+        found = list((FOLDER / "lib/modules" / version).rglob(f"{name}.ko"))
+        if not found:
+            pytest.skip(f"the virtual machine's kernel {version} has no module {name}")
+        files[f"modules/{name}.ko"] = 0o644, found[0].read_bytes()
+    return files
+
+
+def file_system(binary, commands, more, folder):
     slim = folder / "pinion"
     subprocess.run(["strip", "-o", slim, binary], check=True)
-    listed = subprocess.run(["ldd", binary], check=True, capture_output=True, text=True).stdout
-    libraries = [word for word in listed.split() if word.startswith("/")]
-    files = {path.lstrip("/"): (0o755, pathlib.Path(path).read_bytes()) for path in libraries}
+    files = {**more, **same_places(libraries_of(binary))}
     files["bin/busybox"] = 0o755, pathlib.Path(shutil.which("busybox")).read_bytes()
     files["bin/pinion"] = 0o755, slim.read_bytes()
     files["init"] = 0o755, INIT.encode()
@@ -106,9 +148,10 @@ def results_of(out, commands):
                 for name in commands}
 
 
-def run(binary, commands, folder, timeout=600):
-    """{name: (exit status, output, errors)} of shell commands, in the order of their names. One thread
-    emulates all CPUs: with several, a CPU may hang in code that the kernel has just patched."""
+def run(binary, commands, folder, more=None, timeout=600):
+    """{name: (exit status, output, errors)} of shell commands, in the order of their names, on a machine
+    that has `more` files: {path: (mode, content)}. One thread emulates all CPUs: with several, a CPU
+    may hang in code that the kernel has just patched."""
     for program in "qemu-system-x86_64", "busybox":
         if not shutil.which(program):
             pytest.skip(f"{program} is missing (scripts/setup installs it)")
@@ -120,7 +163,7 @@ def run(binary, commands, folder, timeout=600):
     emulator = [
         "qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=single", "-cpu", "max",
         "-smp", "4,sockets=2,cores=2,threads=1", "-m", f"{2 * NODE_MIB}M", *nodes,
-        "-kernel", image, "-initrd", file_system(binary, commands, folder),
+        "-kernel", image, "-initrd", file_system(binary, commands, more or {}, folder),
         "-append", "console=ttyS0 panic=-1", "-nographic", "-no-reboot", "-net", "none",
         "-monitor", "none", "-serial", f"file:{folder / 'console'}", "-serial", f"file:{out}"]
     try:
