@@ -5,6 +5,7 @@ its link."""
 import glob
 import itertools
 import json
+import os
 
 import pytest
 import virtual_machine
@@ -16,7 +17,6 @@ LINKS = {
     "1 ms, 1 Gbit/s": (0.001, 1_000_000_000),
     "20 ms, 50 Mbit/s": (0.02, 50_000_000),
 }
-SPLITS = {"tp": "-tp 2", "pp": "-pp 2"}
 PLUGINS = "/usr/lib/*/openmpi/lib/openmpi3/*.so", "/usr/lib/*/pmix2/lib/pmix/*.so"
 # The plugin of them whose libraries come along; others do if they need none beyond these.
 PMIX = "/usr/lib/*/openmpi/lib/openmpi3/mca_pmix_ext3x.so"
@@ -37,30 +37,39 @@ AGENT = """#!/bin/sh
 host=${1##*.}; shift
 exec /usr/bin/ip netns exec host$host unshare --uts sh -c "hostname host$host; $*"
 """
-# All is on one of the machine's CPUs, where MPI hands over the CPU while it waits: the one thread that emulates all CPUs
-# lets a process that spins on another one have its turn of 0.1 s.
-MPIRUN = ("/usr/bin/ip netns exec host1 taskset 1 mpirun -n 2 --host 10.99.7.1,10.99.7.2 --bind-to none --mca plm_rsh_agent /agent "
-          f"--mca oob_tcp_if_include {NETWORK} --mca btl tcp,self --mca btl_tcp_if_include {NETWORK} "
-          "--mca mpi_yield_when_idle 1")
+# All is on one of the machine's CPUs, where MPI hands over the CPU while it waits: the one thread that emulates all
+# CPUs gives a process that spins on another one its turn of 0.1 s.
+MPIRUN = ("/usr/bin/ip netns exec host1 taskset 1 mpirun -n 2 --host 10.99.7.1,10.99.7.2 --bind-to none "
+          f"--mca plm_rsh_agent /agent --mca oob_tcp_if_include {NETWORK} --mca btl tcp,self "
+          f"--mca btl_tcp_if_include {NETWORK} --mca mpi_yield_when_idle 1")
 VARIABLES = "export OMP_NUM_THREADS=1 " + " ".join(f"{name}={value}" for name, value in ENVIRONMENT.items())
-SCORE = " ".join(["pinion score /model --input /prompts.jsonl --gemm-kernel scalar --logits /tmp/logits", *EXACT])
-BENCH = " ".join(["pinion bench preset:tiny -tp 2 --prompt-len 8 --output-len 5 --rounds 1 --json --gemm-kernel scalar",
-                  *EXACT])
-DIGEST = "sha256sum < /tmp/logits"
+KERNEL = " ".join(["--gemm-kernel scalar", *EXACT])
+SCORE = f"pinion score /model --input /prompts.jsonl --logits /tmp/logits {KERNEL}"
+DIGEST = "sha256sum /tmp/logits && rm /tmp/logits"
 UPTIME = "cut -d ' ' -f 1 /proc/uptime"
+# On a process or on two hosts; stages change no sum.
+ONE = {"tp": f"{SCORE} -tp 2 && {DIGEST}", "pp": f"{SCORE} && {DIGEST}"}
+TWO = {
+    "tp": f"{SCORE} -tp 2 && {DIGEST}",
+    "pp": f"{SCORE} -pp 2 && {DIGEST}",
+    "bench": f"pinion bench preset:tiny -tp 2 --prompt-len 8 --output-len 5 --rounds 1 --json {KERNEL}",
+}
+# The rest needs PINION_LINKS=1: mpirun and what it starts take some 7 s of a core each time.
+USUAL = [("tp", "1 ms, 1 Gbit/s"), ("pp", "0.1 ms, 10 Gbit/s"), ("bench", "20 ms, 50 Mbit/s")]
+ALL = os.environ.get("PINION_LINKS") == "1"
 
 
-def on_hosts(link, command):
-    """A process of the command on each host; the last line tells what has left host 1 through its end of the link."""
+def on_hosts(kind, link):
+    """Prints the time, what it does on two hosts, the time, and what has left host 1 through its end of the link."""
     delay_s, rate = LINKS[link]
-    return f"""
+    return f"""{VARIABLES}
 for host in 1 2; do
   /usr/bin/tc -n host$host qdisc del dev eth0 root 2> /dev/null
   /usr/bin/tc -n host$host qdisc add dev eth0 root netem delay {delay_s * 1e6:.0f}us rate {rate}bit
 done
-{VARIABLES}
-{MPIRUN} {command} || exit
-{DIGEST if "--logits" in command else UPTIME}
+{UPTIME}
+{MPIRUN} {TWO[kind]} || exit
+{UPTIME}
 /usr/bin/tc -n host1 -s -j qdisc show dev eth0"""
 
 
@@ -68,15 +77,17 @@ def name_of(kind, link):
     return f"30-{kind}-{list(LINKS).index(link)}"
 
 
-SCORED = list(itertools.product(SPLITS, list(LINKS)[:2]))
-MEASURED = list(LINKS)[1:]
 COMMANDS = {
     "10-up": UP,
-    "20-tp": f"{VARIABLES}; {SCORE} -tp 2 && {DIGEST}",
-    "20-pp": f"{VARIABLES}; {SCORE} && {DIGEST}",  # stages change no sum
-    **{name_of(split, link): on_hosts(link, f"{SCORE} {SPLITS[split]}") for split, link in SCORED},
-    **{name_of("bench", link): f"{UPTIME}; {on_hosts(link, BENCH)}" for link in MEASURED},
+    **{f"20-{kind}": f"{VARIABLES}; {command}" for kind, command in ONE.items()},
+    **{name_of(*case): on_hosts(*case) for case in (itertools.product(TWO, LINKS) if ALL else USUAL)},
 }
+
+
+def cases(*kinds):
+    heavy = pytest.mark.skipif(not ALL, reason="PINION_LINKS=1 runs it")
+    return [pytest.param(case, marks=[] if case in USUAL else heavy, id=" over ".join(case))
+            for case in itertools.product(kinds, LINKS)]
 
 
 def open_mpi(binary):
@@ -100,34 +111,34 @@ def ran(binary, data, tmp_path_factory):
     return virtual_machine.run(binary, COMMANDS, tmp_path_factory.mktemp("machine"), more)
 
 
-def output(ran, name):
+def lines_of(ran, name):
     status, told, errors = ran[name]
     assert status == 0, errors
-    return told
+    return told.splitlines()
 
 
-def split_off_link(told):
-    """What the commands printed, and what tc told of the link."""
-    *lines, last = told.splitlines()
-    (queue,) = json.loads(last)
-    return lines, queue
+def from_hosts(ran, case):
+    """(lines that the command printed, seconds that it took, bytes that host 1 sent)."""
+    begin, *lines, end, told = lines_of(ran, name_of(*case))
+    (queue,) = json.loads(told)
+    assert queue["kind"] == "netem"
+    return lines, float(end) - float(begin), queue["bytes"]
 
 
-@pytest.mark.parametrize("split, link", SCORED)
-def test_hosts_of_a_delayed_link_score_as_one_process(ran, split, link):
-    lines, queue = split_off_link(output(ran, name_of(split, link)))
-    assert lines == output(ran, f"20-{split}").splitlines()
+@pytest.mark.parametrize("case", cases("tp", "pp"))
+def test_hosts_of_a_delayed_link_score_as_one_process(ran, case):
+    lines, _, sent_bytes = from_hosts(ran, case)
+    assert lines == lines_of(ran, f"20-{case[0]}")
     assert len(lines) > len(IDS), "a line for each prompt, and the digest of the logits"
-    assert queue["kind"] == "netem" and queue["bytes"] > 100_000, "it carried what is summed"
+    assert sent_bytes > 100_000, "what is summed, or handed on"
 
 
-@pytest.fixture(params=MEASURED)
+@pytest.fixture(params=cases("bench"))
 def measured(ran, request):
-    """(delay, bits per second, seconds that everything took, figures of the exchange)."""
-    lines, queue = split_off_link(output(ran, name_of("bench", request.param)))
-    assert queue["kind"] == "netem" and queue["bytes"] > 6 << 20, "it carried what measures the link"
-    begin, *document, end = lines
-    return *LINKS[request.param], float(end) - float(begin), json.loads("\n".join(document))["exchange"]
+    """(seconds of delay, bits per second, seconds that everything took, figures of the exchange)."""
+    lines, seconds, sent_bytes = from_hosts(ran, request.param)
+    assert sent_bytes > 6 * MIB, "by which the link is measured"
+    return *LINKS[request.param[1]], seconds, json.loads("\n".join(lines))["exchange"]
 
 
 MIB = 1 << 20

@@ -13,6 +13,26 @@ BENCH = ("pinion bench preset:tiny --json --rounds 1 --prompt-len 16 --output-le
 FULL = ("mkdir -p /tmp/full; mount -t tmpfs -o size=640m,mpol=bind:1 full /tmp/full; "
         "dd if=/dev/zero of=/tmp/full/file bs=1M count=590 2> /dev/null; "
         "{}; status=$?; umount /tmp/full; exit $status")
+# Shared memory may have huge pages, as private memory may: `auto` shares wherever that saves a copy.
+SERVE = """
+echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled
+start() {
+  pinion serve preset:tiny --port 8000 --isa avx2 --gemm-kernel avx2 --kv-cache-space 16MiB --share-weights auto "$@" > /tmp/log 2>&1 &
+  until wget -q -O - http://127.0.0.1:8000/health 2> /dev/null; do
+    kill -0 $! || { cat /tmp/log >&2; exit 1; }
+    sleep 0.1
+  done
+}
+info() { wget -q -O - http://127.0.0.1:8000/server_info || exit; }
+answer() {
+  wget -q -O - --header "Content-Type: application/json" --post-data '{"model": "preset:tiny",
+    "prompt": ["a", "b", "c", "d"], "max_tokens": 8, "temperature": 0}' http://127.0.0.1:8000/v1/completions || exit
+}
+next() { echo; echo ====; }
+maps() { grep memfd:weights /proc/[0-9]*/maps /proc/[0-9]*/numa_maps; }
+wait_for_starts() { until [ $(grep -c "^[^ ]* I ready after" /tmp/log) = $1 ]; do sleep 0.1; done; }
+"""
+STOP = "kill $!; wait $!"
 COMMANDS = {
     "10-topo": "pinion topo --json",
     "20-one-rank": BENCH,
@@ -35,6 +55,12 @@ COMMANDS = {
     "40-full": FULL.format(f"{BENCH.replace('16MiB', '250MiB')} -tp 2"),
     "41-full-strict": FULL.format(f"{BENCH.replace('16MiB', '250MiB')} -tp 2 --memory-policy strict"),
     "42-full-preferred": FULL.format(f"{BENCH.replace('16MiB', '250MiB')} -tp 2 --memory-policy preferred"),
+    # An engine on each node.
+    "43-two-engines": f"{SERVE} start --data-parallel 2; info; next; answer; next; maps; {STOP}",
+    # Two on each; then one of node 1 dies, and another takes its place.
+    "44-four-engines": f"{SERVE} start --data-parallel 4; info; next; answer; next; maps; "
+                       "kill -9 $(grep -l 'memfd:weights.* N1=' /proc/[0-9]*/numa_maps | head -n 1 | cut -d / -f 3); "
+                       f"wait_for_starts 5; next; answer; next; maps; {STOP}",
     "50-offline": "echo 0 > /sys/devices/system/cpu/cpu3/online; pinion topo --json",
     "51-offline-bound": f"{BENCH} -tp 2 --threads-bind '0-1|2-3'",
     "52-offline-ranks": f"{BENCH} -tp 2",
@@ -141,3 +167,56 @@ def test_an_offline_cpu_is_neither_planned_nor_taken(ran):
     status, _, errors = ran["51-offline-bound"]
     assert status != 0 and "cpu 3 of rank 1 does not exist or is offline" in errors, errors
     assert plan(ran, "52-offline-ranks") == [([0, 1], [0]), ([2], [1])]
+
+
+def parts(ran, name):
+    """[/server_info, answers, how processes map shared weights, ...]"""
+    status, output, errors = ran[name]
+    assert status == 0, errors
+    return [part.strip() for part in output.split("====")]
+
+
+def copies(maps):
+    """[{process: nodes of the pages that it maps}] of each file of shared weights."""
+    files, nodes = {}, {}
+    for process, inode in re.findall(r"^/proc/(\d+)/maps:.* (\d+) +/memfd:weights", maps, re.M):
+        files.setdefault(inode, set()).add(process)
+    for process, pages in re.findall(r"^/proc/(\d+)/numa_maps:(.*)", maps, re.M):
+        nodes.setdefault(process, set()).update(map(int, re.findall(r" N(\d)=", pages)))
+    return sorted(({process: sorted(nodes[process]) for process in sharing} for sharing in files.values()),
+                  key=lambda copy: sorted(copy.values()))
+
+
+def texts(answer):
+    return [choice["text"] for choice in json.loads(answer)["choices"]]
+
+
+def nodes_of_weights(replica):
+    return [part["node"] for part in replica["placement"][0]["weights"]]
+
+
+def test_engines_on_two_nodes_have_a_copy_of_the_weights_each(ran):
+    info, _, maps = parts(ran, "43-two-engines")
+    replicas = json.loads(info)["replicas"]
+    assert [replica["plan"]["ranks"][0]["nodes"] for replica in replicas] == [[0], [1]]
+    assert [nodes_of_weights(replica) for replica in replicas] == [[0], [1]]
+    assert [replica["shared_weights"] for replica in replicas] == [None, None]
+    assert copies(maps) == []
+
+
+def test_engines_on_one_node_share_the_copy_that_lies_there(ran):
+    info, answer, maps, *_ = parts(ran, "44-four-engines")
+    replicas = json.loads(info)["replicas"]
+    assert [nodes_of_weights(replica) for replica in replicas] == [[0], [0], [1], [1]]
+    assert [replica["shared_weights"]["copy"] for replica in replicas] == [0, 0, 1, 1]
+    assert [sum(replica["shared_weights"]["packed_here"] for replica in replicas[i:i + 2]) for i in (0, 2)] == [1, 1]
+    assert [sorted(copy.values()) for copy in copies(maps)] == [[[0], [0]], [[1], [1]]]
+    assert texts(answer) == texts(parts(ran, "43-two-engines")[1])
+
+
+def test_an_engine_in_place_of_a_killed_one_maps_the_copy_of_its_node(ran):
+    _, answer, before, answer_after, after = parts(ran, "44-four-engines")
+    before, after = copies(before), copies(after)
+    assert [sorted(copy.values()) for copy in after] == [[[0], [0]], [[1], [1]]]
+    assert after[0].keys() == before[0].keys() and len(after[1].keys() - before[1].keys()) == 1
+    assert texts(answer_after) == texts(answer)

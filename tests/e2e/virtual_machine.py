@@ -35,6 +35,7 @@ ip link set lo up
 mkdir /tmp/out
 for command in /commands/*; do
   name=${command##*/}
+  echo "$(cut -d ' ' -f 1 /proc/uptime) s: $name" > /dev/console
   timeout 200 sh $command > /tmp/out/$name.out 2> /tmp/out/$name.err
   echo $? > /tmp/out/$name.rc
 done
