@@ -149,10 +149,11 @@ def results_of(out, commands):
                 for name in commands}
 
 
-def run(binary, commands, folder, more=None, timeout=600):
+def run(binary, commands, folder, more=None, timeout=280):
     """{name: (exit status, output, errors)} of shell commands, in the order of their names, on a machine
     that has `more` files: {path: (mode, content)}. One thread emulates all CPUs: with several, a CPU
-    may hang in code that the kernel has just patched."""
+    may hang in code that the kernel has just patched. The timeout comes before pytest's, which would not
+    show the console."""
     for program in "qemu-system-x86_64", "busybox":
         if not shutil.which(program):
             pytest.skip(f"{program} is missing (scripts/setup installs it)")
