@@ -7,7 +7,7 @@ import pytest
 
 import virtual_machine
 
-# Arithmetic as in every run; nothing is measured, as the machine is emulated.
+# The kernels are given: times that are measured on an emulated machine would choose others each time.
 BENCH = ("pinion bench preset:tiny --json --rounds 1 --prompt-len 16 --output-len 2 --isa avx2 "
          "--gemm-kernel avx2 --kv-cache-space 16MiB")
 # A file that lies on node 1 leaves little of it: a cache of 8 bits would not fit there either.
@@ -18,10 +18,11 @@ LARGE = f"{BENCH.replace('16MiB', '250MiB')} -tp 2"
 SERVE = """
 echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled
 start() {
-  pinion serve preset:tiny --port 8000 --isa avx2 --gemm-kernel avx2 --kv-cache-space 16MiB --share-weights auto "$@" > /tmp/log 2>&1 &
+  pinion serve preset:tiny --port 8000 --isa avx2 --gemm-kernel avx2 --kv-cache-space 16MiB --share-weights auto \\
+    "$@" > /tmp/log 2>&1 &
   until wget -q -O - http://127.0.0.1:8000/health 2> /dev/null; do
     kill -0 $! || { cat /tmp/log >&2; exit 1; }
-    sleep 0.1
+    sleep 0.5
   done
 }
 info() { wget -q -O - http://127.0.0.1:8000/server_info || exit; }
@@ -31,7 +32,7 @@ answer() {
 }
 next() { echo; echo ====; }
 maps() { grep memfd:weights /proc/[0-9]*/maps /proc/[0-9]*/numa_maps; }
-wait_for_starts() { until [ $(grep -c "^[^ ]* I ready after" /tmp/log) = $1 ]; do sleep 0.1; done; }
+wait_for_starts() { until [ $(grep -c "^[^ ]* I ready after" /tmp/log) = $1 ]; do sleep 0.5; done; }
 """
 STOP = "kill $!; wait $!"
 COMMANDS = {
@@ -61,7 +62,8 @@ COMMANDS = {
     "45-two-engines": f"{SERVE} start --data-parallel 2; info; next; answer; next; maps; {STOP}",
     # Two on each; then one of node 1 dies, and another takes its place.
     "46-four-engines": f"{SERVE} start --data-parallel 4; info; next; answer; next; maps; "
-                       "kill -9 $(grep -l 'memfd:weights.* N1=' /proc/[0-9]*/numa_maps | head -n 1 | cut -d / -f 3) || exit; "
+                       "one=$(grep -l 'memfd:weights.* N1=' /proc/[0-9]*/numa_maps | head -n 1); "
+                       "kill -9 $(echo $one | cut -d / -f 3) || exit; "
                        f"wait_for_starts 5; next; answer; next; maps; {STOP}",
     "50-offline": "echo 0 > /sys/devices/system/cpu/cpu3/online; pinion topo --json",
     "51-offline-bound": f"{BENCH} -tp 2 --threads-bind '0-1|2-3'",
@@ -82,7 +84,7 @@ def plan(ran, name):
 
 
 def placement(ran, name):
-    """[(nodes of the weights, nodes of the KV cache)] of the ranks, as the kernel says."""
+    """[(nodes of the weights, nodes of the KV cache)] of the ranks, as the kernel told Pinion (move_pages)."""
     told = re.search(r"placement \(.*?\): (.*)", ran[name][2])[1]
     ranks = re.findall(r"rank \d: weights (.*?); KV (.*?)(?:;|$)", told)
     return [tuple(sorted(map(int, re.findall(r"on node (\d)", part))) for part in rank)

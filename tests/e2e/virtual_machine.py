@@ -46,7 +46,7 @@ poweroff -f
 
 
 def kernel():
-    """A kernel of Debian's for virtual machines, beside its modules; skips where it cannot be had."""
+    """A kernel of Debian's for virtual machines, beside its modules; skips if apt has none."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     with open(FOLDER / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # files of tests run side by side
@@ -103,8 +103,8 @@ def same_places(paths):
 
 
 def programs(*names):
-    """Files of these programs, as /usr/bin/NAME, and their libraries; skips if this machine lacks one. The shell has its own
-    `ip` and others unless a command says /usr/bin/ip."""
+    """Files of these programs, as /usr/bin/NAME, and their libraries; skips if this machine lacks one. The
+    virtual machine's shell has an `ip` of its own, and takes another only if a command says /usr/bin/ip."""
     files = {}
     for name in names:
         path = shutil.which(name)
@@ -116,7 +116,8 @@ def programs(*names):
 
 
 def modules(*names):
-    """Files of these modules of the kernel, which the virtual machine loads; skips if the kernel lacks one."""
+    """Files of these modules of the kernel, which the virtual machine loads as it starts; skips if the
+    kernel lacks one."""
     version = kernel().name.removeprefix("vmlinuz-")
     files = {}
     for name in names:
@@ -151,14 +152,15 @@ def results_of(out, commands):
 
 def run(binary, commands, folder, more=None, timeout=280):
     """{name: (exit status, output, errors)} of shell commands, in the order of their names, on a machine
-    that has `more` files: {path: (mode, content)}. One thread emulates all CPUs: with several, a CPU
-    may hang in code that the kernel has just patched. The timeout comes before pytest's, which would not
-    show the console."""
+    that has `more` files: {path: (mode, content)}. One thread emulates all CPUs: with a thread for each,
+    a CPU may hang in code that the kernel has just patched. The timeout is shorter than pytest's, which
+    would not show the console."""
     for program in "qemu-system-x86_64", "busybox":
         if not shutil.which(program):
             pytest.skip(f"{program} is missing (scripts/setup installs it)")
     image = kernel()
-    out, nodes = folder / "out", []
+    out, nodes, console = folder / "out", [], folder / "console"
+    console.touch()
     for node in 0, 1:
         nodes += ["-object", f"memory-backend-ram,id=memory{node},size={NODE_MIB}M", "-numa",
                   f"node,nodeid={node},cpus={2 * node}-{2 * node + 1},memdev=memory{node}"]
@@ -167,10 +169,10 @@ def run(binary, commands, folder, more=None, timeout=280):
         "-smp", "4,sockets=2,cores=2,threads=1", "-m", f"{2 * NODE_MIB}M", *nodes,
         "-kernel", image, "-initrd", file_system(binary, commands, more or {}, folder),
         "-append", "console=ttyS0 panic=-1", "-nographic", "-no-reboot", "-net", "none",
-        "-monitor", "none", "-serial", f"file:{folder / 'console'}", "-serial", f"file:{out}"]
+        "-monitor", "none", "-serial", f"file:{console}", "-serial", f"file:{out}"]
     try:
         subprocess.run(emulator, stdin=subprocess.DEVNULL, timeout=timeout, check=True)
         return results_of(out, commands)
     except (subprocess.SubprocessError, OSError, ValueError, KeyError, tarfile.TarError) as error:
-        console = (folder / "console").read_text(errors="replace")[-3000:]
-        pytest.fail(f"{error!r}; the machine's console ended with:\n{console}")
+        last = console.read_text(errors="replace")[-3000:]
+        pytest.fail(f"{error!r}; the machine's console ended with:\n{last}")
