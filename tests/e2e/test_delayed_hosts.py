@@ -159,7 +159,7 @@ def measured(ran, request):
 
 
 def large_call_s(link):
-    """The median call that exchanges 1 MiB, from which the bandwidth was computed, or a small one if that took longer."""
+    """The median call that exchanges 1 MiB, from which the bandwidth was computed; at least a small one's."""
     return link["call_s"] + (MIB / link["bytes_per_s"] if link["bytes_per_s"] else 0)
 
 

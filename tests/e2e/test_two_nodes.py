@@ -10,10 +10,14 @@ import virtual_machine
 # The kernels are given: times that are measured on an emulated machine would choose others each time.
 BENCH = ("pinion bench preset:tiny --json --rounds 1 --prompt-len 16 --output-len 2 --isa avx2 "
          "--gemm-kernel avx2 --kv-cache-space 16MiB")
-# A file that lies on node 1 leaves little of it: a cache of 8 bits would not fit there either.
-FILL = ("mkdir -p /tmp/full; mount -t tmpfs -o size=640m,mpol=bind:1 full /tmp/full; "
-        "fallocate -l 590m /tmp/full/file")
-LARGE = f"{BENCH.replace('16MiB', '250MiB')} -tp 2"
+# A file leaves 48 MiB of node 1, too little for a rank's cache of 160 MiB, also in 8 bits. Both nodes together have room
+# for two of them, on whichever the system's own files lie.
+FILL = """
+free_kib=$(awk '/MemFree/ {print $4}' /sys/devices/system/node/node1/meminfo)
+mkdir /tmp/full && mount -t tmpfs -o size=100%,mpol=bind:1 full /tmp/full &&
+fallocate -l $((free_kib / 1024 - 48))m /tmp/full/file
+"""
+LARGE = f"{BENCH.replace('16MiB', '160MiB')} -tp 2"
 # Shared memory may have huge pages, as private memory may: `auto` shares wherever that saves a copy.
 SERVE = """
 echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled
@@ -159,6 +163,7 @@ def test_preferred_memory_may_spill_over(ran):
 
 @pytest.mark.parametrize("name", ["41-full", "42-full-strict"])
 def test_a_full_node_is_named_before_anything_is_loaded(ran, name):
+    assert ran["40-fill"][0] == 0, ran["40-fill"][2]
     status, _, errors = ran[name]
     assert status != 0
     assert "or --memory-policy preferred" in errors, errors
