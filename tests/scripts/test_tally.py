@@ -107,6 +107,13 @@ class Tally(unittest.TestCase):
         (self.results / "end-to-end/pytest.xml").write_text("")
         self.expect(0, 1, 0)
 
+    def test_each_interrupted_test_of_pytest_is_one_failure(self):
+        unnamed = '<testcase time="0.004" />'  # two workers were each in a test
+        self.write("end-to-end/pytest.xml", case("t"), unnamed, case("u"), unnamed)
+        self.expect(2, 2, 0, ["end-to-end"])
+        interrupted = [line for line in self.lines if "interrupted test" in line]
+        self.assertEqual(len(interrupted), 2)
+
     def test_a_failed_case_is_not_counted_again_as_a_failed_program(self):
         self.write("unit/a.xml", case("A", FAIL), case("B"))
         self.write("unit/ctest.xml", ctest("a", "fail", FAIL))
