@@ -7,10 +7,10 @@
 #include <limits>
 #include <random>
 
+#include "tests/engine/sample/draws.h"
+
 namespace pinion {
 namespace {
-
-const kernels::Table& Scalar() { return kernels::TableFor(kernels::Isa::kScalar); }
 
 std::vector<Candidate> Sorted(const std::vector<float>& values) {
   std::vector<Candidate> all;
