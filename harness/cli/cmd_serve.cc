@@ -42,7 +42,9 @@ void AddServe(CLI::App& app, int& exit_code) {
   auto* serve = app.add_subcommand("serve", "Serve a model over HTTP with OpenAI's API");
   flags->AddTo(*serve);
   serve->callback([flags, &exit_code] { exit_code = RunServe(*flags); });
+}
 
+void AddEngineWorker(CLI::App& app, int& exit_code) {
   auto worker_flags = std::make_shared<WorkerFlags>();
   auto* worker = app.add_subcommand("engine-worker", "The engine process of `serve`")->group("");
   worker->add_option("--options", worker_flags->options, "engine options as JSON")->required();

@@ -22,8 +22,9 @@ void AddRank(CLI::App& app, int& exit_code);
 void AddTokenize(CLI::App& app, int& exit_code);  // and the hidden helpers
 void AddBench(CLI::App& app, int& exit_code);
 void AddTrial(CLI::App& app, int& exit_code);  // hidden: the child processes of a sweep
-void AddServe(CLI::App& app, int& exit_code);  // and the hidden engine worker
-void AddLoad(CLI::App& app, int& exit_code);   // a load generator for any server
+void AddServe(CLI::App& app, int& exit_code);
+void AddEngineWorker(CLI::App& app, int& exit_code);  // hidden: the engine process of `serve`
+void AddLoad(CLI::App& app, int& exit_code);          // a load generator for any server
 void AddSweep(CLI::App& app, int& exit_code);
 void AddReport(CLI::App& app, int& exit_code);   // writes a sweep's outputs again
 void AddCompare(CLI::App& app, int& exit_code);  // two sweeps, for CI

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <iostream>
@@ -18,16 +19,41 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/usage_error.h"
 #include "harness/cli/vllm_flags.h"
+#include "harness/engines/server.h"
+#include "harness/trial/generator_process.h"
 
 namespace pinion::harness {
 namespace {
 
-// In the order that --help lists them.
-const std::vector<void (*)(CLI::App&, int&)> kCommands = {
-    AddTopo,  AddDoctor, AddProbe,    AddModel,  AddRun,      AddRunBatch, AddScore,
-    AddEmbed, AddRank,   AddTokenize, AddBench,  AddTrial,    AddServe,    AddLoad,
-    AddSweep, AddReport, AddCompare,  AddLaunch, AddDescribe,
+// The commands that a function declares.
+struct Declared {
+  std::vector<std::string> names;
+  void (*add)(CLI::App&, int&);
 };
+
+// In the order that --help lists them. The hidden ones that describe all others are not named here.
+const std::vector<Declared> kCommands = {
+    {{"topo"}, AddTopo},     {{"doctor"}, AddDoctor},
+    {{"probe"}, AddProbe},   {{"model"}, AddModel},
+    {{"run"}, AddRun},       {{"run-batch"}, AddRunBatch},
+    {{"score"}, AddScore},   {{"embed"}, AddEmbed},
+    {{"rank"}, AddRank},     {{"tokenize", "chat-helper", "grammar-helper"}, AddTokenize},
+    {{"bench"}, AddBench},   {{"trial", kGeneratorCommand, kGuardCommand}, AddTrial},
+    {{"serve"}, AddServe},   {{"engine-worker"}, AddEngineWorker},
+    {{"load"}, AddLoad},     {{"sweep"}, AddSweep},
+    {{"report"}, AddReport}, {{"compare"}, AddCompare},
+    {{"launch"}, AddLaunch}, {{}, AddDescribe},
+};
+
+// The parser compares each flag's names with those before it, so that to declare all commands costs
+// a process more than most of its other work at start, and a server is several processes. A command
+// line that begins with a name gets the command of that name alone; help and mistakes get all.
+void Declare(CLI::App& app, const std::string& first, int& exit_code) {
+  for (const Declared& each : kCommands)
+    if (std::find(each.names.begin(), each.names.end(), first) != each.names.end())
+      return each.add(app, exit_code);
+  for (const Declared& each : kCommands) each.add(app, exit_code);
+}
 
 // A standard descriptor that the caller closed would be given to the next file or socket, which
 // then gets our messages. In its place comes one that cannot be used, so that writing still fails.
@@ -65,7 +91,7 @@ int Main(int argc, char** argv) {
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
   int exit_code = 0;
-  for (auto* add : kCommands) add(app, exit_code);
+  Declare(app, argc > 1 ? argv[1] : "", exit_code);
   // After the commands, which would inherit it.
   app.footer(
       "Every command has --help. Exit codes: 0 done, 1 failed, 2 bad usage.\n"
