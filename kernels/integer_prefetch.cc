@@ -64,6 +64,12 @@ class Stopwatch {
   impl::TimedBuffer w_, x_, y_;
 };
 
+// Scalar kernels do not prefetch, and to time them would take seconds.
+PrefetchRules MeasuredRules(Isa isa, const IntLayout& slice) {
+  if (isa == Isa::kScalar) return {{1, Prefetch::kNear}};
+  return Stopwatch(isa, slice).Measure();
+}
+
 std::string Format(const PrefetchRules& rules) {
   constexpr const char* kNames[] = {"near", "far", "none"};  // by Prefetch
   std::string text;
@@ -117,7 +123,7 @@ IntPrefetch MeasureIntPrefetch(Isa isa, const std::vector<IntLayout>& layouts) {
   IntPrefetch &measured = known[isa], asked;
   for (const IntLayout& layout : layouts) {
     const IntLayout& slice = kSlices[IntPrefetch::KindOf(layout)];
-    if (measured.Rules(slice).empty()) measured.Set(slice, Stopwatch(isa, slice).Measure());
+    if (measured.Rules(slice).empty()) measured.Set(slice, MeasuredRules(isa, slice));
     asked.Set(layout, measured.Rules(slice));
   }
   return asked;
