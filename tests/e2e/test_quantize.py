@@ -49,15 +49,24 @@ def quantize(pinion, data, tmp_path):
     return run
 
 
+@pytest.fixture(scope="module")
+def compare(pinion, pinion_json, data, texts, tmp_path_factory):
+    """compare(folder, flags...) -> what `score --compare` finds, against the original in float32 arithmetic,
+    whose logits are computed once."""
+
+    def score(model):
+        return ["score", model, "--input", texts[1], "--window", 256, *SMALL]
+
+    logits = tmp_path_factory.mktemp("reference") / "logits.safetensors"
+    done = pinion(*score(data / MODEL), "--dtype", "float32", "--logits", logits, "--output", logits.with_suffix(".jsonl"))
+    assert done.returncode == 0, done.stderr
+    return lambda folder, *flags: pinion_json(*score(folder), "--compare", logits, "--json", *flags)
+
+
 @pytest.fixture
-def divergence(pinion_json, data, texts):
+def divergence(compare):
     """From the original, both in float32 arithmetic if the scheme allows."""
-
-    def run(folder, model=MODEL):
-        return pinion_json("score", folder, "--compare", data / model, "--input", texts[1],
-                           "--window", 256, "--dtype", "float32", "--json", *SMALL)["kl_nats"]
-
-    return run
+    return lambda folder: compare(folder, "--dtype", "float32")["kl_nats"]
 
 
 # GPTQ weighs its errors by the inputs, of text of the same kind; rounding to the nearest does not look.
@@ -102,17 +111,12 @@ def with_large_channels(original, folder):
 
 
 @pytest.mark.parametrize("target", ["awq-int4", "gptq-int4"])
-def test_default_activations_survive_outliers(quantize, pinion_json, data, tmp_path, target):
+def test_default_activations_survive_outliers(quantize, compare, data, tmp_path, target):
     original = with_large_channels(data / MODEL, tmp_path / "outliers")
     folder = quantize(target, model=original)
-
-    def perplexity(*flags):
-        return pinion_json("score", folder, "--input", data / MODEL / "heldout.txt", "--window", 256, "--compare",
-                           data / MODEL, "--json", *SMALL, *flags)["perplexity"]
-
-    floats = perplexity("--activations", "bf16")
-    assert perplexity("--isa", "auto") <= SURVIVAL * floats
-    assert perplexity("--isa", "scalar") <= SURVIVAL * floats
+    floats = compare(folder, "--activations", "bf16")["perplexity"]
+    for isa in ("auto", "scalar"):
+        assert compare(folder, "--isa", isa)["perplexity"] <= SURVIVAL * floats, isa
 
 
 def test_all_that_belongs_to_the_model_comes_along(quantize, pinion, data):
