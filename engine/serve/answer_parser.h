@@ -42,9 +42,9 @@ struct ParsedOutput {
 };
 
 // Takes one answer apart as it comes, in pieces of any size: what it gives in all depends on the
-// text alone, not on where it was cut. Arguments of a call are given as they come if the format has
-// them as JSON behind the tool's name, and else when the call is complete; a name that was given
-// stays a call, even if its arguments turn out to be cut off or no JSON.
+// text alone, not on where it was cut. Arguments of a call are given as they come, if its format's
+// reader can, or when the call is complete; a call whose name was given stays one, even if its
+// arguments turn out to be cut off or not to be JSON.
 class AnswerParser {
  public:
   virtual ~AnswerParser() = default;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/base/strings.h"
+#include "engine/serve/call_body.h"
 
 namespace pinion {
 namespace {
@@ -16,34 +17,37 @@ constexpr const char* kPythonic = "[func_name1(param";
 // In the order in which templates are searched: the more special mark comes first. Of formats that
 // are the same under several names the first is chosen.
 constexpr auto kCallFormats = std::to_array<CallFormat>({
-    {"openai", kHarmony, "", "", false, 0, nullptr, true},
-    {"llama3_json", kLlamaJson, "<|python_tag|>", "", true, '{', ReadLlamaCalls, false,
+    {"openai", kHarmony, "", "", false, 0, nullptr, CallStream::kNone, nullptr, true},
+    {"llama3_json", kLlamaJson, "<|python_tag|>", "", true, '{', ReadLlamaCalls,
      CallStream::kChain},
-    {"llama4_json", kLlamaJson, "<|python_tag|>", "", true, '{', ReadLlamaCalls, false,
+    {"llama4_json", kLlamaJson, "<|python_tag|>", "", true, '{', ReadLlamaCalls,
      CallStream::kChain},
-    {"llama4_pythonic", kPythonic, "<|python_start|>", "<|python_end|>", false, '[',
-     ReadPythonCalls},
-    {"pythonic", kPythonic, "<|python_start|>", "<|python_end|>", false, '[', ReadPythonCalls},
-    {"qwen3_coder", "<function=", "<tool_call>", "</tool_call>", false, 0, ReadCoderCalls},
-    {"qwen3_xml", "<function=", "<tool_call>", "</tool_call>", false, 0, ReadCoderCalls},
-    {"glm45", "<arg_key>", "<tool_call>", "</tool_call>", false, 0, ReadGlmCalls},
-    {"glm47", "<arg_key>", "<tool_call>", "</tool_call>", false, 0, ReadGlmCalls},
-    {"mistral", "[TOOL_CALLS]", "[TOOL_CALLS]", "", true, 0, ReadMistralCalls, false,
-     CallStream::kNamed},
+    {"llama4_pythonic", kPythonic, "<|python_start|>", "<|python_end|>", false, '[', nullptr,
+     CallStream::kNone, MakePythonBody},
+    {"pythonic", kPythonic, "<|python_start|>", "<|python_end|>", false, '[', nullptr,
+     CallStream::kNone, MakePythonBody},
+    {"qwen3_coder", "<function=", "<tool_call>", "</tool_call>", false, 0, nullptr,
+     CallStream::kNone, MakeCoderBody},
+    {"qwen3_xml", "<function=", "<tool_call>", "</tool_call>", false, 0, nullptr, CallStream::kNone,
+     MakeCoderBody},
+    {"glm45", "<arg_key>", "<tool_call>", "</tool_call>", false, 0, nullptr, CallStream::kNone,
+     MakeGlmBody},
+    {"glm47", "<arg_key>", "<tool_call>", "</tool_call>", false, 0, nullptr, CallStream::kNone,
+     MakeGlmBody},
+    {"mistral", "[TOOL_CALLS]", "[TOOL_CALLS]", "", true, 0, ReadMistralCalls, CallStream::kNamed},
     {"deepseek_v3", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>",
      true, 0, ReadDeepSeekCalls},
     {"deepseek_v31", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>",
      true, 0, ReadDeepSeekCalls},
     {"deepseek_v32", "<｜DSML｜function_calls>", "<｜DSML｜function_calls>",
-     "</｜DSML｜function_calls>", false, 0, ReadDsmlCalls},
-    {"granite", "<|tool_call|>", "<|tool_call|>", "", true, 0, ReadCallList, false,
-     CallStream::kList},
+     "</｜DSML｜function_calls>", false, 0, nullptr, CallStream::kNone, MakeDsmlBody},
+    {"granite", "<|tool_call|>", "<|tool_call|>", "", true, 0, ReadCallList, CallStream::kList},
     {"functiongemma", "<start_function_call>", "<start_function_call>", "<end_function_call>",
      false, 0, ReadGemmaCalls},
     {"gemma4", "<|tool_call>", "<|tool_call>", "<tool_call|>", false, 0, ReadGemmaCalls},
-    {"hermes", "<tool_call>", "<tool_call>", "</tool_call>", true, 0, ReadHermesCalls, false,
+    {"hermes", "<tool_call>", "<tool_call>", "</tool_call>", true, 0, ReadHermesCalls,
      CallStream::kOne},
-    {"granite4", "<tool_call>", "<tool_call>", "</tool_call>", true, 0, ReadHermesCalls, false,
+    {"granite4", "<tool_call>", "<tool_call>", "</tool_call>", true, 0, ReadHermesCalls,
      CallStream::kOne},
 });
 

@@ -36,8 +36,9 @@ class KnownTools {
   size_t bytes_ = 0;
 };
 
-// How calls are laid out whose arguments are passed on as they come, in bodies that begin so; other
-// bodies are read when they are complete.
+class CallBody;  // of call_body.h
+
+// How the calls of a body are laid out whose arguments are JSON that is passed on as it comes.
 enum class CallStream {
   kNone,
   kOne,    // {"name": ..., "arguments": {...}}: a body is one call
@@ -53,11 +54,14 @@ struct CallFormat {
   std::string_view begin, end;   // end empty: the body goes on to the end of the text
   bool json = false;             // `end` inside a string of the body ends nothing
   char bare = 0;                 // an answer that begins with it is a body, too; 0: none is
-  // The calls in a body; unset if it is none, so that it is a part of the text.
+  // The calls in a complete body; unset if it has none, so that it is a part of the text. Null if
+  // there is `make_body`.
   std::optional<std::vector<ToolCall>> (*read)(std::string_view body,
                                                const KnownTools& tools) = nullptr;
-  bool harmony = false;  // of harmony_parser.h, which has no use for marks and `read`
   CallStream streams = CallStream::kNone;
+  // What reads a body as it comes, if its arguments are not JSON.
+  std::unique_ptr<CallBody> (*make_body)(const KnownTools& tools) = nullptr;
+  bool harmony = false;  // of harmony_parser.h, which has no use for marks and `read`
 };
 
 // How a family of models sets its reasoning apart from the answer, which it precedes.
@@ -79,7 +83,8 @@ struct OutputFormat {
 Result<OutputFormat> ChooseOutputFormat(const std::string& calls, const std::string& thoughts,
                                         const std::optional<std::string>& chat_template);
 
-// Bodies of each format, in tool_json.cc, tool_tags.cc, tool_gemma.cc and tool_python.cc.
+// Complete bodies, in tool_json.cc and tool_gemma.cc; those that make_body reads are in
+// call_body.h.
 using ReadCalls = std::optional<std::vector<ToolCall>>(std::string_view body, const KnownTools&);
 // {"name": ..., "arguments": {...}}
 ReadCalls ReadHermesCalls;
@@ -92,16 +97,7 @@ ReadCalls ReadMistralCalls;
 // NAME, separator, {...} between marks for each call; V3 has the name and a fenced block behind the
 // separator.
 ReadCalls ReadDeepSeekCalls;
-// <function=NAME><parameter=KEY>VALUE</parameter></function>
-ReadCalls ReadCoderCalls;
-// NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>
-ReadCalls ReadGlmCalls;
-// <｜DSML｜invoke name="NAME"><｜DSML｜parameter name="KEY" string="true">VALUE</｜DSML｜parameter>
-// </｜DSML｜invoke>, as often as it likes; a value that is no string is JSON.
-ReadCalls ReadDsmlCalls;
 // call:NAME{KEY:VALUE}, strings between <escape> or <|"|>.
 ReadCalls ReadGemmaCalls;
-// [NAME(KEY=VALUE, ...), ...], values as Python writes constants; only tools of the request.
-ReadCalls ReadPythonCalls;
 
 }  // namespace pinion

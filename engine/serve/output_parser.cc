@@ -8,14 +8,6 @@ namespace {
 
 constexpr std::string_view kSpace = " \t\r\n";
 
-// The longest end of `text` that `mark` begins with, without being all of it.
-size_t HeldFor(std::string_view text, std::string_view mark) {
-  if (mark.empty()) return 0;
-  for (size_t length = std::min(text.size(), mark.size() - 1); length > 0; --length)
-    if (text.ends_with(mark.substr(0, length))) return length;
-  return 0;
-}
-
 }  // namespace
 
 OutputParser::OutputParser(OutputRules rules) : rules_(std::move(rules)) {
@@ -42,6 +34,8 @@ bool OutputParser::Step() {
       return StepContent();
     case Part::kCall:
       return may_stream_ ? StepCallHead() : StepCall();
+    case Part::kBody:
+      return StepBody();
     case Part::kArguments:
     case Part::kCallRest:
       return StepArguments();
@@ -113,6 +107,9 @@ bool OutputParser::BeginCall(std::string_view begin, size_t at) {
   in_string_ = false;
   may_stream_ = rules_.calls->streams != CallStream::kNone;
   part_ = Part::kCall;
+  if (!rules_.calls->make_body) return true;
+  body_ = rules_.calls->make_body(*rules_.tools);
+  part_ = Part::kBody;
   return true;
 }
 
@@ -263,7 +260,8 @@ bool OutputParser::ScanJson() {
 // The body is held() up to scanned_, and then comes `end`.
 bool OutputParser::EndCall(std::string_view end) {
   const size_t bytes = scanned_ + end.size();
-  auto calls = rules_.calls->read(held().substr(0, scanned_), *rules_.tools);
+  const auto read = rules_.calls->read;
+  auto calls = read ? read(held().substr(0, scanned_), *rules_.tools) : std::nullopt;
   part_ = Part::kContent;
   if (!calls) {
     Write(begin_, parsed_.content);
@@ -273,6 +271,56 @@ bool OutputParser::EndCall(std::string_view end) {
   for (ToolCall& call : *calls) AddCall(std::move(call));
   past_ += bytes;
   LeaveCall();
+  return true;
+}
+
+bool OutputParser::StepBody() {
+  const std::string_view end = rules_.calls->end;
+  const size_t at = held().find(end, scanned_);
+  const bool ends = at != std::string_view::npos;
+  const size_t known = ends ? at : held().size() - HeldFor(held(), end);
+  body_->Push(held().substr(scanned_, known - scanned_));
+  scanned_ = known;
+  if (body_->certain()) {
+    GiveBody();
+    if (body_->broken() || body_->done()) return LeaveBody();
+  } else if (body_->broken()) {
+    part_ = Part::kCall;  // which is text, up to its end
+    return true;
+  }
+  return ends && EndBody(end);
+}
+
+void OutputParser::GiveBody() {
+  for (ToolCall& call : body_->TakeCalls()) {
+    if (!call.name.empty()) drops_ = !rules_.parallel && calls_++ > 0;
+    if (drops_) continue;
+    if (call.name.empty())
+      parsed_.AddArguments(call.arguments);
+    else
+      parsed_.calls.push_back(std::move(call));
+  }
+  past_ += std::exchange(scanned_, 0);
+  LeaveCall();
+}
+
+// What the body has not read is content, but for the mark behind one that is done.
+bool OutputParser::LeaveBody() {
+  text_.replace(0, past_, body_->rest());
+  past_ = 0;
+  part_ = body_->done() ? Part::kCallEnd : Part::kContent;
+  return true;
+}
+
+// The body is all of held() up to scanned_, and then comes `end`.
+bool OutputParser::EndBody(std::string_view end) {
+  if (!body_->End() && !body_->certain()) {
+    part_ = Part::kCall;
+    return true;
+  }
+  GiveBody();
+  past_ += end.size();
+  part_ = Part::kContent;
   return true;
 }
 
@@ -305,6 +353,12 @@ void OutputParser::Write(std::string_view text, std::string& dst) {
 }
 
 void OutputParser::EndAll() {
+  if (part_ == Part::kBody) {
+    // Behind a body that is certain, held() can only be the beginning of the end mark.
+    if (!body_->certain()) body_->Push(held().substr(scanned_));
+    scanned_ = held().size();
+    EndBody("");
+  }
   if (part_ == Part::kCall) {
     scanned_ = held().size();
     EndCall("");

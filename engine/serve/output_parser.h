@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "engine/serve/answer_parser.h"
+#include "engine/serve/call_body.h"
 #include "engine/serve/json_call.h"
 
 namespace pinion {
@@ -23,11 +24,12 @@ class OutputParser final : public AnswerParser {
  private:
   // kArguments: of a call that streams; kCallRest: of its object; kCallEnd: its mark, if it comes;
   // kBetween: behind one of several; kNext: the head of another; kItem: one whose head is of no
-  // call that streams.
+  // call that streams; kBody: what a CallBody reads.
   enum class Part {
     kThought,
     kContent,
     kCall,
+    kBody,
     kArguments,
     kCallRest,
     kCallEnd,
@@ -41,6 +43,7 @@ class OutputParser final : public AnswerParser {
   bool StepThought();
   bool StepContent();
   bool StepCall();
+  bool StepBody();
   bool StepCallHead();
   bool StepArguments();
   bool StepCallEnd();
@@ -55,6 +58,9 @@ class OutputParser final : public AnswerParser {
   bool BeginThought();
   bool BeginCall(std::string_view begin, size_t at);
   bool EndCall(std::string_view end);
+  void GiveBody();
+  bool LeaveBody();
+  bool EndBody(std::string_view end);
   void LeaveCall();
   bool ScanJson();
   void WriteAllBut(size_t kept, std::string& dst);
@@ -74,11 +80,12 @@ class OutputParser final : public AnswerParser {
   bool at_start_ = true;      // there was no text and no call yet
   bool may_think_ = true;     // nor reasoning
   size_t calls_ = 0;
-  bool may_stream_ = false;  // the call in progress, if its head turns out to be one
-  bool drops_ = false;       // the call that streams, because only the first one counts
-  bool in_list_ = false;     // the call that streams is one of a list
-  bool in_object_ = false;   // its arguments are in an object with its name
-  JsonEnd json_;             // of its arguments, then of its object
+  std::unique_ptr<CallBody> body_;  // in part kBody; has read the first scanned_ bytes of held()
+  bool may_stream_ = false;         // the call in progress, if its head turns out to be one
+  bool drops_ = false;              // the call that streams, because only the first one counts
+  bool in_list_ = false;            // the call that streams is one of a list
+  bool in_object_ = false;          // its arguments are in an object with its name
+  JsonEnd json_;                    // of its arguments, then of its object
 };
 
 }  // namespace pinion

@@ -3,30 +3,36 @@
 #include <utility>
 
 #include "engine/base/strings.h"
-#include "engine/serve/output_format.h"
+#include "engine/serve/call_body.h"
 
 namespace pinion {
 namespace {
 
-constexpr size_t kNone = std::string_view::npos;
+// The marks of a format, in the order in which a call has them; white space may come before each.
+struct TagMarks {
+  std::string_view call, name_end;  // both empty: the body begins with the name of its only call
+  std::string_view key, key_end;
+  std::string_view text, json;  // before a value; equal: its parameter's schema says what it is
+  std::string_view value_end, call_end;
+  std::string_view not_in_name;    // characters
+  bool values_have_lines = false;  // of their own, so that a line end on either side is not theirs
+};
 
-// Takes what precedes `mark`, and the mark itself; unset if it does not come.
-std::optional<std::string_view> TakeUntil(std::string_view& text, std::string_view mark) {
-  const size_t at = text.find(mark);
-  if (at == kNone) return {};
-  const std::string_view taken = text.substr(0, at);
-  text.remove_prefix(at + mark.size());
-  return taken;
-}
+constexpr TagMarks kCoder = {"<function=",  ">", "<parameter=", ">", "", "", "</parameter>",
+                             "</function>", "",  true};
+constexpr TagMarks kGlm = {
+    "", "", "<arg_key>", "</arg_key>", "<arg_value>", "<arg_value>", "</arg_value>", "", "<>\n{"};
+constexpr TagMarks kDsml = {"<｜DSML｜invoke name=\"",
+                            "\">",
+                            "<｜DSML｜parameter name=\"",
+                            "\" string=\"",
+                            "true\">",
+                            "false\">",
+                            "</｜DSML｜parameter>",
+                            "</｜DSML｜invoke>",
+                            ""};
 
-bool TakeMark(std::string_view& text, std::string_view mark) {
-  text = Trim(text);
-  if (!text.starts_with(mark)) return false;
-  text.remove_prefix(mark.size());
-  return true;
-}
-
-// What is no JSON is a string.
+// A value that is not JSON is a string.
 Json JsonOrText(std::string_view text) {
   // In a list, as it will be in an object: it must not be nested too deeply to be read there.
   auto list = Json::Parse(StrCat('[', Trim(text), ']'));
@@ -38,89 +44,160 @@ Json JsonOrText(std::string_view text) {
   return Json(text);
 }
 
-// A value as its parameter's type says.
-Json ValueOf(const KnownTools& tools, const std::string& tool, const std::string& parameter,
-             std::string_view text) {
-  if (tools.IsText(tool, parameter)) return Json(text);
-  return JsonOrText(text);
-}
+class TagBody final : public CallBody {
+ public:
+  TagBody(const TagMarks& marks, const KnownTools& tools)
+      : marks_(marks), tools_(tools), part_(marks.call.empty() ? Part::kName : Part::kCall) {}
 
-// The parameter that `text` begins with, whose mark says whether it is a string; false if it is
-// none.
-bool TakeDsmlParameter(std::string_view& text, Json& arguments) {
-  const auto key = TakeUntil(text, "\" string=\"");
-  const auto is_string = TakeUntil(text, "\">");
-  const auto value = TakeUntil(text, "</｜DSML｜parameter>");
-  if (!key || !is_string || !value) return false;
-  if (*is_string != "true" && *is_string != "false") return false;
-  arguments.object().emplace_back(*key, *is_string == "true" ? Json(*value) : JsonOrText(*value));
-  return true;
-}
+ private:
+  // kNext: before an argument or the call's end; kValue: before one; kText: in a string.
+  enum class Part { kCall, kName, kNext, kKey, kValue, kText, kJson };
 
-// Qwen3-Coder sets values on lines of their own.
-std::string_view WithoutLineEnds(std::string_view text) {
-  if (text.starts_with('\n')) text.remove_prefix(1);
-  if (text.ends_with('\n')) text.remove_suffix(1);
-  return text;
-}
+  bool Step() override {
+    switch (part_) {
+      case Part::kCall:
+        return StepCall();
+      case Part::kName:
+        return StepName();
+      case Part::kNext:
+        return StepNext();
+      case Part::kKey:
+        return StepKey();
+      case Part::kValue:
+        return StepValue();
+      case Part::kText:
+        return StepText();
+      case Part::kJson:
+        return StepJson();
+    }
+    return false;
+  }
+
+  bool StepCall() {
+    SkipSpace();
+    if (!Take(marks_.call)) return !MayBecome(marks_.call) && Break();
+    part_ = Part::kName;
+    return true;
+  }
+
+  bool StepName() {
+    const bool ends_with_key = marks_.name_end.empty();
+    const auto name = TakeUntil(ends_with_key ? marks_.key : marks_.name_end);
+    if (!name) return false;
+    part_ = ends_with_key ? Part::kKey : Part::kNext;
+    return Begin(*name);
+  }
+
+  bool Begin(std::string_view name) {
+    name = Trim(name);
+    if (name.empty() || name.find_first_of(marks_.not_in_name) != name.npos) return Break();
+    tool_ = name;
+    BeginCall(name);
+    return true;
+  }
+
+  bool StepNext() {
+    SkipSpace();
+    if (Take(marks_.key)) {
+      part_ = Part::kKey;
+      return true;
+    }
+    if (!marks_.call_end.empty() && Take(marks_.call_end)) {
+      FinishCall();
+      return true;
+    }
+    return !MayBecome(marks_.key) && !MayBecome(marks_.call_end) && Break();
+  }
+
+  void FinishCall() {
+    EndCall();
+    if (tools_.Has(tool_)) SetCertain();
+    ++calls_;
+    part_ = Part::kCall;
+  }
+
+  bool StepKey() {
+    const auto key = TakeUntil(marks_.key_end);
+    if (!key) return false;
+    key_ = Trim(*key);
+    part_ = Part::kValue;
+    return true;
+  }
+
+  bool StepValue() {
+    if (!marks_.text.empty()) SkipSpace();
+    const bool is_marked = marks_.text != marks_.json;
+    bool is_text = Take(marks_.text);
+    if (!is_text && !Take(marks_.json))
+      return !MayBecome(marks_.text) && !MayBecome(marks_.json) && Break();
+    if (!is_marked) is_text = tools_.IsText(tool_, key_);
+    if (marks_.values_have_lines && empty()) return false;
+    if (marks_.values_have_lines && front() == '\n') Skip(1);
+    BeginArgument(key_);
+    if (is_text) AddJson("\"");
+    if (tools_.Has(tool_)) SetCertain();
+    part_ = is_text ? Part::kText : Part::kJson;
+    return true;
+  }
+
+  bool StepText() {
+    if (const auto value = TakeUntil(marks_.value_end)) {
+      AddText(WithoutLineEnd(*value));
+      AddJson("\"");
+      part_ = Part::kNext;
+      return true;
+    }
+    const std::string_view text =
+        rest().substr(0, rest().size() - HeldFor(rest(), marks_.value_end));
+    const std::string_view certain = WithoutLineEnd(text);
+    AddText(certain);
+    Skip(certain.size());
+    return false;
+  }
+
+  bool StepJson() {
+    const auto value = TakeUntil(marks_.value_end);
+    if (!value) return false;
+    AddJson(JsonOrText(WithoutLineEnd(*value)).Dump());
+    part_ = Part::kNext;
+    return true;
+  }
+
+  // The one that belongs to the end mark, which may be yet to come.
+  std::string_view WithoutLineEnd(std::string_view value) const {
+    if (marks_.values_have_lines && value.ends_with('\n')) value.remove_suffix(1);
+    return value;
+  }
+
+  bool Complete() override {
+    SkipSpace();
+    if (!marks_.call.empty()) return part_ == Part::kCall && calls_ > 0 && empty();
+    // The body's end is that of its only call.
+    if (part_ == Part::kName && !Begin(rest())) return false;
+    if (part_ != Part::kName && (part_ != Part::kNext || !empty())) return false;
+    EndCall();
+    return true;
+  }
+
+  const TagMarks& marks_;
+  const KnownTools& tools_;
+  Part part_;
+  std::string tool_, key_;  // of the argument in progress
+  size_t calls_ = 0;        // that have ended
+};
 
 }  // namespace
 
-std::optional<std::vector<ToolCall>> ReadCoderCalls(std::string_view body,
-                                                    const KnownTools& tools) {
-  std::vector<ToolCall> calls;
-  while (TakeMark(body, "<function=")) {
-    const auto name = TakeUntil(body, ">");
-    if (!name || Trim(*name).empty()) return {};
-    const std::string tool(Trim(*name));
-    Json arguments = Json::MakeObject();
-    while (TakeMark(body, "<parameter=")) {
-      const auto key = TakeUntil(body, ">");
-      const auto value = key ? TakeUntil(body, "</parameter>") : std::nullopt;
-      if (!value) return {};
-      const std::string parameter(Trim(*key));
-      arguments.object().emplace_back(parameter,
-                                      ValueOf(tools, tool, parameter, WithoutLineEnds(*value)));
-    }
-    if (!TakeMark(body, "</function>")) return {};
-    calls.push_back({tool, arguments.Dump()});
-  }
-  if (calls.empty() || !Trim(body).empty()) return {};
-  return calls;
+std::unique_ptr<CallBody> MakeCoderBody(const KnownTools& tools) {
+  return std::make_unique<TagBody>(kCoder, tools);
 }
 
-std::optional<std::vector<ToolCall>> ReadGlmCalls(std::string_view body, const KnownTools& tools) {
-  constexpr std::string_view kKey = "<arg_key>";
-  const size_t key_at = body.find(kKey);
-  const std::string tool(Trim(body.substr(0, key_at)));
-  if (tool.empty() || tool.find_first_of("<>\n{") != std::string::npos) return {};
-  body.remove_prefix(key_at == kNone ? body.size() : key_at);
-  Json arguments = Json::MakeObject();
-  while (TakeMark(body, kKey)) {
-    const auto key = TakeUntil(body, "</arg_key>");
-    if (!key || !TakeMark(body, "<arg_value>")) return {};
-    const auto value = TakeUntil(body, "</arg_value>");
-    if (!value) return {};
-    const std::string parameter(Trim(*key));
-    arguments.object().emplace_back(parameter, ValueOf(tools, tool, parameter, *value));
-  }
-  if (!Trim(body).empty()) return {};
-  return std::vector<ToolCall>{{tool, arguments.Dump()}};
+std::unique_ptr<CallBody> MakeGlmBody(const KnownTools& tools) {
+  return std::make_unique<TagBody>(kGlm, tools);
 }
 
-std::optional<std::vector<ToolCall>> ReadDsmlCalls(std::string_view body, const KnownTools&) {
-  std::vector<ToolCall> calls;
-  while (TakeMark(body, "<｜DSML｜invoke name=\"")) {
-    const auto name = TakeUntil(body, "\">");
-    if (!name || name->empty()) return {};
-    Json arguments = Json::MakeObject();
-    while (TakeMark(body, "<｜DSML｜parameter name=\""))
-      if (!TakeDsmlParameter(body, arguments)) return {};
-    if (!TakeMark(body, "</｜DSML｜invoke>")) return {};
-    calls.push_back({std::string(*name), arguments.Dump()});
-  }
-  if (calls.empty() || !Trim(body).empty()) return {};
-  return calls;
+std::unique_ptr<CallBody> MakeDsmlBody(const KnownTools& tools) {
+  return std::make_unique<TagBody>(kDsml, tools);
 }
 
 }  // namespace pinion
