@@ -1,5 +1,6 @@
 #include "engine/serve/output_format.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -103,6 +104,16 @@ KnownTools::KnownTools(const Json& tools) {
       bytes_ += kNodeBytes + key.size();
     }
   }
+}
+
+bool KnownTools::MayBegin(std::string_view text) const {
+  return std::any_of(text_.begin(), text_.end(), [text](const auto& tool) {
+    const std::string_view name = tool.first;
+    if (name.starts_with(text)) return true;
+    if (!text.starts_with(name)) return false;
+    const std::string_view behind = Trim(text.substr(name.size()));
+    return behind.empty() || behind[0] == '[' || behind[0] == '{';
+  });
 }
 
 bool KnownTools::IsText(const std::string& tool, const std::string& parameter) const {

@@ -26,6 +26,9 @@ class KnownTools {
  public:
   explicit KnownTools(const Json& tools);  // the request's `tools`
   bool Has(const std::string& tool) const { return text_.contains(tool); }
+  // Whether `text` begins with a tool's name and a bracket or brace behind it, as far as it has
+  // come.
+  bool MayBegin(std::string_view text) const;
   // Whether a value that is written without quotes is a string whatever it looks like. Of a
   // parameter that the schema does not have, it is one, too.
   bool IsText(const std::string& tool, const std::string& parameter) const;

@@ -45,6 +45,8 @@ bool OutputParser::Step() {
       return StepNext();
     case Part::kItem:
       return StepItem();
+    case Part::kNamed:
+      return StepNamed();
     case Part::kCallEnd:
       break;
   }
@@ -117,7 +119,10 @@ bool OutputParser::StepCallHead() {
   CallHead head = ReadFirstHead();
   if (head.state == CallHead::State::kMore) return false;
   may_stream_ = false;
-  if (head.state == CallHead::State::kFound) BeginArguments(std::move(head));
+  if (head.state == CallHead::State::kFound)
+    BeginArguments(std::move(head));
+  else if (in_object_ && rules_.calls->streams != CallStream::kOne)
+    BeginItem(in_list_ ? held().find('[') + 1 : 0, /*is_first=*/true);
   return true;
 }
 
@@ -171,10 +176,10 @@ bool OutputParser::StepArguments() {
 
 OutputParser::Part OutputParser::PartBehind() const {
   if (rules_.calls->streams == CallStream::kOne) return Part::kCallEnd;
-  return in_object_ ? Part::kBetween : Part::kContent;
+  return in_object_ ? Part::kBetween : Part::kNamed;
 }
 
-// What is neither another call nor the end of a list is content.
+// Only another call or the end of the list is expected here; anything else is content.
 bool OutputParser::StepBetween() {
   past_ += std::min(held().find_first_not_of(kSpace), held().size());
   if (held().empty()) return false;
@@ -194,23 +199,44 @@ bool OutputParser::StepNext() {
     BeginArguments(std::move(head));
     return true;
   }
-  part_ = held()[0] == '{' ? Part::kItem : Part::kContent;
-  json_ = JsonEnd();
-  scanned_ = 0;
+  part_ = Part::kContent;
+  if (held()[0] == '{') BeginItem(0, /*is_first=*/false);
   return true;
+}
+
+void OutputParser::BeginItem(size_t at, bool is_first) {
+  part_ = Part::kItem;
+  json_ = JsonEnd();
+  scanned_ = item_at_ = at;
+  is_first_ = is_first;
 }
 
 bool OutputParser::StepItem() {
   scanned_ += json_.Take(held().substr(scanned_));
   if (!json_.done()) return false;
-  const std::string_view item = held().substr(0, scanned_);
+  const std::string_view item = held().substr(item_at_, scanned_ - item_at_);
   const bool is_chain = rules_.calls->streams == CallStream::kChain;
   auto calls = (is_chain ? ReadLlamaCalls : ReadHermesCalls)(item, *rules_.tools);
-  part_ = calls ? Part::kBetween : Part::kContent;
-  if (!calls) return true;
+  part_ = calls ? Part::kBetween : is_first_ ? Part::kCall : Part::kContent;
+  if (!calls) {
+    scanned_ = 0;
+    return true;
+  }
   for (ToolCall& call : *calls) AddCall(std::move(call));
   past_ += scanned_;
   LeaveCall();
+  return true;
+}
+
+// Another call may follow without a mark of its own, if it is of a tool of the request.
+bool OutputParser::StepNamed() {
+  past_ += std::min(held().find_first_not_of(kSpace), held().size());
+  if (held().empty()) return false;
+  CallHead head;
+  if (rules_.tools->MayBegin(held())) head = ReadNamedHead(held());
+  if (head.state == CallHead::State::kMore) return false;
+  part_ = Part::kContent;
+  if (head.state == CallHead::State::kFound) BeginArguments(std::move(head));
   return true;
 }
 
@@ -294,11 +320,7 @@ bool OutputParser::StepBody() {
 void OutputParser::GiveBody() {
   for (ToolCall& call : body_->TakeCalls()) {
     if (!call.name.empty()) drops_ = !rules_.parallel && calls_++ > 0;
-    if (drops_) continue;
-    if (call.name.empty())
-      parsed_.AddArguments(call.arguments);
-    else
-      parsed_.calls.push_back(std::move(call));
+    if (!drops_) parsed_.Append({"", "", {std::move(call)}});
   }
   past_ += std::exchange(scanned_, 0);
   LeaveCall();
@@ -359,13 +381,14 @@ void OutputParser::EndAll() {
     scanned_ = held().size();
     EndBody("");
   }
-  if (part_ == Part::kCall) {
+  if (part_ == Part::kCall || (part_ == Part::kItem && is_first_)) {
     scanned_ = held().size();
     EndCall("");
   }
   // Behind arguments that streamed it is the beginning of a mark.
-  const bool is_text = part_ == Part::kContent || part_ == Part::kNext || part_ == Part::kItem;
-  if (part_ != Part::kThought && !is_text) past_ = text_.size();
+  const bool is_mark = part_ == Part::kArguments || part_ == Part::kCallRest ||
+                       part_ == Part::kCallEnd || part_ == Part::kBetween;
+  if (is_mark) past_ = text_.size();
   std::string& dst = part_ == Part::kThought ? parsed_.reasoning : parsed_.content;
   WriteAllBut(0, dst);
   dst += std::exchange(space_, {});

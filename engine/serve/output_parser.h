@@ -23,8 +23,9 @@ class OutputParser final : public AnswerParser {
 
  private:
   // kArguments: of a call that streams; kCallRest: of its object; kCallEnd: its mark, if it comes;
-  // kBetween: behind one of several; kNext: the head of another; kItem: one whose head is of no
-  // call that streams; kBody: what a CallBody reads.
+  // kBetween: behind one of several; kNext: the head of another; kItem: a call that is an object
+  // but does not begin with its name; kNamed: behind a call whose name is not in an object; kBody:
+  // the text that a CallBody reads.
   enum class Part {
     kThought,
     kContent,
@@ -35,7 +36,8 @@ class OutputParser final : public AnswerParser {
     kCallEnd,
     kBetween,
     kNext,
-    kItem
+    kItem,
+    kNamed
   };
 
   std::string_view held() const { return std::string_view(text_).substr(past_); }
@@ -50,9 +52,11 @@ class OutputParser final : public AnswerParser {
   bool StepBetween();
   bool StepNext();
   bool StepItem();
+  bool StepNamed();
   CallHead ReadFirstHead();
   CallHead ReadHead(std::string_view text) const;
   void BeginArguments(CallHead head);
+  void BeginItem(size_t at, bool is_first);
   void AddCall(ToolCall call);
   Part PartBehind() const;
   bool BeginThought();
@@ -75,6 +79,7 @@ class OutputParser final : public AnswerParser {
   std::string space_;         // white space that is text if more text follows
   std::string begin_;         // what the call in progress began with
   size_t scanned_ = 0;        // bytes of held() that do not end the call
+  size_t item_at_ = 0;        // where in held() the item begins: behind the bracket of its list
   bool in_string_ = false;    // where scanned_ is
   bool skips_space_ = false;  // after reasoning or a call
   bool at_start_ = true;      // there was no text and no call yet
@@ -84,6 +89,7 @@ class OutputParser final : public AnswerParser {
   bool may_stream_ = false;         // the call in progress, if its head turns out to be one
   bool drops_ = false;              // the call that streams, because only the first one counts
   bool in_list_ = false;            // the call that streams is one of a list
+  bool is_first_ = false;           // the item, so that its body may yet be text
   bool in_object_ = false;          // its arguments are in an object with its name
   JsonEnd json_;                    // of its arguments, then of its object
 };

@@ -168,6 +168,36 @@ TEST(OutputParser, ReadsCallsThatDoNotStreamAmongThoseThatDo) {
             R"(content [] reasoning [] time{"a": [1, "}"]})");
 }
 
+TEST(OutputParser, AListMayBeginWithACallThatHasNoArguments) {
+  EXPECT_EQ(CallsOf(Rules("granite"), {"<|tool_call|>[{\"name\": ", "\"time\"}", ", {\"name\": ",
+                                       "\"weather\", \"arguments\": {\"days\":", "1}}]"}),
+            (std::vector<std::string>{"", "time:{}", "", "weather:{\"days\":", ":1}"}));
+  EXPECT_EQ(CallsOf(Rules("llama3_json"),
+                    {"{\"name\": \"time\"}; ", "{\"name\": \"weather\", \"parameters\": {", "}}"}),
+            (std::vector<std::string>{"time:{}", "weather:{", ":}"}));
+  for (const char* calls : {"granite", "mistral"}) {
+    const std::string begin = StrCat(Rules(calls).calls->begin, " [ {\"name\": \"time\"}");
+    EXPECT_EQ(Parsed(Rules(calls), begin + ", {\"name\": \"weather\", \"arguments\": {\"days\": "),
+              "content [] reasoning [] time{} weather{\"days\": ");
+    EXPECT_EQ(Parsed(Rules(calls), begin + "] so"), "content [so] reasoning [] time{}");
+    const std::string none = StrCat(Rules(calls).calls->begin, "[{\"name\": 3}, so");
+    EXPECT_EQ(Parsed(Rules(calls), none), "content [" + none + "] reasoning []");
+  }
+}
+
+TEST(OutputParser, ANamedCallNeedsNoMarkBehindAnother) {
+  EXPECT_EQ(
+      CallsOf(Rules("mistral"),
+              {"[TOOL_CALLS]time{}", " wea", "ther[AR", "GS]{\"days\":", "1}", "time", " {}"}),
+      (std::vector<std::string>{"time:{}", "", "", "weather:{\"days\":", ":1}", "", "time:{}"}));
+  for (const std::string rest : {"time is up {}", "unknown{}", "timely{\"a\": 1}", "ti", "time"})
+    EXPECT_EQ(Parsed(Rules("mistral"), "[TOOL_CALLS]time[ARGS]{} " + rest),
+              "content [" + rest + "] reasoning [] time{}");
+  // Such text is not held back.
+  const auto parser = MakeAnswerParser(Rules("mistral"));
+  EXPECT_EQ(parser->Push("[TOOL_CALLS]time{} time is", false).content, "time is");
+}
+
 TEST(OutputParser, WhatFollowsACallAndIsNoneIsText) {
   constexpr const char* kCall = R"({"name": "time", "arguments": {"a": 1}})";
   const auto made = [](std::string_view content) {
@@ -212,6 +242,8 @@ TEST(OutputParser, PartsDependOnTheTextAloneHoweverBrokenItIs) {
                                    "<|tool_call|>",
                                    "<|python_tag|>",
                                    "time[ARGS]",
+                                   "time",
+                                   "unknown",
                                    R"({"name": "time", "arguments": {"a": "]}"}})",
                                    R"({"name": "time", "parameters": {)",
                                    R"({"name": "weather"})",
