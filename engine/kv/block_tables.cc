@@ -54,15 +54,17 @@ size_t BlockTables::Lacking(const Tables& tables, size_t computed, size_t tokens
   return lacking;
 }
 
-size_t BlockTables::Growing(const Tables& tables, size_t computed, size_t tokens,
+size_t BlockTables::Growing(const Tables& tables, size_t computed, size_t tokens, size_t soon,
                             size_t longer) const {
   size_t growing = 0;
   for (size_t i = 0; i < tables.size(); ++i) {
-    const auto most = [&](size_t length) {
-      return MostBlocks(reaches_[i], length, std::max<size_t>(1, tokens - computed),
-                        pool_.block_tokens());
+    const auto most = [&](size_t length, size_t rows) {
+      return MostBlocks(reaches_[i], length, std::max<size_t>(1, rows), pool_.block_tokens());
     };
-    growing += most(longer) > std::max(most(tokens), tables[i].held()) ? 1 : 0;
+    const size_t had = std::max(most(tokens, tokens - computed), tables[i].held());
+    const size_t next = most(soon, soon - std::min(soon, tokens));
+    growing +=
+        std::max<size_t>(most(longer, tokens - computed) > had ? 1 : 0, next - std::min(next, had));
   }
   return growing;
 }

@@ -38,8 +38,10 @@ class BlockTables {
   // As Short, but those behind `computed` in steps of at most `step`, after each of which blocks
   // are dropped.
   size_t Lacking(const Tables& tables, size_t computed, size_t tokens, size_t step) const;
-  // The tables that lack more blocks for `longer` tokens than for `tokens`.
-  size_t Growing(const Tables& tables, size_t computed, size_t tokens, size_t longer) const;
+  // Blocks for what will follow the first `tokens` tokens: those that `soon` tokens take beyond
+  // them, and at least one in every table that takes more for `longer` tokens.
+  size_t Growing(const Tables& tables, size_t computed, size_t tokens, size_t soon,
+                 size_t longer) const;
   // How many tokens from `first` on, at most `count`, the pool's available blocks suffice for.
   size_t Fitting(const Tables& tables, size_t first, size_t count) const;
 

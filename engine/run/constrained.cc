@@ -30,7 +30,9 @@ void Constrained::BeginMore() {
     ++beginning;
     if (held.sequence->mask_row >= 0 || !held.error.empty()) continue;
     if (masks_.full()) return;
-    auto row = masks_.Begin(*held.grammar);
+    // A log-probability takes a row of logits, which tokens that jump do not have.
+    held.sequence->most_jumped = held.sequence->params.logprobs < 0 ? Masks::kMostForced : 0;
+    auto row = masks_.Begin(*held.grammar, held.sequence->most_jumped);
     if (row)
       held.sequence->mask_row = *row;
     else
@@ -56,8 +58,7 @@ std::vector<Constrained::Begun> Constrained::TakeBegun(bool waits) {
 }
 
 std::span<const int32_t> Constrained::Following(const Sequence& sequence, int32_t token) const {
-  if (sequence.params.logprobs >= 0) return {};
-  // Tokens of reasoning are none of the grammar's, and the first one may begin it.
+  // The grammar does not apply to tokens of reasoning, and the first token may begin it.
   if (sequence.params.thought.any() &&
       (sequence.output_tokens() == 0 || thoughts_.contains(sequence.mask_row)))
     return {};

@@ -45,12 +45,13 @@ class Constrained {
   const std::string& failure(const Sequence& sequence) const {
     return masks_.failure(sequence.mask_row);
   }
-  // The tokens that must follow `token`, which has just been chosen for the sequence's next one:
-  // the grammar leaves no choice. None if the request asks for log-probabilities, which take a row
-  // of their own. Valid until Take.
+  // The tokens that the grammar forces to follow `token`, which has just been chosen as the
+  // sequence's next one. None if the request asks for log-probabilities: each of them takes a row
+  // of logits. Valid until Take.
   std::span<const int32_t> Following(const Sequence& sequence, int32_t token) const;
-  // Has the mask made that follows the sequence's last tokens: the one that was chosen and
-  // `jumped` others; starts it with SendTaken. After every step that chose one, except the last.
+  // Has the mask made that follows the sequence's last tokens: the one that was chosen and the
+  // `jumped` ones behind it; SendTaken starts that. Call it after every step that chose a token,
+  // except the last.
   void Take(const Sequence& sequence);
   void SendTaken() { masks_.Send(); }
   // The sequence of this row has ended; nothing for -1.

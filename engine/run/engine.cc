@@ -308,7 +308,7 @@ class EngineLoop : public Engine, private StepCaller {
     }
   }
 
-  // Events for the tokens that came with a chosen one, behind its own.
+  // Events for the tokens that jumped, behind the event of the token that was chosen.
   void EmitJumped(const Sequence& sequence, int64_t now, std::vector<TokenEvent>& events) {
     for (size_t left = sequence.jumped; left > 0; --left) {
       TokenEvent& event = events.emplace_back(MakeEvent(sequence, now));
@@ -326,21 +326,23 @@ class EngineLoop : public Engine, private StepCaller {
     const TraceSpan span("commit");
     const int64_t now = NowNs();
     std::vector<int32_t> ids, sampled;
-    Scheduler::Following following;
+    following_.clear();
     for (size_t i = 0; i < tokens.size(); ++i) {
       const WantedRow& wanted = layout_.wanted()[i];
       ids.push_back(tokens[i].id);
       if (wanted.use != RowUse::kToken) continue;
       sampled.push_back(tokens[i].id);
-      following.emplace_back();
-      if (wanted.constrained && tokens[i].id >= 0)
-        following.back() = constrained_.Following(layout_.sequence(i), tokens[i].id);
+      if (wanted.constrained && tokens[i].id >= 0) {
+        following_.resize(sampled.size());
+        following_.back() = constrained_.Following(layout_.sequence(i), tokens[i].id);
+      }
       if (!role_->Owns(layout_.sequence(i).id)) ++output_tokens_;
     }
     std::vector<const Sequence*> emitting;
     const size_t first_event = events.size();
     Emit(std::move(tokens), now, events, emitting);
-    const auto all_finished = scheduler_.Commit(sampled, following);
+    if (!following_.empty()) following_.resize(sampled.size());
+    const auto all_finished = scheduler_.Commit(sampled, following_);
     std::vector<size_t> last_events;  // of those that are emitting
     for (size_t i = 0; i < emitting.size(); ++i) {
       const Sequence& sequence = *emitting[i];
@@ -376,6 +378,7 @@ class EngineLoop : public Engine, private StepCaller {
   int64_t step_ns_ = 0;               // that the last step took
   StepWorkMeter work_;
   Constrained constrained_;
+  Scheduler::Following following_;  // of a step; empty if none of its sequences is constrained
   std::unique_ptr<PrefillRole> role_;
   ScoreSink score_sink_;
   std::vector<TokenEvent> aborted_;

@@ -64,7 +64,7 @@ void Masks::Ask(const Json& request, Asked asked) {
   asked_.push_back(std::move(asked));
 }
 
-Result<int32_t> Masks::Begin(const Grammar& grammar) {
+Result<int32_t> Masks::Begin(const Grammar& grammar, size_t most_forced) {
   CHECK(!full());
   PINION_TRY(EnsureHelper());
   Send();  // the row's last sequence may have yet to be ended
@@ -72,7 +72,8 @@ Result<int32_t> Masks::Begin(const Grammar& grammar) {
   free_.pop_back();
   RowOf(row) = {++last_serial_, 0, true, false, {}, {}};
   Json request = Json::MakeObject();
-  request.Set("begin", Json(Json::Array{Json(Json::Array{row, grammar.kind, grammar.text})}));
+  Json::Array begin{row, grammar.kind, grammar.text, static_cast<int64_t>(most_forced)};
+  request.Set("begin", Json(Json::Array{Json(std::move(begin))}));
   Ask(request, {{row, last_serial_}});
   return row;
 }
@@ -150,7 +151,8 @@ void Masks::OnAnswer(const Json& answer) {
   }
 }
 
-// The tokens of a list as far as they are any; none if there is no list.
+// The tokens at the front of a list, up to the first entry that is not a token of the vocabulary;
+// empty if `list` is null.
 std::vector<int32_t> Masks::TokensOf(const Json* list) const {
   std::vector<int32_t> tokens;
   if (!list || !list->is_array()) return tokens;

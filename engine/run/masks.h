@@ -24,6 +24,8 @@ namespace pinion {
 class Masks {
  public:
   static constexpr size_t kRows = 1024;
+  // The longest run of forced tokens: a step computes so many about as quickly as one.
+  static constexpr size_t kMostForced = 32;
 
   // `cpus`: where the helper may run. Nothing is started yet.
   Masks(GrammarVocabulary vocabulary, std::vector<int> cpus);
@@ -35,9 +37,10 @@ class Masks {
   Status usable() const { return CanFollowGrammars(vocabulary_); }
   bool full() const { return free_.empty(); }
 
-  // The row of a new sequence, from now on until End. Not if full(). An error: the helper cannot be
-  // started.
-  Result<int32_t> Begin(const Grammar& grammar);
+  // The row of a new sequence, from now on until End. Not if full(). `most_forced`: the longest run
+  // of forced tokens that it can use, at most kMostForced; 0 saves the time to find them. An error:
+  // the helper cannot be started.
+  Result<int32_t> Begin(const Grammar& grammar, size_t most_forced);
   // The sequence has more tokens. Sent by Send.
   void Take(int32_t row, std::span<const int32_t> tokens);
   void End(int32_t row);
@@ -53,8 +56,8 @@ class Masks {
   // The mask after all tokens taken, uint32 [MaskWords(vocabulary)]: see Sampler. Waits for it.
   // Empty: there is none, for failure().
   std::span<const uint32_t> Await(int32_t row);
-  // The tokens that come next because the grammar leaves no choice, for which the masks would be of
-  // one bit each; known once Await has returned, until the next Take.
+  // The tokens that must come next because the grammar allows no others: each one's mask would have
+  // a single bit. Known once Await has returned, until the next Take.
   std::span<const int32_t> forced(int32_t row) const { return RowOf(row).forced; }
 
  private:

@@ -245,15 +245,17 @@ size_t Scheduler::Lacking(const Sequence& sequence, size_t tokens) const {
                          options_.max_num_batched_tokens);
 }
 
-// Blocks to keep free at admission: those that running prompts still lack, and one for every
-// running sequence that will need one for its output. A sequence admitted into the last blocks
-// would be preempted within block_tokens steps and its prefill wasted.
+// Blocks to keep free at admission: those that running prompts still lack, and, for every running
+// sequence that will need more for its output, the first one or what its next jump may take. A
+// sequence admitted into the last blocks would be preempted within block_tokens steps and its
+// prefill wasted.
 size_t Scheduler::Headroom() const {
   size_t blocks = 0;
   for (const auto& sequence : running_) {
-    const size_t tokens = sequence->tokens.size();
-    blocks += Lacking(*sequence, tokens) + tables_.Growing(sequence->tables, sequence->computed,
-                                                           tokens, MostComputed(*sequence));
+    const size_t tokens = sequence->tokens.size(), most = MostComputed(*sequence);
+    const size_t soon = std::min(most, tokens + sequence->most_jumped);
+    blocks += Lacking(*sequence, tokens);
+    blocks += tables_.Growing(sequence->tables, sequence->computed, tokens, soon, most);
   }
   return blocks;
 }

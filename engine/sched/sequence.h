@@ -20,9 +20,10 @@ struct Sequence {
   size_t prompt_tokens = 0;
   SamplingParams params;
   bool sampling = false;  // its first token has been asked for
-  // How many of its last tokens came with the one before them, without a choice; set by the
-  // scheduler. With that one they are computed as quickly as a single token, or nearly so.
+  // How many of its last tokens its grammar forced to follow the one that was chosen last; set by
+  // the scheduler. With that one they are computed about as quickly as a single token.
   size_t jumped = 0;
+  size_t most_jumped = 0;  // one more than `jumped` can become, or 0 if its tokens never jump
   std::vector<int32_t> eos_ids;
   int priority = 0;     // lower goes first
   uint64_t group = 0;   // of the choices of one prompt, which share it; 0: none

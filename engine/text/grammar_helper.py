@@ -33,9 +33,9 @@ LIMITS = {
 PROBED_TOKENS = 12
 MAX_MASK_S = 0.2
 MAX_PROBE_S = 1.0
-# Of a run of tokens without a choice: a step computes so many as quickly as a few.
+# The longest run of forced tokens: a step computes so many about as quickly as one.
 MAX_FORCED = 32
-MAX_FORCED_S = 0.005  # for finding them; those that are not found are chosen by their masks
+MAX_FORCED_S = 0.005  # for finding a run; tokens that are not found in time are chosen by their masks
 # No space but one after a comma or a colon: a model that may write any number of them may never stop.
 JSON_OPTIONS = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
@@ -156,6 +156,7 @@ class Grammars:
         self.compiled = {}
         self.checked = set()
         self.slots = {}
+        self.most_forced = {}
 
     def compile(self, kind, text):
         """A matcher at the grammar's beginning, which its callers copy."""
@@ -190,6 +191,8 @@ class Grammars:
         for step in range(PROBED_TOKENS):
             mask_began = time.process_time()
             matcher.unsafe_compute_mask_ptr(ctypes.addressof(row), self.row_bytes)
+            if not matcher.is_error():
+                self.forced_of(matcher, MAX_FORCED)
             now = time.process_time()
             if matcher.is_error():
                 raise Refused(f"the {kind} is too costly: {one_line(matcher.get_error())}")
@@ -214,11 +217,14 @@ class Grammars:
         at = bits.bit_length() - above.bit_length()
         return at + (above & -above).bit_length() - 1
 
-    def begin(self, slot, kind, text):
+    def begin(self, slot, kind, text, most_forced=MAX_FORCED):
+        """`most_forced`: how many tokens without a choice the sequence takes at once; 0: none."""
         self.slots[slot] = self.compile(kind, text).deep_copy()
+        self.most_forced[slot] = min(most_forced, MAX_FORCED)
 
     def end(self, slot):
         self.slots.pop(slot, None)
+        self.most_forced.pop(slot, None)
 
     def take(self, slot, *tokens):
         """The tokens that the engine chose; Refused if the grammar does not allow one."""
@@ -228,12 +234,18 @@ class Grammars:
                 raise Refused(f"token {token} cannot follow: {one_line(matcher.get_error())}")
 
     def forced(self, slot):
-        """The tokens that come next, as long as the mask of each would have a single bit: the library tokenizes text
-        without a choice as the tokenizer would, and allows no other tokens for it."""
-        matcher, run = self.slots[slot], []
+        """The tokens that must come next in this slot."""
+        return self.forced_of(self.slots[slot], self.most_forced[slot])
+
+    def forced_of(self, matcher, most):
+        """The tokens that must come next: as long as each one's mask would have a single bit, and at most `most`, the end
+        of the answer not counted. The library allows no tokens for text without a choice but the tokenizer's own."""
+        run = []
+        if most == 0:
+            return run
         late = time.monotonic() + MAX_FORCED_S
-        while len(run) < MAX_FORCED and time.monotonic() < late:
-            # Asked anew for each token, as it is asked if they come one by one.
+        while len(run) < most and time.monotonic() < late:
+            # Asked before every token, as it would be if the tokens came one by one.
             following = matcher.compute_ff_tokens()
             if not following or not matcher.consume_token(following[0]):
                 break
@@ -288,12 +300,12 @@ class Helper:
 
     def step(self, request):
         """Ends, begins and moves sequences on, and writes the masks of those that go on; returns what failed, and the
-        tokens that come next without a choice."""
+        forced tokens of each slot that has some."""
         for slot in request.get("end", ()):
             self.grammars.end(slot)
         failed = {}
-        for slot, kind, text in request.get("begin", ()):
-            self.attempt(failed, slot, self.grammars.begin, kind, text)
+        for slot, *grammar in request.get("begin", ()):
+            self.attempt(failed, slot, self.grammars.begin, *grammar)
         for slot, *tokens in request.get("take", ()):
             self.attempt(failed, slot, self.grammars.take, *tokens)
         forced = {}

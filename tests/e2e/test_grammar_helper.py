@@ -5,6 +5,7 @@ import json
 import pathlib
 import random
 import re
+import time
 
 import grammar_properties
 import pytest
@@ -132,6 +133,23 @@ def test_a_check_refuses_a_mask_that_costs_too_much(grammars, monkeypatch):
     monkeypatch.setattr(helper_module, "MAX_MASK_S", -1)
     with pytest.raises(helper_module.Refused, match="too costly to follow"):
         grammars.check("regex", "[a-z]+")
+
+
+def test_a_check_counts_the_time_of_forced_tokens(grammars, monkeypatch):
+    def slow(*_):
+        began = time.process_time()
+        while time.process_time() - began < 2 * helper_module.MAX_MASK_S:
+            pass
+
+    monkeypatch.setattr(grammars, "forced_of", slow)
+    with pytest.raises(helper_module.Refused, match="too costly to follow"):
+        grammars.check("regex", "[a-z]+")
+
+
+def test_a_sequence_has_no_more_forced_tokens_than_it_can_use(helper):
+    forced = ask(helper, begin=[[0, "regex", "a" * 200], [1, "regex", "a" * 200, 3]])["forced"]
+    assert len(forced["0"]) > 3 and forced["1"] == forced["0"][:3]
+    assert ask(helper, begin=[[0, "regex", "a" * 200, 0]]) == {"failed": {}, "forced": {}}
 
 
 def test_a_check_spoils_nothing_for_later_sequences(grammars):
