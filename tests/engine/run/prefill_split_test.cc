@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
 #include <map>
 #include <random>
 #include <thread>
@@ -200,6 +201,37 @@ INSTANTIATE_TEST_SUITE_P(Models, SplitKinds,
                              if (c == '.' || c == '-') c = '_';
                            return name;
                          });
+
+// Forced tokens jump over positions that follow a prompt computed elsewhere.
+TEST(Split, ForcedTokensJumpBehindThePromptsOfAnotherEngine) {
+  const auto binary = std::filesystem::read_symlink("/proc/self/exe").replace_filename("pinion");
+  setenv("PINION_BINARY", binary.c_str(), 0);
+  for (const char* model : {"llama", "qwen3.5-text", "gemma3"}) {
+    EngineOptions options = SplitOptions(model);
+    options.max_num_seqs = 16;
+    std::vector<Request> requests = Prompts(6);
+    for (Request& request : requests) {
+      request.params.max_tokens = 60;
+      request.params.ignore_eos = false;
+      request.params.temperature = 2;
+      request.params.seed = request.id;
+      request.grammar = std::make_shared<Grammar>(
+          Grammar{"regex", "[0-9]{3}-abcdefghij-[a-c]{1,4} the end of it"});
+    }
+    const auto alone = StartEngine(options);
+    if (auto can = CanFollowGrammars(GrammarVocabularyOf(alone->model())); !can)
+      GTEST_SKIP() << can.error().message;
+    for (Request& request : requests) request.params.logprobs = 0;
+    const Outputs one_by_one = AnswersOf(*alone, requests);
+    for (Request& request : requests) request.params.logprobs = -1;
+    const std::string address = SocketPath("jumps");
+    Neighbour other(WithRole(options, Role::kPrefill, address));
+    const auto engine = StartDecoding(WithRole(options, Role::kDecode, address));
+    EXPECT_EQ(AnswersOf(*engine, requests), one_by_one) << model;
+    EXPECT_LT(engine->stats().steps, alone->stats().steps) << model;
+    EXPECT_GT(engine->stats().transfer.taken_tokens, 0u) << model;
+  }
+}
 
 struct SplitShape {
   const char* name;

@@ -98,5 +98,28 @@ TEST(Scheduler, KeepsABlockFreeForEveryRunningSequence) {
   EXPECT_EQ(bench.finished.size(), 2u);
 }
 
+TEST(Scheduler, KeepsTheBlocksFreeThatAJumpMayTake) {
+  // A jump of 32 tokens takes two blocks; without one the first sequence needs its next block in
+  // 15 steps, and by then the second has ended.
+  for (const size_t most_jumped : {0, 32}) {
+    Bench bench({.blocks = 4, .budget = 100, .caching = false});
+    bench.Add(1, Prompt(17), 45)->most_jumped = most_jumped;
+    bench.Step();
+    bench.Add(2, Prompt(10, 2000), 2);
+    const bool is_admitted = bench.Step().size() == 2;
+    EXPECT_EQ(is_admitted, most_jumped == 0);
+    bench.Drain();
+    EXPECT_EQ(bench.finished.size(), 2u);
+  }
+}
+
+TEST(Scheduler, KeepsNoMoreBlocksFreeForAJumpThanTheAnswerTakes) {
+  Bench bench({.blocks = 3, .budget = 100, .caching = false});
+  bench.Add(1, Prompt(17), 10)->most_jumped = 32;
+  bench.Step();
+  bench.Add(2, Prompt(10, 2000), 2);
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{1, 17, 1}, Share{2, 0, 10}));
+}
+
 }  // namespace
 }  // namespace pinion
