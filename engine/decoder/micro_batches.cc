@@ -1,6 +1,9 @@
 #include "engine/decoder/micro_batches.h"
 
 #include <algorithm>
+#include <cstdint>
+
+#include "kernels/kernels.h"
 
 namespace pinion {
 namespace {
@@ -42,26 +45,40 @@ MicroBatch PartOf(const StepBatch& batch, size_t first, size_t end) {
   return part;
 }
 
-// The end of the slice that holds the row before `end`.
-size_t EndOfSlice(const StepBatch& batch, size_t end) {
-  for (const StepBatch::Slice& slice : batch.slices)
-    if (slice.first_row + slice.rows >= end) return slice.first_row + slice.rows;
+// The first place from row `end` on where the slice that holds the row before may be cut.
+size_t NextCut(const StepBatch& batch, size_t end, size_t granule) {
+  for (const StepBatch::Slice& slice : batch.slices) {
+    if (slice.first_row + slice.rows < end) continue;
+    const size_t over = (end - slice.first_row) % granule;
+    const size_t left = slice.first_row + slice.rows - end;
+    return end + std::min(left, over == 0 ? 0 : granule - over);
+  }
   return end;
 }
 
 }  // namespace
 
-std::vector<MicroBatch> CutStep(const StepBatch& batch, size_t parts, bool whole) {
+std::vector<MicroBatch> CutStep(const StepBatch& batch, size_t parts, size_t granule) {
   const size_t rows = batch.tokens.size();
   const size_t wanted = (rows + parts - 1) / parts;
   std::vector<MicroBatch> cut;
   for (size_t first = 0; first < rows;) {
-    size_t end = std::min(rows, first + wanted);
-    if (whole) end = EndOfSlice(batch, end);
+    const size_t end = NextCut(batch, std::min(rows, first + wanted), granule);
     cut.push_back(PartOf(batch, first, end));
     first = end;
   }
   return cut;
+}
+
+size_t CutGranule(const DecoderSpec& spec) {
+  constexpr size_t kChunk = kernels::kDeltaChunk;
+  static_assert(kChunk % kernels::kStateChunk == 0, "chunks of both kinds end there");
+  if (spec.bidirectional) return SIZE_MAX;
+  const bool chunks =
+      std::any_of(spec.layer_specs.begin(), spec.layer_specs.end(), [](const LayerSpec& layer) {
+        return layer.mixer == MixerKind::kDeltaNet || HasMamba(layer.mixer);
+      });
+  return chunks ? kChunk : 1;
 }
 
 }  // namespace pinion

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/decoder/step.h"
+#include "engine/spec/spec.h"
 
 namespace pinion {
 
@@ -15,8 +16,13 @@ struct MicroBatch {
 
 // Cuts a step into parts of about as many rows that the stages of a pipeline compute one after the
 // other, each while the next stage computes the part before. `parts`: at least 1; fewer come of it
-// if there are fewer rows, or sequences that must be computed `whole`. Otherwise a sequence may be
-// cut like a prompt that is computed in chunks. The parts point to the batch's block tables.
-std::vector<MicroBatch> CutStep(const StepBatch& batch, size_t parts, bool whole);
+// if there are fewer rows, or places to cut. A sequence may be cut like a prompt that is computed
+// in chunks, behind any multiple of `granule` of its rows in this step. The parts point to the
+// batch's block tables.
+std::vector<MicroBatch> CutStep(const StepBatch& batch, size_t parts, size_t granule);
+
+// Where sequences of a model may be cut: anywhere, nowhere if their tokens see each other in both
+// directions, and where a chunk ends if states advance by chunks, so that these stay the same.
+size_t CutGranule(const DecoderSpec& spec);
 
 }  // namespace pinion

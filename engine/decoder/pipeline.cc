@@ -66,7 +66,7 @@ class PipelinedDecoder final : public Decoder {
  public:
   PipelinedDecoder(const DecoderSpec& spec, std::shared_ptr<Stages> stages, Communicator* world)
       : row_floats_(HandoverFloats(spec)),
-        whole_(spec.bidirectional),
+        granule_(CutGranule(spec)),
         stages_(std::move(stages)),
         world_(world) {}
 
@@ -144,7 +144,7 @@ class PipelinedDecoder final : public Decoder {
   }
 
   void Forward(const StepBatch& batch, const LogitsSink& sink) override {
-    const std::vector<MicroBatch> parts = CutStep(batch, batch.parts, whole_);
+    const std::vector<MicroBatch> parts = CutStep(batch, batch.parts, granule_);
     for (const auto& stage : *stages_) stage->done = 0;
     OnAll([&](Stage& stage) { ComputeParts(stage, parts, sink); });
   }
@@ -217,7 +217,7 @@ class PipelinedDecoder final : public Decoder {
   }
 
   const size_t row_floats_;
-  const bool whole_;  // sequences are not cut
+  const size_t granule_;  // where sequences may be cut
   std::shared_ptr<Stages> stages_;
   Communicator* world_;
   std::mutex mutex_;  // guards the stages' `done`

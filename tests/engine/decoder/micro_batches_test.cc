@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <numeric>
+
+#include "tests/engine/decoder/loaded.h"
 
 namespace pinion {
 namespace {
@@ -61,33 +64,61 @@ TEST(CutStep, PartsAreTheStep) {
       batch.logit_rows = {0, static_cast<int32_t>(batch.tokens.size() / 2),
                           static_cast<int32_t>(batch.tokens.size()) - 1};
       if (batch.tokens.size() == 1) batch.logit_rows = {0};
-      ExpectWhole(batch, CutStep(batch, parts, false));
-      ExpectWhole(batch, CutStep(batch, parts, true));
+      ExpectWhole(batch, CutStep(batch, parts, 1));
+      ExpectWhole(batch, CutStep(batch, parts, SIZE_MAX));
     }
 }
 
 TEST(CutStep, MakesAsManyPartsAsAreAskedForButNoneWithoutRows) {
-  EXPECT_EQ(CutStep(StepOf({255}), 1, false).size(), 1u);
-  EXPECT_EQ(CutStep(StepOf({256}), 2, false).size(), 2u);
-  EXPECT_EQ(CutStep(StepOf({2048}), 8, false).size(), 8u);
-  EXPECT_EQ(CutStep(StepOf({1, 1, 1}), 2, false).size(), 2u) << "decodes as well";
-  EXPECT_EQ(CutStep(StepOf({1, 1, 1}), 8, false).size(), 3u);
+  EXPECT_EQ(CutStep(StepOf({255}), 1, 1).size(), 1u);
+  EXPECT_EQ(CutStep(StepOf({256}), 2, 1).size(), 2u);
+  EXPECT_EQ(CutStep(StepOf({2048}), 8, 1).size(), 8u);
+  EXPECT_EQ(CutStep(StepOf({1, 1, 1}), 2, 1).size(), 2u) << "decodes as well";
+  EXPECT_EQ(CutStep(StepOf({1, 1, 1}), 8, 1).size(), 3u);
 }
 
 TEST(CutStep, TextsThatMustBeComputedWholeAre) {
   const StepBatch batch = StepOf({300, 10, 300, 300});
-  const auto parts = CutStep(batch, 2, true);
+  const auto parts = CutStep(batch, 2, SIZE_MAX);
   EXPECT_GT(parts.size(), 1u);
   for (const MicroBatch& part : parts)
     for (const StepBatch::Slice& slice : part.batch.slices)
       EXPECT_EQ(slice.rows, batch.slices[static_cast<size_t>(slice.place)].rows);
 }
 
+// The second sequence's chunks begin at its own first row.
+TEST(CutStep, ChunksOfStatesStayWhole) {
+  const StepBatch batch = StepOf({100, 300, 1, 1});
+  for (const size_t count : {2u, 3u, 8u}) {
+    const auto parts = CutStep(batch, count, 64);
+    ExpectWhole(batch, parts);
+    EXPECT_GT(parts.size(), 1u);
+    for (const MicroBatch& part : parts)
+      for (const StepBatch::Slice& slice : part.batch.slices) {
+        const auto sequence = static_cast<size_t>(slice.place);
+        EXPECT_EQ((slice.first_position - batch.slices[sequence].first_position) % 64, 0u);
+      }
+  }
+}
+
+TEST(CutStep, AModelsStatesDecideWhereItMayBeCut) {
+  const auto granule = [](const char* model) {
+    return CutGranule(FindModel(testing::ModelFolder(model)).value().spec);
+  };
+  EXPECT_EQ(granule("llama"), 1u);
+  EXPECT_EQ(granule("lfm2"), 1u) << "convolutions compute row by row";
+  EXPECT_EQ(granule("qwen3.5-text"), 64u);
+  EXPECT_EQ(granule("granite4-dense"), 64u);
+  DecoderSpec encoder;
+  encoder.bidirectional = true;
+  EXPECT_EQ(CutGranule(encoder), SIZE_MAX);
+}
+
 TEST(CutStep, StatesAreTakenByTheFirstPartAndLeftByTheLast) {
   StepBatch batch = StepOf({512});
   batch.slices[0].begins_from = 8;
   batch.slices[0].keeps_in = 9;
-  const auto parts = CutStep(batch, 4, false);
+  const auto parts = CutStep(batch, 4, 1);
   ASSERT_EQ(parts.size(), 4u);
   for (size_t i = 0; i < parts.size(); ++i) {
     EXPECT_EQ(parts[i].batch.slices[0].begins_from, i == 0 ? 8 : -1);
@@ -98,7 +129,7 @@ TEST(CutStep, StatesAreTakenByTheFirstPartAndLeftByTheLast) {
 TEST(CutStep, TypesGoWithTheirTokens) {
   StepBatch batch = StepOf({512});
   for (size_t i = 0; i < 512; ++i) batch.types.push_back(static_cast<int32_t>(i % 2));
-  for (const MicroBatch& part : CutStep(batch, 2, false)) {
+  for (const MicroBatch& part : CutStep(batch, 2, 1)) {
     ASSERT_EQ(part.batch.types.size(), part.batch.tokens.size());
     for (size_t i = 0; i < part.batch.types.size(); ++i)
       EXPECT_EQ(part.batch.types[i], part.batch.tokens[i] % 2);
