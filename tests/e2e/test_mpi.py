@@ -8,9 +8,7 @@ import signal
 import subprocess
 import time
 
-import numpy as np
 import pytest
-from checkpoint import read_file
 from conftest import wait_until
 from own_server import Server
 from process_tree import children_of, descendants_of, engine_of
@@ -93,15 +91,13 @@ def test_a_pipeline_scores_as_one_rank(mpirun, pinion, data, tmp_path, model, pr
     assert cut[1].read_bytes() == one[1].read_bytes()
 
 
-# States that prompts advance in chunks: a part of a prompt begins a chunk, so that roundings differ.
+# States that prompts advance in chunks: sequences are cut only where a chunk ends.
 @pytest.mark.parametrize("processes, split", [(1, ["-pp", 2]), (2, ["-pp", 2]), (4, ["-pp", 2, "-tp", 2])])
 @pytest.mark.parametrize("model", ["granite4-dense", "qwen3.5-text"])
-def test_a_pipeline_with_chunks_of_states_scores_like_one_rank(mpirun, pinion, data, tmp_path, model, processes, split):
-    one, cut = (logits_of(path) for _, path in score_in_stages(mpirun, pinion, data, tmp_path, model, processes, split))
-    assert one.keys() == cut.keys() and one
-    for name, wanted in one.items():
-        rms = np.sqrt((wanted**2).mean())
-        assert np.sqrt(((cut[name] - wanted)**2).mean()) <= 3e-4 * rms, name
+def test_a_pipeline_with_chunks_of_states_scores_as_one_rank(mpirun, pinion, data, tmp_path, model, processes, split):
+    one, cut = score_in_stages(mpirun, pinion, data, tmp_path, model, processes, split)
+    assert cut[0] == one[0]
+    assert cut[1].read_bytes() == one[1].read_bytes()
 
 
 def score_in_stages(mpirun, pinion, data, tmp_path, model, processes, split):
@@ -117,10 +113,6 @@ def score_in_stages(mpirun, pinion, data, tmp_path, model, processes, split):
     cut = run(*command, *split, "--logits", tmp_path / "cut.safetensors", env=environment())
     assert cut.returncode == 0, cut.stderr
     return (one.stdout, tmp_path / "one.safetensors"), (cut.stdout, tmp_path / "cut.safetensors")
-
-
-def logits_of(path):
-    return {name: tensor.values.astype(np.float64) for name, tensor in read_file(path).items()}
 
 
 def test_stages_that_do_not_fit_are_refused(mpirun, pinion, data, prompts):
