@@ -79,18 +79,21 @@ inline RowReference ExactRow(const CachedTokens& tokens, const float* q, size_t 
   RowReference row;
   row.log_sum = max + std::log(sum);
   row.log_sum_bound = 1.01 * (error + exponential + summed + 2 * u * std::abs(row.log_sum));
-  for (size_t d = 0; d < tokens.value_dim; ++d) {
-    double out = 0, magnitude = 0, codes = 0;
-    for (size_t p = begin; p < end; ++p) {
-      const double v = tokens.v[p * tokens.value_dim + d];
-      if (tokens.value_scales[p] > 0) codes += std::abs(v) / tokens.value_scales[p];
-      const double term = weights[p - begin] / sum * v;
-      out += term;
-      magnitude += std::abs(term);
+  std::vector<double> magnitude(tokens.value_dim), codes(tokens.value_dim);
+  row.exact.resize(tokens.value_dim);
+  for (size_t p = begin; p < end; ++p) {
+    const double weight = weights[p - begin] / sum, value_scale = tokens.value_scales[p];
+    const float* values = tokens.v + p * tokens.value_dim;
+    for (size_t d = 0; d < tokens.value_dim; ++d) {
+      const double term = weight * values[d];
+      row.exact[d] += term;
+      magnitude[d] += std::abs(term);
     }
-    row.exact.push_back(out);
-    row.bound.push_back(1.01 * (factor * magnitude + roundoff.of_weights * largest * codes));
+    if (roundoff.of_weights > 0 && value_scale > 0)
+      for (size_t d = 0; d < tokens.value_dim; ++d) codes[d] += std::abs(values[d]) / value_scale;
   }
+  for (size_t d = 0; d < tokens.value_dim; ++d)
+    row.bound.push_back(1.01 * (factor * magnitude[d] + roundoff.of_weights * largest * codes[d]));
   return row;
 }
 

@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <random>
 #include <type_traits>
 #include <vector>
@@ -59,12 +60,21 @@ class Guarded {
   T* data_;
 };
 
+// The first `n` numbers of a seed. They are drawn once: tests ask for the same ones again and
+// again.
 inline std::vector<float> Normal(size_t n, unsigned seed, float scale = 1) {
-  std::mt19937 rng(seed);
-  std::normal_distribution<float> any(0, scale);
-  std::vector<float> values(n);
-  for (float& v : values) v = any(rng);
-  return values;
+  struct Drawn {
+    std::mt19937 rng;
+    std::normal_distribution<float> any;
+    std::vector<float> values;
+  };
+  thread_local std::map<std::pair<unsigned, float>, Drawn> all;
+  Drawn& drawn =
+      all.try_emplace({seed, scale},
+                      Drawn{std::mt19937(seed), std::normal_distribution<float>(0, scale), {}})
+          .first->second;
+  while (drawn.values.size() < n) drawn.values.push_back(drawn.any(drawn.rng));
+  return {drawn.values.begin(), drawn.values.begin() + static_cast<ptrdiff_t>(n)};
 }
 
 // One element of any storage type, as float.
