@@ -21,7 +21,7 @@ struct WantedRow {
   RowUse use = RowUse::kItself;
   uint64_t sequence = 0;     // kToken: whose token it is
   bool constrained = false;  // kToken: among those that a grammar allows (StepCaller::Mask)
-  // kToken: the sequence's tokens since the last one that was chosen. They count as chosen ones.
+  // kToken: the forced tokens behind the sequence's last chosen one. They count as if chosen.
   std::vector<int32_t> jumped = {};
   int32_t given = 0;  // kRating: the token
   int32_t best = 0;   // kRating: how many of the best tokens to report beside it

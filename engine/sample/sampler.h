@@ -48,8 +48,7 @@ class Sampler {
   SampledToken Sample(const kernels::Table& table, std::span<float> logits,
                       std::span<const uint32_t> mask = {});
 
-  // A token of the output that was not drawn, because a mask would have left no choice: as if it
-  // had been.
+  // Counts a token of the output that a grammar forced, so that it was not drawn, as if it had been.
   void Take(int32_t id);
 
   // The number of tokens drawn or taken; a preemption does not reset it.

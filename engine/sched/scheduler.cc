@@ -22,7 +22,7 @@ size_t MostComputed(const Sequence& sequence) {
 // with `pinion bench --max-num-batched-tokens`). Admitting another prompt then gains no throughput
 // and only delays the first tokens of the prompts already in the step.
 constexpr size_t kFullSpeedRows = 512;
-// Of tokens that jumped, if steps have a bound: about two grammars' longest runs.
+// How many rows tokens that jumped share in a bounded step: two of the longest runs.
 constexpr size_t kJumpedRows = 64;
 
 bool Contains(const std::vector<int32_t>& ids, int32_t id) {

@@ -95,10 +95,10 @@ class Scheduler {
   // to live until Commit or Abort returns them. Call Commit exactly once after running the step.
   const std::vector<Slice>& Schedule();
 
-  // Takes the step's results: one token for every slice with `samples`, in order, and, if
-  // `following` is not empty, for each of them those that follow it without a choice, of which none
-  // behind an end is taken (Sequence::jumped). Appends tokens,
-  // advances `computed`, publishes full blocks, sets `finish` (EOS and stop ids -> kStop, unless
+  // Takes the step's results: one token for every slice with `samples`, in order, and, unless
+  // `following` is empty, the tokens that a grammar forces behind each of them (Sequence::jumped);
+  // forced tokens behind an end are dropped. Appends tokens, advances `computed`, publishes full
+  // blocks, sets `finish` (EOS and stop ids -> kStop, unless
   // ignored or before min_tokens; max_tokens or the model's length -> kLength; score sequences
   // finish with kLength once all is computed).
   // Returns the sequences that finished, removed from the scheduler, their blocks released, in the
@@ -113,8 +113,8 @@ class Scheduler {
   size_t Lacking(const Sequence& sequence, size_t tokens) const;
   size_t Headroom() const;
 
-  // What a running sequence has left: the token that was chosen last, that and tokens behind it, or
-  // more of its prompt.
+  // What a running sequence has left to compute: the token that was chosen last, that token and
+  // those that jumped behind it, or more of its prompt.
   enum class Left { kToken, kJumped, kPrompt };
   static Left LeftOf(const Sequence& sequence);
   size_t ScheduleRunning(Left left, size_t budget);

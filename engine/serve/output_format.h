@@ -20,7 +20,7 @@ struct ToolCall {
   bool operator==(const ToolCall&) const = default;
 };
 
-// The tools of one request, as far as reading calls takes: their names, and which of their
+// What readers of calls need to know of a request's tools: their names, and which of their
 // parameters are strings. Immutable.
 class KnownTools {
  public:
@@ -29,8 +29,8 @@ class KnownTools {
   // Whether `text` begins with a tool's name and a bracket or brace behind it, as far as it has
   // come.
   bool MayBegin(std::string_view text) const;
-  // Whether a value that is written without quotes is a string whatever it looks like. Of a
-  // parameter that the schema does not have, it is one, too.
+  // Whether a value that is written without quotes is a string, whatever it looks like; so are
+  // values of parameters that the schema does not have.
   bool IsText(const std::string& tool, const std::string& parameter) const;
   size_t bytes() const { return bytes_; }  // what it holds in memory, about
 

@@ -218,7 +218,7 @@ class Grammars:
         return at + (above & -above).bit_length() - 1
 
     def begin(self, slot, kind, text, most_forced=MAX_FORCED):
-        """`most_forced`: how many tokens without a choice the sequence takes at once; 0: none."""
+        """`most_forced`: the longest run of forced tokens that the sequence can use; 0: none."""
         self.slots[slot] = self.compile(kind, text).deep_copy()
         self.most_forced[slot] = min(most_forced, MAX_FORCED)
 
@@ -239,7 +239,7 @@ class Grammars:
 
     def forced_of(self, matcher, most):
         """The tokens that must come next: as long as each one's mask would have a single bit, and at most `most`, the end
-        of the answer not counted. The library allows no tokens for text without a choice but the tokenizer's own."""
+        of the answer not counted. For text that is forced the library allows only the tokenizer's own tokens."""
         run = []
         if most == 0:
             return run

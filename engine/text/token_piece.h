@@ -7,8 +7,8 @@
 
 namespace pinion {
 
-// What a token stands for within a text: its characters, with the space that it begins with, or,
-// if it is a part of one character or cuts some, its bytes, which are no valid UTF-8 then.
+// The text that a token adds inside a longer text, a leading space included. A token that holds
+// only a part of a character gives its bytes, which are then not valid UTF-8.
 std::string TokenPiece(const Tokenizer& tokenizer, int32_t id);
 
 }  // namespace pinion

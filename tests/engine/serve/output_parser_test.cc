@@ -1,61 +1,15 @@
 #include <gtest/gtest.h>
 
-#include <iterator>
-#include <random>
-#include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "engine/base/strings.h"
 #include "engine/serve/answer_parser.h"
+#include "tests/engine/serve/taken_apart.h"
 
 namespace pinion {
 namespace {
-
-Json WeatherTools() {
-  return *Json::Parse(
-      R"([{"type":"function","function":{"name":"weather","parameters":{"type":"object",)"
-      R"("properties":{"city":{"type":"string"},"days":{"type":"integer"},)"
-      R"("exact":{"type":"boolean"},"parts":{"type":"array"}}}}},)"
-      R"({"type":"function","function":{"name":"time"}}])");
-}
-
-OutputRules Rules(const std::string& calls, const std::string& thoughts = "none") {
-  const OutputFormat format = *ChooseOutputFormat(calls, thoughts, {});
-  return {.calls = format.calls,
-          .thoughts = format.thoughts,
-          .tools = std::make_shared<const KnownTools>(WeatherTools())};
-}
-
-// What a client puts together of an answer that comes in these pieces.
-ParsedOutput Parse(const OutputRules& rules, const std::vector<std::string>& pieces) {
-  const auto parser = MakeAnswerParser(rules);
-  ParsedOutput whole;
-  for (size_t i = 0; i < pieces.size(); ++i)
-    whole.Append(parser->Push(pieces[i], i + 1 == pieces.size()));
-  return whole;
-}
-
-std::string Show(const ParsedOutput& parsed) {
-  std::string text = "content [" + parsed.content + "] reasoning [" + parsed.reasoning + "]";
-  for (const ToolCall& call : parsed.calls) text += " " + call.name + call.arguments;
-  return text;
-}
-
-// The answer's parts, whichever two pieces it comes in, and byte by byte.
-std::string Parsed(const OutputRules& rules, const std::string& text) {
-  std::string shown = Show(Parse(rules, {text}));
-  std::vector<std::string> bytes;
-  for (size_t cut = 0; cut < text.size(); ++cut) {
-    EXPECT_EQ(Show(Parse(rules, {text.substr(0, cut), text.substr(cut)})), shown) << "at " << cut;
-    bytes.push_back(text.substr(cut, 1));
-  }
-  bytes.emplace_back();
-  EXPECT_EQ(Show(Parse(rules, bytes)), shown) << "byte by byte";
-  return shown;
-}
 
 TEST(OutputParser, ReadsHermesCallsBetweenText) {
   EXPECT_EQ(Parsed(Rules("hermes"),
@@ -75,18 +29,6 @@ TEST(OutputParser, TakesAMarkInsideAStringForText) {
 TEST(OutputParser, ReadsACallWhoseEndMarkDidNotCome) {
   EXPECT_EQ(Parsed(Rules("hermes"), "<tool_call>{\"name\":\"time\",\"arguments\":{}}"),
             "content [] reasoning [] time{}");
-}
-
-// What each piece gives of calls.
-std::vector<std::string> CallsOf(const OutputRules& rules, const std::vector<std::string>& pieces) {
-  const auto parser = MakeAnswerParser(rules);
-  std::vector<std::string> given;
-  for (const std::string& piece : pieces) {
-    given.emplace_back();
-    for (const ToolCall& call : parser->Push(piece, false).calls)
-      given.back() += call.name + ":" + call.arguments;
-  }
-  return given;
 }
 
 TEST(OutputParser, GivesArgumentsAsTheyCome) {
@@ -121,31 +63,6 @@ TEST(OutputParser, GivesArgumentsOfSeveralCallsAsTheyCome) {
   EXPECT_EQ(CallsOf(Rules("mistral"),
                     {"[TOOL_CALLS]ti", "me[ARGS]", "{\"a\"", ": 1}", "[TOOL_CALLS]", "f/g{", "}"}),
             (std::vector<std::string>{"", "", "time:{\"a\"", ":: 1}", "", "f/g:{", ":}"}));
-}
-
-TEST(OutputParser, GivesMarkedParametersAsTheyCome) {
-  using Given = std::vector<std::string>;
-  EXPECT_EQ(CallsOf(Rules("qwen3_coder"),
-                    {"<tool_call>\n<function=weather>\n", "<parameter=city>", "\nSt. \"", "X\"\n",
-                     "Y\n</para", "meter>\n", "<parameter=days>2", "1</parameter>", "</function>",
-                     "<function=time>", "</function>"}),
-            (Given{"", "", "weather:{\"city\":\"St. \\\"", ":X\\\"", ":\\nY", ":\"",
-                   ":,\"days\":", ":21", ":}", "time:{", ":}"}));
-  EXPECT_EQ(
-      CallsOf(Rules("glm45"), {"<tool_call>weather\n<arg_key>ci", "ty</arg_key><arg_value>", "B",
-                               "<", "b>", "</arg_value>", "<arg_key>days</arg_key>", "<arg_value>2",
-                               "</arg_value>", "</tool_call>"}),
-      (Given{"", "weather:{\"city\":\"", ":B", "", ":<b>", ":\"", "", ":,\"days\":", ":2", ":}"}));
-  EXPECT_EQ(
-      CallsOf(
-          Rules("deepseek_v32"),
-          {"<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"time\">\n<｜DSML｜parameter ",
-           "name=\"a\" string=\"", "true\">", "1", "</｜DSML｜parameter>", "</｜DSML｜invoke>"}),
-      (Given{"", "", "time:{\"a\":\"", ":1", ":\"", ":}"}));
-  EXPECT_EQ(CallsOf(Rules("pythonic"), {"[weather(", "city='", "a\\", "x41", "\"', ", "days=", "1",
-                                        "2", ", parts=[1, ", "')'])", ", time(", ")", "]"}),
-            (Given{"", "weather:{\"city\":\"", ":a", ":A", ":\\\"\"", ":,\"days\":", "", "",
-                   ":12,\"parts\":", ":[1,\")\"]}", "time:{", ":}", ""}));
 }
 
 TEST(OutputParser, ReadsCallsThatDoNotStreamAmongThoseThatDo) {
@@ -215,18 +132,6 @@ TEST(OutputParser, WhatFollowsACallAndIsNoneIsText) {
             R"(content [] reasoning [] time{"a": "[TOOL_CALLS]{)");
 }
 
-// Texts made of these fragments have the same parts however they are cut.
-void ExpectNoCutMatters(const char* calls, std::span<const std::string> fragments) {
-  std::mt19937 rng(20261126);
-  std::uniform_int_distribution<size_t> any(0, fragments.size() - 1), few(1, 7);
-  for (int i = 0; i < 200; ++i) {
-    std::string text;
-    for (size_t left = few(rng); left > 0; --left) text += fragments[any(rng)];
-    Parsed(Rules(calls), text);
-    if (::testing::Test::HasFailure()) FAIL() << calls << ": " << text;
-  }
-}
-
 TEST(OutputParser, PartsDependOnTheTextAloneHoweverBrokenItIs) {
   const std::string fragments[] = {"[",
                                    "]",
@@ -251,190 +156,6 @@ TEST(OutputParser, PartsDependOnTheTextAloneHoweverBrokenItIs) {
                                    R"({"name": "unknown", "arguments": {}})"};
   for (const char* calls : {"mistral", "granite", "llama3_json"})
     ExpectNoCutMatters(calls, fragments);
-}
-
-TEST(OutputParser, PartsOfMarkedParametersDependOnTheTextAlone) {
-  const std::string tags[] = {"<tool_call>",
-                              "</tool_call>",
-                              "<function=weather>",
-                              "<function=unknown>",
-                              "<parameter=city>",
-                              "<parameter=days>",
-                              "</parameter>",
-                              "</function>",
-                              "<",
-                              "</",
-                              ">",
-                              "\n",
-                              "so",
-                              "\"",
-                              "weather",
-                              "<arg_key>city</arg_key>",
-                              "<arg_key>days</arg_key>",
-                              "<arg_value>",
-                              "</arg_value>",
-                              "12"};
-  const std::string dsml[] = {"<｜DSML｜function_calls>",
-                              "</｜DSML｜function_calls>",
-                              "<｜DSML｜invoke name=\"weather\">",
-                              "<｜DSML｜invoke name=\"unknown\">",
-                              "</｜DSML｜invoke>",
-                              "<｜DSML｜parameter name=\"a\" string=\"",
-                              "true\">",
-                              "false\">",
-                              "</｜DSML｜parameter>",
-                              "so",
-                              "\n",
-                              "12"};
-  const std::string python[] = {"[",
-                                "]",
-                                "weather(",
-                                "time (",
-                                "unknown(",
-                                ")",
-                                "city=",
-                                "b = ",
-                                "'",
-                                "\"",
-                                "\\",
-                                "\\x4",
-                                "\\u00e9",
-                                ", ",
-                                "12",
-                                "None",
-                                "{'c': [1, '}']}",
-                                "<|python_start|>",
-                                "<|python_end|>",
-                                "so"};
-  for (const char* calls : {"qwen3_coder", "glm45"}) ExpectNoCutMatters(calls, tags);
-  ExpectNoCutMatters("deepseek_v32", dsml);
-  ExpectNoCutMatters("pythonic", python);
-}
-
-// What a value is in each of the formats whose parameters are marked.
-struct Spelling {
-  const char* calls;
-  std::string (*write)(const Json::Object& arguments);
-};
-
-// One of a call of `weather`, whose city is a string and whose parts are not.
-bool IsText(const std::string& key) { return key != "parts" && key != "days" && key != "exact"; }
-std::string Plain(const std::string& key, const Json& value) {
-  return IsText(key) ? value.string() : value.Dump();
-}
-
-std::string WriteCoder(const Json::Object& arguments) {
-  std::string text = "<tool_call>\n<function=weather>\n";
-  for (const auto& [key, value] : arguments)
-    text += StrCat("<parameter=", key, ">\n", Plain(key, value), "\n</parameter>\n");
-  return text + "</function>\n</tool_call>";
-}
-
-std::string WriteGlm(const Json::Object& arguments) {
-  std::string text = "<tool_call>weather";
-  for (const auto& [key, value] : arguments)
-    text +=
-        StrCat("\n<arg_key>", key, "</arg_key>\n<arg_value>", Plain(key, value), "</arg_value>");
-  return text + "\n</tool_call>";
-}
-
-std::string WriteDsml(const Json::Object& arguments) {
-  std::string text = "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"weather\">\n";
-  for (const auto& [key, value] : arguments)
-    text +=
-        StrCat("<｜DSML｜parameter name=\"", key, "\" string=\"", IsText(key) ? "true" : "false",
-               "\">", Plain(key, value), "</｜DSML｜parameter>\n");
-  return text + "</｜DSML｜invoke>\n</｜DSML｜function_calls>";
-}
-
-std::string WritePython(const Json::Object& arguments) {
-  std::string text = "[weather(";
-  for (const auto& [key, value] : arguments) text += StrCat(key, "=", value.Dump(), ", ");
-  return text + ")]";
-}
-
-constexpr Spelling kSpellings[] = {{"qwen3_coder", WriteCoder},
-                                   {"glm47", WriteGlm},
-                                   {"deepseek_v32", WriteDsml},
-                                   {"pythonic", WritePython}};
-
-// Arguments with all that needs care in JSON or looks like a mark.
-Json::Object SomeArguments(std::mt19937& rng) {
-  const char* const pieces[] = {"a", "\"", "\\", "\n", "\t", "\x01", "<", "</",    "</p",  "é",
-                                "😀", "'",  " ",  ",",  ")",  "]",    ">", "</arg", "</｜", "null"};
-  std::uniform_int_distribution<size_t> any(0, std::size(pieces) - 1), few(0, 6);
-  Json::Object arguments;
-  for (const char* key : {"city", "days", "exact", "parts", "other", "last"}) {
-    if (few(rng) < 2) continue;
-    std::string text;
-    for (size_t left = few(rng); left > 0; --left) text += pieces[any(rng)];
-    Json value(text);
-    if (key == std::string("days")) value = Json(static_cast<int64_t>(any(rng)) - 9);
-    if (key == std::string("exact")) value = Json(any(rng) % 2 == 0);
-    if (key == std::string("parts"))
-      value = Json(Json::Array{Json(text), Json(2.5), Json(nullptr)});
-    arguments.emplace_back(key, std::move(value));
-  }
-  return arguments;
-}
-
-TEST(OutputParser, MarkedParametersAreTheJsonOfTheirValuesWhereverTheyAreCut) {
-  for (const Spelling& spelling : kSpellings) {
-    std::mt19937 rng(20261126);
-    for (int i = 0; i < 60; ++i) {
-      const Json::Object arguments = SomeArguments(rng);
-      const std::string text = spelling.write(arguments);
-      EXPECT_EQ(Parsed(Rules(spelling.calls), text),
-                "content [] reasoning [] weather" + Json(arguments).Dump())
-          << spelling.calls << ": " << text;
-      if (HasFailure()) return;
-    }
-  }
-}
-
-TEST(OutputParser, ACallThatIsCutOffHasTheBeginningOfItsArguments) {
-  const Json::Object arguments = {{"city", "Bern"}, {"days", 12}, {"other", "x\"y"}};
-  const std::string whole = Json(arguments).Dump();
-  for (const Spelling& spelling : kSpellings) {
-    const std::string text = spelling.write(arguments);
-    for (size_t size = text.find("Bern"); size < text.size(); ++size) {
-      const ParsedOutput parsed = Parse(Rules(spelling.calls), {text.substr(0, size)});
-      ASSERT_EQ(parsed.calls.size(), 1u) << text.substr(0, size);
-      EXPECT_EQ(parsed.content, "");
-      std::string cut = parsed.calls[0].arguments;
-      // GLM's arguments end where the call does.
-      if (!whole.starts_with(cut) && cut.ends_with('}')) cut.pop_back();
-      EXPECT_TRUE(whole.starts_with(cut)) << text.substr(0, size) << ": " << cut;
-    }
-  }
-  EXPECT_EQ(Parsed(Rules("pythonic"), "[time(a=\"x"), "content [] reasoning [] time{\"a\":\"x");
-  EXPECT_EQ(Parsed(Rules("pythonic"), "<|python_start|>[time(a=\"x)]<|python_end|> so"),
-            "content [so] reasoning [] time{\"a\":\"x)]");
-}
-
-TEST(OutputParser, WhatBreaksMarkedParametersIsText) {
-  EXPECT_EQ(
-      Parsed(Rules("qwen3_coder"),
-             "<tool_call><function=time><parameter=a>1</parameter> so</function></tool_call>"),
-      "content [so</function></tool_call>] reasoning [] time{\"a\":\"1\"");
-  EXPECT_EQ(Parsed(Rules("pythonic"), "[time(a='1', b=@)] so"),
-            "content [@)] so] reasoning [] time{\"a\":\"1\",\"b\":");
-  EXPECT_EQ(Parsed(Rules("pythonic"), "[time(a='1'), unknown()] so"),
-            "content [unknown()] so] reasoning [] time{\"a\":\"1\"}");
-  EXPECT_EQ(Parsed(Rules("pythonic"), "[time(a=1)] so"), "content [so] reasoning [] time{\"a\":1}");
-}
-
-TEST(OutputParser, MarkedCallsOfOtherToolsAreReadWhenTheyAreComplete) {
-  EXPECT_EQ(CallsOf(Rules("qwen3_coder"), {"<tool_call><function=f><parameter=a>1", "</parameter>",
-                                           "</function>", "</tool_call>"}),
-            (std::vector<std::string>{"", "", "", "f:{\"a\":\"1\"}"}));
-  OutputRules one = Rules("deepseek_v32");
-  one.parallel = false;
-  EXPECT_EQ(Parsed(one,
-                   "<｜DSML｜function_calls><｜DSML｜invoke name=\"f\"></｜DSML｜invoke>"
-                   "<｜DSML｜invoke name=\"time\"><｜DSML｜parameter name=\"a\" string=\"true\">1"
-                   "</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜function_calls>so"),
-            "content [so] reasoning [] f{}");
 }
 
 TEST(OutputParser, KeepsACallWhoseArgumentsWereCutOff) {
@@ -522,24 +243,6 @@ TEST(OutputParser, ReadsLlamasBareAndMarkedCalls) {
             "content [Now:] reasoning [] time{}");
 }
 
-TEST(OutputParser, ReadsQwenCodersTypedParameters) {
-  EXPECT_EQ(Parsed(Rules("qwen3_coder"),
-                   "So:\n<tool_call>\n<function=weather>\n<parameter=city>\n12\n</parameter>\n"
-                   "<parameter=days>\n3\n</parameter>\n<parameter=exact>True</parameter>\n"
-                   "<parameter=parts>[\"a\"]</parameter>\n<parameter=new>4</parameter>\n"
-                   "</function>\n</tool_call>"),
-            "content [So:] reasoning [] weather{\"city\":\"12\",\"days\":3,\"exact\":true,"
-            "\"parts\":[\"a\"],\"new\":\"4\"}");
-}
-
-TEST(OutputParser, ReadsGlmsKeysAndValues) {
-  EXPECT_EQ(Parsed(Rules("glm45"),
-                   "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>St \"X\"</arg_value>\n"
-                   "<arg_key>days</arg_key>\n<arg_value>2</arg_value>\n</tool_call>\n"
-                   "<tool_call>time</tool_call>"),
-            "content [] reasoning [] weather{\"city\":\"St \\\"X\\\"\",\"days\":2} time{}");
-}
-
 TEST(OutputParser, ReadsMistralsListsAndNames) {
   EXPECT_EQ(Parsed(Rules("mistral"),
                    "[TOOL_CALLS][{\"name\": \"weather\", \"arguments\": {\"city\": \"a\"}}, "
@@ -570,18 +273,6 @@ TEST(OutputParser, ReadsDeepSeeksOldAndNewCalls) {
       "content [] reasoning [] time{\"zone\":1}");
 }
 
-TEST(OutputParser, ReadsDeepSeeksMarkedParameters) {
-  EXPECT_EQ(
-      Parsed(
-          Rules("deepseek_v32"),
-          "Ok.\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"weather\">\n<｜DSML｜parameter "
-          "name=\"city\" string=\"true\"> 12</｜DSML｜parameter>\n<｜DSML｜parameter name=\"days\" "
-          "string=\"false\">3</｜DSML｜parameter>\n<｜DSML｜parameter name=\"parts\" "
-          "string=\"false\">[\"a\"]</｜DSML｜parameter>\n</｜DSML｜invoke>\n<｜DSML｜invoke "
-          "name=\"time\">\n</｜DSML｜invoke>\n</｜DSML｜function_calls>"),
-      "content [Ok.] reasoning [] weather{\"city\":\" 12\",\"days\":3,\"parts\":[\"a\"]} time{}");
-}
-
 TEST(OutputParser, ReadsGemmasUnquotedObjects) {
   EXPECT_EQ(Parsed(Rules("functiongemma"),
                    "<start_function_call>call:weather{city:<escape>a, {b}<escape>,days:2,parts:[1,"
@@ -593,20 +284,6 @@ TEST(OutputParser, ReadsGemmasUnquotedObjects) {
              "<|tool_call>call:weather{city:<|\"|>Bern<|\"|>}<tool_call|><|tool_call>call:time{}"
              "<tool_call|>"),
       "content [] reasoning [] weather{\"city\":\"Bern\"} time{}");
-}
-
-TEST(OutputParser, ReadsPythonsCalls) {
-  EXPECT_EQ(
-      Parsed(Rules("pythonic"), "\n[weather(city=\"St. 'X'), \", days=-2, exact=True), time()]\n"),
-      "content [] reasoning [] weather{\"city\":\"St. 'X'), \",\"days\":-2,\"exact\":true} "
-      "time{}");
-  EXPECT_EQ(Parsed(Rules("llama4_pythonic"),
-                   "I ask. <|python_start|>[time( a = [1.5, 'b',], b={'c': None, \"d\": false},)]"
-                   "<|python_end|> Done."),
-            "content [I ask.Done.] reasoning [] time{\"a\":[1.5,\"b\"],\"b\":{\"c\":null,"
-            "\"d\":false}}");
-  EXPECT_EQ(Parsed(Rules("pythonic"), R"([time(a='\'\n\x41\u00e9\U0001F600\d\u12', b="\\")])"),
-            R"(content [] reasoning [] time{"a":"'\nAé😀\\d\\u12","b":"\\"})");
 }
 
 TEST(OutputParser, ReadsLlama4AndGranite4UnderTheirOwnNames) {

@@ -1,0 +1,274 @@
+// Calls whose arguments are not JSON as the model writes them: Qwen3-Coder, GLM, DeepSeek-V3.2,
+// pythonic.
+
+#include "engine/serve/call_body.h"
+
+#include <gtest/gtest.h>
+
+#include <iterator>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/strings.h"
+#include "tests/engine/serve/taken_apart.h"
+
+namespace pinion {
+namespace {
+
+TEST(CallBody, ReadsQwenCodersTypedParameters) {
+  EXPECT_EQ(Parsed(Rules("qwen3_coder"),
+                   "So:\n<tool_call>\n<function=weather>\n<parameter=city>\n12\n</parameter>\n"
+                   "<parameter=days>\n3\n</parameter>\n<parameter=exact>True</parameter>\n"
+                   "<parameter=parts>[\"a\"]</parameter>\n<parameter=new>4</parameter>\n"
+                   "</function>\n</tool_call>"),
+            "content [So:] reasoning [] weather{\"city\":\"12\",\"days\":3,\"exact\":true,"
+            "\"parts\":[\"a\"],\"new\":\"4\"}");
+}
+
+TEST(CallBody, ReadsGlmsKeysAndValues) {
+  EXPECT_EQ(Parsed(Rules("glm45"),
+                   "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>St \"X\"</arg_value>\n"
+                   "<arg_key>days</arg_key>\n<arg_value>2</arg_value>\n</tool_call>\n"
+                   "<tool_call>time</tool_call>"),
+            "content [] reasoning [] weather{\"city\":\"St \\\"X\\\"\",\"days\":2} time{}");
+}
+
+TEST(CallBody, ReadsDeepSeeksMarkedParameters) {
+  EXPECT_EQ(
+      Parsed(
+          Rules("deepseek_v32"),
+          "Ok.\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"weather\">\n<｜DSML｜parameter "
+          "name=\"city\" string=\"true\"> 12</｜DSML｜parameter>\n<｜DSML｜parameter name=\"days\" "
+          "string=\"false\">3</｜DSML｜parameter>\n<｜DSML｜parameter name=\"parts\" "
+          "string=\"false\">[\"a\"]</｜DSML｜parameter>\n</｜DSML｜invoke>\n<｜DSML｜invoke "
+          "name=\"time\">\n</｜DSML｜invoke>\n</｜DSML｜function_calls>"),
+      "content [Ok.] reasoning [] weather{\"city\":\" 12\",\"days\":3,\"parts\":[\"a\"]} time{}");
+}
+
+TEST(CallBody, ReadsPythonsCalls) {
+  EXPECT_EQ(
+      Parsed(Rules("pythonic"), "\n[weather(city=\"St. 'X'), \", days=-2, exact=True), time()]\n"),
+      "content [] reasoning [] weather{\"city\":\"St. 'X'), \",\"days\":-2,\"exact\":true} "
+      "time{}");
+  EXPECT_EQ(Parsed(Rules("llama4_pythonic"),
+                   "I ask. <|python_start|>[time( a = [1.5, 'b',], b={'c': None, \"d\": false},)]"
+                   "<|python_end|> Done."),
+            "content [I ask.Done.] reasoning [] time{\"a\":[1.5,\"b\"],\"b\":{\"c\":null,"
+            "\"d\":false}}");
+  EXPECT_EQ(Parsed(Rules("pythonic"), R"([time(a='\'\n\x41\u00e9\U0001F600\d\u12', b="\\")])"),
+            R"(content [] reasoning [] time{"a":"'\nAé😀\\d\\u12","b":"\\"})");
+}
+
+TEST(CallBody, GivesMarkedParametersAsTheyCome) {
+  using Given = std::vector<std::string>;
+  EXPECT_EQ(CallsOf(Rules("qwen3_coder"),
+                    {"<tool_call>\n<function=weather>\n", "<parameter=city>", "\nSt. \"", "X\"\n",
+                     "Y\n</para", "meter>\n", "<parameter=days>2", "1</parameter>", "</function>",
+                     "<function=time>", "</function>"}),
+            (Given{"", "", "weather:{\"city\":\"St. \\\"", ":X\\\"", ":\\nY", ":\"",
+                   ":,\"days\":", ":21", ":}", "time:{", ":}"}));
+  EXPECT_EQ(
+      CallsOf(Rules("glm45"), {"<tool_call>weather\n<arg_key>ci", "ty</arg_key><arg_value>", "B",
+                               "<", "b>", "</arg_value>", "<arg_key>days</arg_key>", "<arg_value>2",
+                               "</arg_value>", "</tool_call>"}),
+      (Given{"", "weather:{\"city\":\"", ":B", "", ":<b>", ":\"", "", ":,\"days\":", ":2", ":}"}));
+  EXPECT_EQ(
+      CallsOf(
+          Rules("deepseek_v32"),
+          {"<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"time\">\n<｜DSML｜parameter ",
+           "name=\"a\" string=\"", "true\">", "1", "</｜DSML｜parameter>", "</｜DSML｜invoke>"}),
+      (Given{"", "", "time:{\"a\":\"", ":1", ":\"", ":}"}));
+  EXPECT_EQ(CallsOf(Rules("pythonic"), {"[weather(", "city='", "a\\", "x41", "\"', ", "days=", "1",
+                                        "2", ", parts=[1, ", "')'])", ", time(", ")", "]"}),
+            (Given{"", "weather:{\"city\":\"", ":a", ":A", ":\\\"\"", ":,\"days\":", "", "",
+                   ":12,\"parts\":", ":[1,\")\"]}", "time:{", ":}", ""}));
+}
+
+TEST(CallBody, PartsOfMarkedParametersDependOnTheTextAlone) {
+  const std::string tags[] = {"<tool_call>",
+                              "</tool_call>",
+                              "<function=weather>",
+                              "<function=unknown>",
+                              "<parameter=city>",
+                              "<parameter=days>",
+                              "</parameter>",
+                              "</function>",
+                              "<",
+                              "</",
+                              ">",
+                              "\n",
+                              "so",
+                              "\"",
+                              "weather",
+                              "<arg_key>city</arg_key>",
+                              "<arg_key>days</arg_key>",
+                              "<arg_value>",
+                              "</arg_value>",
+                              "12"};
+  const std::string dsml[] = {"<｜DSML｜function_calls>",
+                              "</｜DSML｜function_calls>",
+                              "<｜DSML｜invoke name=\"weather\">",
+                              "<｜DSML｜invoke name=\"unknown\">",
+                              "</｜DSML｜invoke>",
+                              "<｜DSML｜parameter name=\"a\" string=\"",
+                              "true\">",
+                              "false\">",
+                              "</｜DSML｜parameter>",
+                              "so",
+                              "\n",
+                              "12"};
+  const std::string python[] = {"[",
+                                "]",
+                                "weather(",
+                                "time (",
+                                "unknown(",
+                                ")",
+                                "city=",
+                                "b = ",
+                                "'",
+                                "\"",
+                                "\\",
+                                "\\x4",
+                                "\\u00e9",
+                                ", ",
+                                "12",
+                                "None",
+                                "{'c': [1, '}']}",
+                                "<|python_start|>",
+                                "<|python_end|>",
+                                "so"};
+  for (const char* calls : {"qwen3_coder", "glm45"}) ExpectNoCutMatters(calls, tags);
+  ExpectNoCutMatters("deepseek_v32", dsml);
+  ExpectNoCutMatters("pythonic", python);
+}
+
+// What a value is in each of the formats whose parameters are marked.
+struct Spelling {
+  const char* calls;
+  std::string (*write)(const Json::Object& arguments);
+};
+
+// One of a call of `weather`, whose city is a string and whose parts are not.
+bool IsText(const std::string& key) { return key != "parts" && key != "days" && key != "exact"; }
+std::string Plain(const std::string& key, const Json& value) {
+  return IsText(key) ? value.string() : value.Dump();
+}
+
+std::string WriteCoder(const Json::Object& arguments) {
+  std::string text = "<tool_call>\n<function=weather>\n";
+  for (const auto& [key, value] : arguments)
+    text += StrCat("<parameter=", key, ">\n", Plain(key, value), "\n</parameter>\n");
+  return text + "</function>\n</tool_call>";
+}
+
+std::string WriteGlm(const Json::Object& arguments) {
+  std::string text = "<tool_call>weather";
+  for (const auto& [key, value] : arguments)
+    text +=
+        StrCat("\n<arg_key>", key, "</arg_key>\n<arg_value>", Plain(key, value), "</arg_value>");
+  return text + "\n</tool_call>";
+}
+
+std::string WriteDsml(const Json::Object& arguments) {
+  std::string text = "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"weather\">\n";
+  for (const auto& [key, value] : arguments)
+    text +=
+        StrCat("<｜DSML｜parameter name=\"", key, "\" string=\"", IsText(key) ? "true" : "false",
+               "\">", Plain(key, value), "</｜DSML｜parameter>\n");
+  return text + "</｜DSML｜invoke>\n</｜DSML｜function_calls>";
+}
+
+std::string WritePython(const Json::Object& arguments) {
+  std::string text = "[weather(";
+  for (const auto& [key, value] : arguments) text += StrCat(key, "=", value.Dump(), ", ");
+  return text + ")]";
+}
+
+constexpr Spelling kSpellings[] = {{"qwen3_coder", WriteCoder},
+                                   {"glm47", WriteGlm},
+                                   {"deepseek_v32", WriteDsml},
+                                   {"pythonic", WritePython}};
+
+// Arguments with all that needs care in JSON or looks like a mark.
+Json::Object SomeArguments(std::mt19937& rng) {
+  const char* const pieces[] = {"a", "\"", "\\", "\n", "\t", "\x01", "<", "</",    "</p",  "é",
+                                "😀", "'",  " ",  ",",  ")",  "]",    ">", "</arg", "</｜", "null"};
+  std::uniform_int_distribution<size_t> any(0, std::size(pieces) - 1), few(0, 6);
+  Json::Object arguments;
+  for (const char* key : {"city", "days", "exact", "parts", "other", "last"}) {
+    if (few(rng) < 2) continue;
+    std::string text;
+    for (size_t left = few(rng); left > 0; --left) text += pieces[any(rng)];
+    Json value(text);
+    if (key == std::string("days")) value = Json(static_cast<int64_t>(any(rng)) - 9);
+    if (key == std::string("exact")) value = Json(any(rng) % 2 == 0);
+    if (key == std::string("parts"))
+      value = Json(Json::Array{Json(text), Json(2.5), Json(nullptr)});
+    arguments.emplace_back(key, std::move(value));
+  }
+  return arguments;
+}
+
+TEST(CallBody, MarkedParametersAreTheJsonOfTheirValuesWhereverTheyAreCut) {
+  for (const Spelling& spelling : kSpellings) {
+    std::mt19937 rng(20261126);
+    for (int i = 0; i < 60; ++i) {
+      const Json::Object arguments = SomeArguments(rng);
+      const std::string text = spelling.write(arguments);
+      EXPECT_EQ(Parsed(Rules(spelling.calls), text),
+                "content [] reasoning [] weather" + Json(arguments).Dump())
+          << spelling.calls << ": " << text;
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST(CallBody, ACallThatIsCutOffHasTheBeginningOfItsArguments) {
+  const Json::Object arguments = {{"city", "Bern"}, {"days", 12}, {"other", "x\"y"}};
+  const std::string whole = Json(arguments).Dump();
+  for (const Spelling& spelling : kSpellings) {
+    const std::string text = spelling.write(arguments);
+    for (size_t size = text.find("Bern"); size < text.size(); ++size) {
+      const ParsedOutput parsed = Parse(Rules(spelling.calls), {text.substr(0, size)});
+      ASSERT_EQ(parsed.calls.size(), 1u) << text.substr(0, size);
+      EXPECT_EQ(parsed.content, "");
+      std::string cut = parsed.calls[0].arguments;
+      // GLM's arguments end where the call does.
+      if (!whole.starts_with(cut) && cut.ends_with('}')) cut.pop_back();
+      EXPECT_TRUE(whole.starts_with(cut)) << text.substr(0, size) << ": " << cut;
+    }
+  }
+  EXPECT_EQ(Parsed(Rules("pythonic"), "[time(a=\"x"), "content [] reasoning [] time{\"a\":\"x");
+  EXPECT_EQ(Parsed(Rules("pythonic"), "<|python_start|>[time(a=\"x)]<|python_end|> so"),
+            "content [so] reasoning [] time{\"a\":\"x)]");
+}
+
+TEST(CallBody, WhatBreaksMarkedParametersIsText) {
+  EXPECT_EQ(
+      Parsed(Rules("qwen3_coder"),
+             "<tool_call><function=time><parameter=a>1</parameter> so</function></tool_call>"),
+      "content [so</function></tool_call>] reasoning [] time{\"a\":\"1\"");
+  EXPECT_EQ(Parsed(Rules("pythonic"), "[time(a='1', b=@)] so"),
+            "content [@)] so] reasoning [] time{\"a\":\"1\",\"b\":");
+  EXPECT_EQ(Parsed(Rules("pythonic"), "[time(a='1'), unknown()] so"),
+            "content [unknown()] so] reasoning [] time{\"a\":\"1\"}");
+  EXPECT_EQ(Parsed(Rules("pythonic"), "[time(a=1)] so"), "content [so] reasoning [] time{\"a\":1}");
+}
+
+TEST(CallBody, MarkedCallsOfOtherToolsAreReadWhenTheyAreComplete) {
+  EXPECT_EQ(CallsOf(Rules("qwen3_coder"), {"<tool_call><function=f><parameter=a>1", "</parameter>",
+                                           "</function>", "</tool_call>"}),
+            (std::vector<std::string>{"", "", "", "f:{\"a\":\"1\"}"}));
+  OutputRules one = Rules("deepseek_v32");
+  one.parallel = false;
+  EXPECT_EQ(Parsed(one,
+                   "<｜DSML｜function_calls><｜DSML｜invoke name=\"f\"></｜DSML｜invoke>"
+                   "<｜DSML｜invoke name=\"time\"><｜DSML｜parameter name=\"a\" string=\"true\">1"
+                   "</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜function_calls>so"),
+            "content [so] reasoning [] f{}");
+}
+
+}  // namespace
+}  // namespace pinion
