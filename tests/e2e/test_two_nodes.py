@@ -10,8 +10,8 @@ import virtual_machine
 # The kernels are given: times that are measured on an emulated machine would choose others each time.
 BENCH = ("pinion bench preset:tiny --json --rounds 1 --prompt-len 16 --output-len 2 --isa avx2 "
          "--gemm-kernel avx2 --kv-cache-space 16MiB")
-# A file leaves 48 MiB of node 1, too little for a rank's cache of 160 MiB, also in 8 bits. Both nodes together have room
-# for two of them, on whichever the system's own files lie.
+# A file leaves 48 MiB of node 1, too little for a rank's cache of 160 MiB, also in 8 bits. Both nodes together have
+# room for two of them, on whichever the system's own files lie.
 FILL = """
 free_kib=$(awk '/MemFree/ {print $4}' /sys/devices/system/node/node1/meminfo)
 mkdir /tmp/full && mount -t tmpfs -o size=100%,mpol=bind:1 full /tmp/full &&
