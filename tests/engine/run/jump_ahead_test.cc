@@ -155,7 +155,8 @@ TEST_F(JumpAheadTest, AnswersOfStatesAreTheSameAfterPreemptions) {
   options_.max_model_len = 96;
   options_.max_num_batched_tokens = 16;
   options_.prefix_caching = false;
-  options_.kv_cache_bytes = 1 << 20;
+  // The states of 3 sequences, and 7 blocks, of which one takes up to 6.
+  options_.kv_cache_bytes = 106 << 10;
   StartEngine(options_);
   EXPECT_GT(ExpectTheSame(RequestsWithoutMuchChoice()), 0u);
 }
