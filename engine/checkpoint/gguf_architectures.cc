@@ -65,7 +65,12 @@ constexpr GgufField kDeepSeek[] = {{"expert_count", "n_routed_experts"},
 constexpr GgufField kCohere2[] = {{"logit_scale", "logit_scale"},
                                   {"attention.layer_norm_epsilon", "layer_norm_eps"}};
 
-constexpr GgufName kMlpNormAfterAttention = {&TensorNames::mlp_norm, "blk.{}.post_attention_norm"};
+constexpr GgufField kLayerNorm[] = {{"attention.layer_norm_epsilon", "layer_norm_eps"}};
+
+constexpr GgufName kMlpNormAfterAttention[] = {
+    {&TensorNames::mlp_norm, "blk.{}.post_attention_norm"}};
+constexpr GgufName kNormsOfSums[] = {{&TensorNames::attention_post_norm, "blk.{}.attn_output_norm"},
+                                     {&TensorNames::mlp_post_norm, "blk.{}.layer_output_norm"}};
 constexpr int64_t kSigmoid = 2;  // expert_gating_func
 
 constexpr GgufArchitecture kArchitectures[] = {
@@ -138,11 +143,29 @@ constexpr GgufArchitecture kArchitectures[] = {
     {.name = "cohere2", .hugging_face = "Cohere2ForCausalLM", .fields = kCohere2},
     {.name = "exaone4", .hugging_face = "Exaone4ForCausalLM"},
     {.name = "minimax-m2", .hugging_face = "MiniMaxM2ForCausalLM", .fields = kMiniMax},
+    // RoBERTa and XLM-RoBERTa, too: files hold no rows of positions before the first token's.
+    {.name = "bert",
+     .hugging_face = "BertForSequenceClassification",
+     .with_tensor = "cls.output.weight",
+     .fields = kLayerNorm,
+     .encoder = true,
+     .renamed = kNormsOfSums},
+    {.name = "bert",
+     .hugging_face = "BertModel",
+     .fields = kLayerNorm,
+     .encoder = true,
+     .renamed = kNormsOfSums},
+    {.name = "nomic-bert",
+     .hugging_face = "NomicBertModel",
+     .fields = kLayerNorm,
+     .encoder = true,
+     .renamed = kNormsOfSums},
 };
 
-bool Counts(const GgufArchitecture& entry, const Json& metadata) {
+bool Counts(const GgufArchitecture& entry, const GgufHeader& header) {
+  if (!entry.with_tensor.empty() && !header.Find(entry.with_tensor)) return false;
   if (entry.when.empty()) return true;
-  const Json* value = metadata.Find(StrCat(entry.name, ".", entry.when));
+  const Json* value = header.metadata.Find(StrCat(entry.name, ".", entry.when));
   if (!value || !value->is_int()) return false;
   return entry.when_value == 0 ? value->integer() > 0 : value->integer() == entry.when_value;
 }
@@ -155,10 +178,11 @@ std::string GgufArchitectureNames() {
   return Join(std::vector<std::string>(names.begin(), names.end()), ", ");
 }
 
-Result<const GgufArchitecture*> FindGgufArchitecture(const Json& metadata) {
-  PINION_ASSIGN(const std::string name, Require<std::string>(metadata, "general.architecture"));
+Result<const GgufArchitecture*> FindGgufArchitecture(const GgufHeader& header) {
+  PINION_ASSIGN(const std::string name,
+                Require<std::string>(header.metadata, "general.architecture"));
   for (const GgufArchitecture& each : kArchitectures)
-    if (each.name == name && Counts(each, metadata)) return &each;
+    if (each.name == name && Counts(each, header)) return &each;
   return Fail(ErrorCode::kUnsupported, StrCat("'general.architecture' is '", name.substr(0, 60),
                                               "', want one of ", GgufArchitectureNames()));
 }

@@ -4,9 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "engine/base/json.h"
 #include "engine/base/result.h"
-#include "engine/checkpoint/gguf.h"
+#include "engine/checkpoint/gguf_header.h"
 #include "engine/spec/spec.h"
 
 namespace pinion {
@@ -33,6 +32,7 @@ struct GgufArchitecture {
   // that is 0) counts.
   std::string_view when = "";
   int64_t when_value = 0;
+  std::string_view with_tensor = "";  // likewise, whose tensor of that name is there
   std::span<const GgufField> fields = {};  // beyond those of all
   std::span<const GgufPresence> presences = {};
   // Fields of config.json that files do not state, because all models have them.
@@ -40,11 +40,12 @@ struct GgufArchitecture {
   bool permuted = false;     // rows of q and k: rotated pairs are neighbours
   bool whole_norms = false;  // norms hold the 1 that Hugging Face's arithmetic adds
   bool latent = false;       // attention: heads' sizes are those of the cache
-  GgufName renamed = {};
+  bool encoder = false;      // every token attends to all of a text; LayerNorm
+  std::span<const GgufName> renamed = {};
 };
 
 // The entry for a file; the error lists the architectures that Pinion reads.
-Result<const GgufArchitecture*> FindGgufArchitecture(const Json& metadata);
+Result<const GgufArchitecture*> FindGgufArchitecture(const GgufHeader& header);
 // "gemma2, gemma3, ...", sorted.
 std::string GgufArchitectureNames();
 

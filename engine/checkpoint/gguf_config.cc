@@ -3,16 +3,12 @@
 #include <vector>
 
 #include "engine/base/strings.h"
+#include "engine/checkpoint/gguf.h"
 #include "engine/checkpoint/gguf_architectures.h"
+#include "engine/checkpoint/gguf_encoder.h"
 
 namespace pinion {
 namespace {
-
-bool HasTensor(const GgufFile& gguf, std::string_view name) {
-  const auto& tensors = gguf.header.tensors;
-  return std::any_of(tensors.begin(), tensors.end(),
-                     [&](const GgufTensor& tensor) { return tensor.name == name; });
-}
 
 // Metadata under the architecture's prefix, copied to config.json's keys.
 class Translation {
@@ -231,7 +227,7 @@ Status CopyArchitecture(const GgufFile& gguf, const GgufArchitecture& architectu
     PINION_TRY(translation.Copy(field.from, field.to, false));
   }
   for (const GgufPresence& presence : architecture.presences)
-    translation.Set(presence.to, HasTensor(gguf, presence.tensor));
+    translation.Set(presence.to, gguf.header.Find(presence.tensor) != nullptr);
   const Json constants = Json::Parse(architecture.constants).value();
   for (const auto& [key, value] : constants.object()) translation.Set(key, value);
   if (architecture.whole_norms) CopyGemmaScale(translation);
@@ -249,16 +245,17 @@ void CopyIds(const Json& metadata, Translation& translation) {
 
 // The embedding's rows, which some files state nowhere else.
 Result<int64_t> VocabularySize(const GgufFile& gguf) {
-  for (const GgufTensor& tensor : gguf.header.tensors)
-    if (tensor.name == "token_embd.weight") return tensor.shape.front();
+  if (const GgufTensor* embedding = gguf.header.Find("token_embd.weight"))
+    return embedding->shape.front();
   return Fail(ErrorCode::kCorrupt, "there is no tensor 'token_embd.weight'");
 }
 
-// The type to compute in: the file's if it is not quantised.
+// The type to compute in: that of the file's matrices if they are not quantised. Converters leave
+// the small tables of positions and types in F32.
 const char* ComputeType(const GgufFile& gguf) {
   bool all_float = true, all_half = true;
   for (const GgufTensor& tensor : gguf.header.tensors) {
-    if (tensor.shape.size() < 2) continue;
+    if (tensor.shape.size() < 2 || IsEncoderTable(tensor.name)) continue;
     all_float = all_float && tensor.type->name == "F32";
     all_half = all_half && tensor.type->name == "F16";
   }
@@ -269,20 +266,25 @@ const char* ComputeType(const GgufFile& gguf) {
 
 Result<Json> GgufConfig(const GgufFile& gguf) {
   const Json& metadata = gguf.header.metadata;
-  PINION_ASSIGN(const GgufArchitecture* architecture, FindGgufArchitecture(metadata));
+  PINION_ASSIGN(const GgufArchitecture* architecture, FindGgufArchitecture(gguf.header));
+  PINION_TRY(CheckCausal(metadata, *architecture));
   Translation translation(metadata, std::string(architecture->name));
   translation.Set("architectures", Json::Array{Json(architecture->hugging_face)});
   PINION_TRY(CopyArchitecture(gguf, *architecture, translation));
+  if (architecture->encoder) {
+    PINION_ASSIGN(const Json fields, EncoderFields(gguf.header, architecture->name));
+    for (const auto& [key, value] : fields.object()) translation.Set(key, value);
+  }
   CopyIds(metadata, translation);
   PINION_ASSIGN(const int64_t vocabulary, VocabularySize(gguf));
   translation.Set("vocab_size", vocabulary);
-  translation.Set("tie_word_embeddings", !HasTensor(gguf, "output.weight"));
+  translation.Set("tie_word_embeddings", gguf.header.Find("output.weight") == nullptr);
   translation.Set("torch_dtype", ComputeType(gguf));
   return translation.Take();
 }
 
 Status ApplyGguf(const GgufFile& gguf, DecoderSpec& spec) {
-  PINION_ASSIGN(const GgufArchitecture* architecture, FindGgufArchitecture(gguf.header.metadata));
+  PINION_ASSIGN(const GgufArchitecture* architecture, FindGgufArchitecture(gguf.header));
   if (architecture->whole_norms) spec.norm_offset = 0;
   PINION_ASSIGN(const std::vector<float> factors, ReadVector(gguf, "rope_freqs.weight"));
   if (factors.empty() || spec.ropes.empty()) return {};

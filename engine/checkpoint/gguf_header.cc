@@ -255,6 +255,12 @@ Status CheckVersion(Reader& reader) {
 
 }  // namespace
 
+const GgufTensor* GgufHeader::Find(std::string_view name) const {
+  for (const GgufTensor& tensor : tensors)
+    if (tensor.name == name) return &tensor;
+  return nullptr;
+}
+
 Result<GgufHeader> ReadGgufHeader(std::string_view file) {
   Reader reader(file);
   PINION_TRY(CheckVersion(reader));

@@ -24,6 +24,8 @@ struct GgufTensor {
 struct GgufHeader {
   Json metadata;  // an object: key -> value
   std::vector<GgufTensor> tensors;
+
+  const GgufTensor* Find(std::string_view name) const;  // null if there is none
 };
 
 // Reads the header of a GGUF file (version 2 or 3, little-endian) that is in memory. The file is

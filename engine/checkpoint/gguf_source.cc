@@ -3,6 +3,7 @@
 #include <map>
 
 #include "engine/base/strings.h"
+#include "engine/checkpoint/gguf.h"
 #include "engine/checkpoint/gguf_architectures.h"
 #include "engine/checkpoint/gguf_latent.h"
 #include "engine/checkpoint/plain_dtype.h"
@@ -127,7 +128,13 @@ struct NamePair {
 };
 constexpr NamePair kNames[] = {
     {&TensorNames::embedding, "token_embd.weight"},
+    {&TensorNames::position_embedding, "position_embd.weight"},
+    {&TensorNames::type_embedding, "token_types.weight"},
+    {&TensorNames::embedding_norm, "token_embd_norm"},
     {&TensorNames::head, "output.weight"},
+    {&TensorNames::classifier_dense, "cls"},
+    {&TensorNames::classifier_norm, "cls.norm"},
+    {&TensorNames::classifier_out, "cls.output"},
     {&TensorNames::final_norm, "output_norm"},
     {&TensorNames::attention_norm, "blk.{}.attn_norm"},
     {&TensorNames::attention_post_norm, "blk.{}.post_attention_norm"},
@@ -191,7 +198,8 @@ void AddPlaces(const NamePair& pair, const DecoderSpec& spec, Places& places) {
 Places PlacesOf(const DecoderSpec& spec, const GgufArchitecture& architecture) {
   Places places;
   for (NamePair pair : kNames) {
-    if (pair.ours == architecture.renamed.ours) pair.theirs = architecture.renamed.theirs;
+    for (const GgufName& renamed : architecture.renamed)
+      if (pair.ours == renamed.ours) pair.theirs = renamed.theirs;
     AddPlaces(pair, spec, places);
   }
   return places;
@@ -217,13 +225,19 @@ GgufTensor ExpertOf(GgufTensor tensor, int expert) {
   return tensor;
 }
 
+// A vector may be stored as a matrix of one row, and such a matrix as a vector.
+std::vector<int64_t> WithoutSingleRow(std::vector<int64_t> shape) {
+  if (shape.size() == 2 && shape[0] == 1) shape.erase(shape.begin());
+  return shape;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<TensorSource>> OpenGgufTensors(std::shared_ptr<const GgufFile> gguf,
                                                       const DecoderSpec& spec) {
   std::map<std::string_view, const GgufTensor*> held;
   for (const GgufTensor& tensor : gguf->header.tensors) held.emplace(tensor.name, &tensor);
-  PINION_ASSIGN(const GgufArchitecture* architecture, FindGgufArchitecture(gguf->header.metadata));
+  PINION_ASSIGN(const GgufArchitecture* architecture, FindGgufArchitecture(gguf->header));
   const size_t permuted = architecture->permuted ? static_cast<size_t>(spec.head_dim) : 0;
   const Places places = PlacesOf(spec, *architecture);
   PlacedTensors plain;
@@ -232,15 +246,15 @@ Result<std::unique_ptr<TensorSource>> OpenGgufTensors(std::shared_ptr<const Gguf
     const FilePlace place = PlaceOf(places, tensor.name);
     const auto found = held.find(place.name);
     if (found == held.end()) continue;  // the check of all tensors names what is missing
-    const GgufTensor& stored = *found->second;
+    GgufTensor stored = *found->second;
     std::vector<int64_t> want = tensor.shape;
     if (place.expert >= 0) want.insert(want.begin(), spec.moe.router.experts);
-    const bool is_flat = want.size() == 1 && stored.shape == std::vector<int64_t>{1, want[0]};
-    if (stored.shape != want && !is_flat)
+    if (WithoutSingleRow(stored.shape) != WithoutSingleRow(want))
       return Fail(
           ErrorCode::kCorrupt,
           StrCat("tensor '", place.name, "' of ", gguf->FileOf(stored).path(), " has shape ",
                  ShapeText(stored.shape), ", its metadata asks for ", ShapeText(want)));
+    stored.shape = std::move(want);
     const Placed placed{place.expert >= 0 ? ExpertOf(stored, place.expert) : stored,
                         {place.is_q_or_k ? permuted : 0}};
     if (PlainDtype(stored.type->name))

@@ -3,12 +3,11 @@
 
 #include "engine/base/strings.h"
 #include "engine/checkpoint/gguf.h"
+#include "engine/checkpoint/gguf_encoder_tokenizer.h"
+#include "engine/checkpoint/gguf_tokens.h"
 
 namespace pinion {
 namespace {
-
-// Kinds of token, as the file numbers them.
-constexpr int64_t kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4;
 
 constexpr const char* kLlama3Words =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
@@ -62,8 +61,6 @@ constexpr PreTokenization kPreTokenizations[] = {
     {"refact", nullptr, true, false, false, false},
 };
 
-Json Object(Json::Object items) { return Json(std::move(items)); }
-
 Result<const PreTokenization*> FindPreTokenization(const Json& metadata) {
   PINION_ASSIGN(const std::string name, Require<std::string>(metadata, "tokenizer.ggml.pre"));
   std::vector<std::string> known;
@@ -75,71 +72,20 @@ Result<const PreTokenization*> FindPreTokenization(const Json& metadata) {
               StrCat("'tokenizer.ggml.pre' is '", name, "', want one of ", Join(known, ", ")));
 }
 
-// An array of the tokenizer's that must have one entry a token (0: any number).
-Result<const Json::Array*> RequireArray(const Json& metadata, const char* key, size_t size) {
-  const Json* found = metadata.Find(key);
-  if (!found || !found->is_array())
-    return Fail(ErrorCode::kCorrupt, StrCat("'", key, "' is missing or no array"));
-  if (size != 0 && found->array().size() != size)
-    return Fail(ErrorCode::kCorrupt, StrCat("'", key, "' has ", found->array().size(),
-                                            " entries, want one for each of ", size, " tokens"));
-  return &found->array();
-}
-
-struct Tokens {
-  const Json::Array* texts = nullptr;
-  const Json::Array* kinds = nullptr;
-};
-
-Result<Tokens> ReadTokens(const Json& metadata) {
-  Tokens tokens;
-  PINION_ASSIGN(tokens.texts, RequireArray(metadata, "tokenizer.ggml.tokens", 0));
-  PINION_ASSIGN(tokens.kinds,
-                RequireArray(metadata, "tokenizer.ggml.token_type", tokens.texts->size()));
-  for (size_t i = 0; i < tokens.texts->size(); ++i)
-    if (!(*tokens.texts)[i].is_string() || !(*tokens.kinds)[i].is_int())
-      return Fail(ErrorCode::kCorrupt,
-                  StrCat("token ", i, " is not a text with a whole-number type"));
-  return tokens;
-}
-
-Json VocabularyOf(const Tokens& tokens) {
+Json VocabularyOf(const GgufTokens& tokens) {
   Json::Object vocabulary;
-  for (size_t i = 0; i < tokens.texts->size(); ++i)
-    vocabulary.emplace_back((*tokens.texts)[i].string(), static_cast<int64_t>(i));
+  for (size_t i = 0; i < tokens.size(); ++i)
+    vocabulary.emplace_back(tokens.text(i), static_cast<int64_t>(i));
   return Json(std::move(vocabulary));
 }
 
-Json AddedTokensOf(const Tokens& tokens) {
-  Json added = Json::MakeArray();
-  for (size_t i = 0; i < tokens.texts->size(); ++i) {
-    const int64_t kind = (*tokens.kinds)[i].integer();
-    if (kind != kUnknown && kind != kControl && kind != kUserDefined) continue;
-    added.Append(Object({{"id", static_cast<int64_t>(i)},
-                         {"content", (*tokens.texts)[i]},
-                         {"special", kind != kUserDefined},
-                         {"normalized", false}}));
-  }
-  return added;
-}
-
-// The text of the token that `key` names; "" if it names none.
-Result<std::string> TokenAt(const Json& metadata, const Tokens& tokens, const char* key) {
-  PINION_ASSIGN(const int64_t id, Optional<int64_t>(metadata, key, -1));
-  if (id == -1) return std::string();
-  if (id < 0 || id >= static_cast<int64_t>(tokens.texts->size()))
-    return Fail(ErrorCode::kCorrupt,
-                StrCat("'", key, "' is ", id, ", want 0 to ", tokens.texts->size() - 1));
-  return (*tokens.texts)[static_cast<size_t>(id)].string();
-}
-
 // BOS before and EOS behind every text, if the file asks for them.
-Result<Json> PostProcessor(const Json& metadata, const Tokens& tokens, bool add_bos) {
-  Json::Array parts{Object({{"Sequence", Object({{"id", "A"}})}})};
+Result<Json> PostProcessor(const Json& metadata, const GgufTokens& tokens, bool add_bos) {
+  Json::Array parts{JsonOf({{"Sequence", JsonOf({{"id", "A"}})}})};
   Json specials = Json::MakeObject();
   const auto part = [&](const std::string& text, const Json& id) {
-    specials.Set(text, Object({{"id", text}, {"ids", Json::Array{id}}}));
-    return Object({{"SpecialToken", Object({{"id", text}})}});
+    specials.Set(text, JsonOf({{"id", text}, {"ids", Json::Array{id}}}));
+    return JsonOf({{"SpecialToken", JsonOf({{"id", text}})}});
   };
   PINION_ASSIGN(const bool bos, Optional<bool>(metadata, "tokenizer.ggml.add_bos_token", add_bos));
   PINION_ASSIGN(const bool eos, Optional<bool>(metadata, "tokenizer.ggml.add_eos_token", false));
@@ -149,38 +95,38 @@ Result<Json> PostProcessor(const Json& metadata, const Tokens& tokens, bool add_
     parts.insert(parts.begin(), part(first, *metadata.Find("tokenizer.ggml.bos_token_id")));
   if (eos && !last.empty())
     parts.push_back(part(last, *metadata.Find("tokenizer.ggml.eos_token_id")));
-  return Object({{"type", "TemplateProcessing"}, {"single", parts}, {"special_tokens", specials}});
+  return JsonOf({{"type", "TemplateProcessing"}, {"single", parts}, {"special_tokens", specials}});
 }
 
 Json ByteLevel() {
-  return Object({{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}});
+  return JsonOf({{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}});
 }
 
 Json PreTokenizer(const PreTokenization& pre) {
   Json::Array steps;
-  if (pre.digits_apart) steps.push_back(Object({{"type", "Digits"}, {"individual_digits", true}}));
+  if (pre.digits_apart) steps.push_back(JsonOf({{"type", "Digits"}, {"individual_digits", true}}));
   for (const char* pattern : {pre.before[0], pre.before[1], pre.words})
     if (pattern)
-      steps.push_back(Object({{"type", "Split"},
-                              {"pattern", Object({{"Regex", pattern}})},
+      steps.push_back(JsonOf({{"type", "Split"},
+                              {"pattern", JsonOf({{"Regex", pattern}})},
                               {"behavior", "Isolated"},
                               {"invert", false}}));
   Json bytes = ByteLevel();
   bytes.Set("use_regex", pre.words == nullptr);
   steps.push_back(std::move(bytes));
-  return Object({{"type", "Sequence"}, {"pretokenizers", std::move(steps)}});
+  return JsonOf({{"type", "Sequence"}, {"pretokenizers", std::move(steps)}});
 }
 
-Result<Json> ByteLevelBpe(const Json& metadata, const Tokens& tokens) {
+Result<Json> ByteLevelBpe(const Json& metadata, const GgufTokens& tokens) {
   PINION_ASSIGN(const PreTokenization* pre, FindPreTokenization(metadata));
   PINION_ASSIGN(const Json::Array* merges, RequireArray(metadata, "tokenizer.ggml.merges", 0));
   PINION_ASSIGN(Json post, PostProcessor(metadata, tokens, pre->add_bos));
-  return Object({{"added_tokens", AddedTokensOf(tokens)},
-                 {"normalizer", pre->nfc ? Object({{"type", "NFC"}}) : Json()},
+  return JsonOf({{"added_tokens", AddedTokensOf(tokens)},
+                 {"normalizer", pre->nfc ? JsonOf({{"type", "NFC"}}) : Json()},
                  {"pre_tokenizer", PreTokenizer(*pre)},
                  {"post_processor", std::move(post)},
                  {"decoder", ByteLevel()},
-                 {"model", Object({{"type", "BPE"},
+                 {"model", JsonOf({{"type", "BPE"},
                                    {"ignore_merges", pre->whole_words},
                                    {"vocab", VocabularyOf(tokens)},
                                    {"merges", *merges}})}});
@@ -195,18 +141,18 @@ struct Merge {
   int64_t left_id, right_id;
 };
 
-Result<Json> MergesByScore(const Json& metadata, const Tokens& tokens) {
+Result<Json> MergesByScore(const Json& metadata, const GgufTokens& tokens) {
   PINION_ASSIGN(const Json::Array* scores,
-                RequireArray(metadata, "tokenizer.ggml.scores", tokens.texts->size()));
+                RequireArray(metadata, "tokenizer.ggml.scores", tokens.size()));
   std::unordered_map<std::string_view, int64_t> ids;
-  for (size_t i = 0; i < tokens.texts->size(); ++i)
-    ids.emplace((*tokens.texts)[i].string(), static_cast<int64_t>(i));
+  for (size_t i = 0; i < tokens.size(); ++i)
+    ids.emplace(tokens.text(i), static_cast<int64_t>(i));
   std::vector<Merge> merges;
-  for (size_t i = 0; i < tokens.texts->size(); ++i) {
-    const std::string_view text = (*tokens.texts)[i].string();
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const std::string_view text = tokens.text(i);
     if (!(*scores)[i].is_number())
       return Fail(ErrorCode::kCorrupt, StrCat("the score of token ", i, " is not a number"));
-    if ((*tokens.kinds)[i].integer() != kNormal) continue;  // found whole, never put together
+    if (tokens.kind(i) != GgufTokens::kNormal) continue;  // found whole, never put together
     for (size_t cut = 1; cut < text.size(); ++cut) {
       const auto left = ids.find(text.substr(0, cut)), right = ids.find(text.substr(cut));
       if (left != ids.end() && right != ids.end())
@@ -225,7 +171,7 @@ Result<Json> MergesByScore(const Json& metadata, const Tokens& tokens) {
   return Json(std::move(pairs));
 }
 
-Result<Json> SentencePieceBpe(const Json& metadata, const Tokens& tokens) {
+Result<Json> SentencePieceBpe(const Json& metadata, const GgufTokens& tokens) {
   PINION_ASSIGN(const bool prefix,
                 Optional<bool>(metadata, "tokenizer.ggml.add_space_prefix", true));
   PINION_ASSIGN(Json merges, MergesByScore(metadata, tokens));
@@ -233,21 +179,21 @@ Result<Json> SentencePieceBpe(const Json& metadata, const Tokens& tokens) {
                 TokenAt(metadata, tokens, "tokenizer.ggml.unknown_token_id"));
   PINION_ASSIGN(Json post, PostProcessor(metadata, tokens, true));
   const Json space =
-      Object({{"type", "Replace"}, {"pattern", Object({{"String", " "}})}, {"content", "▁"}});
+      JsonOf({{"type", "Replace"}, {"pattern", JsonOf({{"String", " "}})}, {"content", "▁"}});
   Json::Array normalizers{space},
       decoders{
-          Object({{"type", "Replace"}, {"pattern", Object({{"String", "▁"}})}, {"content", " "}}),
-          Object({{"type", "ByteFallback"}}), Object({{"type", "Fuse"}})};
+          JsonOf({{"type", "Replace"}, {"pattern", JsonOf({{"String", "▁"}})}, {"content", " "}}),
+          JsonOf({{"type", "ByteFallback"}}), JsonOf({{"type", "Fuse"}})};
   if (prefix) {
-    normalizers.insert(normalizers.begin(), Object({{"type", "Prepend"}, {"prepend", "▁"}}));
-    decoders.push_back(Object({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}));
+    normalizers.insert(normalizers.begin(), JsonOf({{"type", "Prepend"}, {"prepend", "▁"}}));
+    decoders.push_back(JsonOf({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}));
   }
-  return Object({{"added_tokens", AddedTokensOf(tokens)},
-                 {"normalizer", Object({{"type", "Sequence"}, {"normalizers", normalizers}})},
+  return JsonOf({{"added_tokens", AddedTokensOf(tokens)},
+                 {"normalizer", JsonOf({{"type", "Sequence"}, {"normalizers", normalizers}})},
                  {"pre_tokenizer", nullptr},
                  {"post_processor", std::move(post)},
-                 {"decoder", Object({{"type", "Sequence"}, {"decoders", decoders}})},
-                 {"model", Object({{"type", "BPE"},
+                 {"decoder", JsonOf({{"type", "Sequence"}, {"decoders", decoders}})},
+                 {"model", JsonOf({{"type", "BPE"},
                                    {"unk_token", unknown.empty() ? Json() : Json(unknown)},
                                    {"fuse_unk", true},
                                    {"byte_fallback", true},
@@ -255,7 +201,7 @@ Result<Json> SentencePieceBpe(const Json& metadata, const Tokens& tokens) {
                                    {"merges", std::move(merges)}})}});
 }
 
-Result<Json> TokenizerConfig(const Json& metadata, const Tokens& tokens) {
+Result<Json> TokenizerConfig(const Json& metadata, const GgufTokens& tokens) {
   Json config = Json::MakeObject();
   struct Role {
     const char *key, *role;
@@ -276,16 +222,21 @@ Result<Json> TokenizerConfig(const Json& metadata, const Tokens& tokens) {
 
 Result<GgufTokenizer> ReadGgufTokenizer(const GgufFile& gguf) {
   const Json& metadata = gguf.header.metadata;
-  PINION_ASSIGN(const Tokens tokens, ReadTokens(metadata));
+  PINION_ASSIGN(const GgufTokens tokens, ReadGgufTokens(metadata));
   PINION_ASSIGN(const std::string model, Require<std::string>(metadata, "tokenizer.ggml.model"));
   GgufTokenizer result;
   if (model == "gpt2") {
     PINION_ASSIGN(result.tokenizer, ByteLevelBpe(metadata, tokens));
   } else if (model == "llama") {
     PINION_ASSIGN(result.tokenizer, SentencePieceBpe(metadata, tokens));
+  } else if (model == "bert") {
+    PINION_ASSIGN(result.tokenizer, GgufWordPiece(metadata, tokens));
+  } else if (model == "t5") {
+    PINION_ASSIGN(result.tokenizer, GgufUnigram(metadata, tokens));
   } else {
-    return Fail(ErrorCode::kUnsupported,
-                StrCat("'tokenizer.ggml.model' is '", model, "', want gpt2 or llama"));
+    return Fail(
+        ErrorCode::kUnsupported,
+        StrCat("'tokenizer.ggml.model' is '", model, "', want gpt2, llama, bert or t5"));
   }
   PINION_ASSIGN(result.tokenizer_config, TokenizerConfig(metadata, tokens));
   return result;

@@ -7,6 +7,7 @@
 #include "engine/base/strings.h"
 #include "engine/checkpoint/config_json.h"
 #include "engine/checkpoint/fp8.h"
+#include "engine/checkpoint/gguf_encoder.h"
 #include "engine/checkpoint/hub.h"
 #include "engine/checkpoint/mxfp4.h"
 #include "engine/checkpoint/preset.h"
@@ -95,6 +96,9 @@ Result<ModelFiles> OpenFile(const std::string& model) {
   const auto describe = [&]() -> Status {
     PINION_ASSIGN(files.config, GgufConfig(*files.gguf));
     PINION_ASSIGN(files.spec, ReadSpec(files.config));
+    PINION_ASSIGN(files.embedder, ReadGgufEmbedder(files.gguf->header));
+    if (files.spec.classifier.labels > 0) files.embedder.reset();
+    if (files.embedder) DropHead(files.spec);
     return ApplyGguf(*files.gguf, files.spec);
   };
   if (auto described = describe(); !described)

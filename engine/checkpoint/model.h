@@ -25,7 +25,8 @@ struct ModelFiles {
   std::optional<Json> generation_config;
   DecoderSpec spec;                   // eos_ids already joined with generation_config.json's
   std::optional<QuantScheme> scheme;  // of config.json's quantization_config
-  // Of a folder in sentence-transformers' layout, whose model is then without a head.
+  // Of a folder in sentence-transformers' layout, or of a GGUF file that says how it pools; the
+  // model is then without a head.
   std::optional<EmbedderSpec> embedder;
   std::shared_ptr<const GgufFile> gguf;  // null unless MODEL is a GGUF file
 };

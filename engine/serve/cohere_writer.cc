@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "engine/base/base64.h"
 #include "engine/base/json_text.h"
 #include "engine/base/strings.h"
 #include "engine/run/pooler.h"

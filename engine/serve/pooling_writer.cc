@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "engine/base/base64.h"
 #include "engine/base/json_text.h"
 #include "engine/base/strings.h"
 #include "engine/run/pooler.h"

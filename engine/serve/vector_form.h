@@ -36,8 +36,6 @@ void AppendNumber(std::string& out, float value);
 // Appends the values' bytes, rounded to the nearest value of the type, to the even one of two.
 // Beyond the largest, kE4m3 has that, the others infinity.
 void AppendElements(std::string& out, std::span<const float> values, const VectorForm& form);
-// RFC 4648, section 4.
-void AppendBase64(std::string& out, std::string_view bytes);
 // One bit for each value, 1 if it is at least 0, the first in the highest bit of the first byte.
 // `values`: a multiple of 8.
 std::string SignBits(std::span<const float> values);

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/base64.h"
+
 namespace pinion {
 namespace {
 

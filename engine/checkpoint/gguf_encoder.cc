@@ -1,0 +1,109 @@
+// What GGUF files say of encoders, embedders and rerankers.
+
+#include "engine/checkpoint/gguf_encoder.h"
+
+#include <string>
+#include <utility>
+
+#include "engine/base/strings.h"
+#include "engine/spec/architecture.h"
+
+namespace pinion {
+namespace {
+
+constexpr std::string_view kPositions = "position_embd.weight", kTypes = "token_types.weight",
+                           kDense = "cls.weight", kOut = "cls.output.weight";
+
+// By pooling_type.
+enum Pooling : int64_t { kNone, kMean, kCls, kLast, kRank };
+
+// llama.cpp's tools store a matrix of one row as a vector.
+int64_t RowsOf(const GgufTensor& matrix) {
+  return matrix.shape.size() < 2 ? 1 : matrix.shape.front();
+}
+
+Result<Json> LabelsOf(const Json& metadata, std::string_view architecture, int64_t count) {
+  const std::string key = StrCat(architecture, ".classifier.output_labels");
+  const Json* names = metadata.Find(key);
+  const bool named = names && names->is_array();
+  if (named && names->array().size() != static_cast<size_t>(count))
+    return Fail(ErrorCode::kCorrupt, StrCat("'", key, "' has ", names->array().size(),
+                                            " labels, but the tensor '", kOut, "' has ", count));
+  Json labels = Json::MakeObject();
+  for (int64_t i = 0; i < count; ++i)
+    labels.Set(std::to_string(i),
+               named ? names->array()[static_cast<size_t>(i)] : Json(StrCat("LABEL_", i)));
+  return labels;
+}
+
+Status AddHead(const GgufHeader& header, std::string_view architecture, Json& fields) {
+  const GgufTensor* out = header.Find(kOut);
+  if (!out) return {};
+  if (!header.Find(kDense))
+    return Fail(ErrorCode::kUnsupported,
+                StrCat("it has '", kOut, "' but not '", kDense,
+                       "': the converter has left out the dense layer of this reranker's head; use "
+                       "the folder that the file was made of"));
+  if (RowsOf(*out) > kMaxLabels)
+    return Fail(ErrorCode::kCorrupt, StrCat("tensor '", kOut, "' has ", RowsOf(*out),
+                                            " rows, want at most ", kMaxLabels));
+  PINION_ASSIGN(Json labels, LabelsOf(header.metadata, architecture, RowsOf(*out)));
+  fields.Set("id2label", std::move(labels));
+  return {};
+}
+
+}  // namespace
+
+Status CheckCausal(const Json& metadata, const GgufArchitecture& architecture) {
+  const std::string key = StrCat(architecture.name, ".attention.causal");
+  PINION_ASSIGN(const bool causal, Optional<bool>(metadata, key, !architecture.encoder));
+  if (causal != architecture.encoder) return {};
+  return Fail(ErrorCode::kUnsupported, StrCat("'", key, "' is ", causal ? "true" : "false",
+                                              ", want ", causal ? "false" : "true"));
+}
+
+bool IsEncoderTable(std::string_view tensor) { return tensor == kPositions || tensor == kTypes; }
+
+Result<Json> EncoderFields(const GgufHeader& header, std::string_view architecture) {
+  Json fields = Json::MakeObject();
+  const GgufTensor* types = header.Find(kTypes);
+  if (!types)
+    return Fail(ErrorCode::kUnsupported,
+                StrCat("there is no tensor '", kTypes,
+                       "'; of encoders without types of tokens (DistilBERT) Pinion computes none"));
+  fields.Set("type_vocab_size", RowsOf(*types));
+  if (const GgufTensor* positions = header.Find(kPositions))
+    fields.Set("max_position_embeddings", RowsOf(*positions));
+  PINION_TRY(AddHead(header, architecture, fields));
+  return fields;
+}
+
+Result<std::optional<EmbedderSpec>> ReadGgufEmbedder(const GgufHeader& header) {
+  const Json& metadata = header.metadata;
+  PINION_ASSIGN(const std::string name, Require<std::string>(metadata, "general.architecture"));
+  const std::string key = StrCat(name, ".pooling_type");
+  PINION_ASSIGN(const int64_t type, Optional<int64_t>(metadata, key, kNone));
+  EmbedderSpec spec;
+  spec.normalises = true;
+  switch (type) {
+    case kMean:
+      spec.pooling = PoolingKind::kMean;
+      break;
+    case kCls:
+      spec.pooling = PoolingKind::kFirst;
+      break;
+    case kLast:
+      spec.pooling = PoolingKind::kLast;
+      break;
+    case kNone:
+    case kRank:  // a reranker: its head is in the tensors, or it generates yes and no
+      return std::optional<EmbedderSpec>();
+    default:
+      return Fail(ErrorCode::kUnsupported,
+                  StrCat("'", key, "' is ", type,
+                         ", want 0 (none), 1 (mean), 2 (first), 3 (last) or 4 (rank)"));
+  }
+  return std::optional(std::move(spec));
+}
+
+}  // namespace pinion

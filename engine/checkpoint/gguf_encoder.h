@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "engine/base/json.h"
+#include "engine/base/result.h"
+#include "engine/checkpoint/embedder.h"
+#include "engine/checkpoint/gguf_architectures.h"
+#include "engine/checkpoint/gguf_header.h"
+
+namespace pinion {
+
+// An error if the file asks for another direction of attention than the architecture has here.
+Status CheckCausal(const Json& metadata, const GgufArchitecture& architecture);
+
+// What config.json says of encoders alone, from the tables and the head that the file has.
+Result<Json> EncoderFields(const GgufHeader& header, std::string_view architecture);
+
+// Whether a tensor is an encoder's table of positions or of token types.
+bool IsEncoderTable(std::string_view tensor);
+
+// How the file's texts become embeddings, if `ARCHITECTURE.pooling_type` says it. Files do not say
+// whether embeddings are normalised; llama.cpp's server does it. Errors name the value.
+Result<std::optional<EmbedderSpec>> ReadGgufEmbedder(const GgufHeader& header);
+
+}  // namespace pinion

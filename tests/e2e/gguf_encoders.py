@@ -1,0 +1,203 @@
+"""GGUF files of encoders, as llama.cpp's converter lays them out, made of the small checkpoints of tests/data/embedders.
+
+The names of keys and tensors are those of the `gguf` package's constants; no rule is taken from Pinion's reader.
+"""
+
+import json
+import struct
+import unicodedata
+
+from gguf_files import as_f32, read_checkpoint
+
+U32, F32, BOOL, STRING, ARRAY = 4, 6, 7, 8, 9
+INT32, UINT8 = 5, 0
+NORMAL, UNKNOWN, CONTROL = 1, 2, 3
+ALIGNMENT = 32
+
+# Tensors by the ends of their names in checkpoints; "{}" stands for the layer.
+BERT_TENSORS = {
+    "embeddings.word_embeddings": "token_embd", "embeddings.position_embeddings": "position_embd",
+    "embeddings.token_type_embeddings": "token_types", "embeddings.LayerNorm": "token_embd_norm",
+    "encoder.layer.{}.attention.self.query": "blk.{}.attn_q", "encoder.layer.{}.attention.self.key": "blk.{}.attn_k",
+    "encoder.layer.{}.attention.self.value": "blk.{}.attn_v",
+    "encoder.layer.{}.attention.output.dense": "blk.{}.attn_output",
+    "encoder.layer.{}.attention.output.LayerNorm": "blk.{}.attn_output_norm",
+    "encoder.layer.{}.intermediate.dense": "blk.{}.ffn_up", "encoder.layer.{}.output.dense": "blk.{}.ffn_down",
+    "encoder.layer.{}.output.LayerNorm": "blk.{}.layer_output_norm",
+    "classifier.dense": "cls", "classifier.out_proj": "cls.output", "classifier": "cls.output"}
+NOMIC_TENSORS = {
+    "embeddings.word_embeddings": "token_embd", "embeddings.token_type_embeddings": "token_types",
+    "emb_ln": "token_embd_norm", "encoder.layers.{}.attn.Wqkv": "blk.{}.attn_qkv",
+    "encoder.layers.{}.attn.out_proj": "blk.{}.attn_output", "encoder.layers.{}.norm1": "blk.{}.attn_output_norm",
+    "encoder.layers.{}.mlp.fc11": "blk.{}.ffn_up", "encoder.layers.{}.mlp.fc12": "blk.{}.ffn_gate",
+    "encoder.layers.{}.mlp.fc2": "blk.{}.ffn_down", "encoder.layers.{}.norm2": "blk.{}.layer_output_norm"}
+POOLING = {"pooling_mode_mean_tokens": 1, "pooling_mode_cls_token": 2, "pooling_mode_lasttoken": 3}
+
+
+def packed_text(text):
+    raw = text.encode()
+    return struct.pack("<Q", len(raw)) + raw
+
+
+PACK = {U32: lambda value: struct.pack("<I", value), F32: lambda value: struct.pack("<f", value),
+        BOOL: lambda value: struct.pack("<?", value), STRING: packed_text,
+        INT32: lambda value: struct.pack("<i", value), UINT8: lambda value: struct.pack("<B", value)}
+
+
+def packed_entry(key, kind, value):
+    """kind: a number of PACK, or a list of one for an array."""
+    head = packed_text(key)
+    if isinstance(kind, list):
+        return head + struct.pack("<IIQ", ARRAY, kind[0], len(value)) + b"".join(map(PACK[kind[0]], value))
+    return head + struct.pack("<I", kind) + PACK[kind](value)
+
+
+def write_file(path, entries, tensors):
+    """entries: (key, kind, value); tensors: name -> (shape, float32 bytes)."""
+    head = struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(entries))
+    head += b"".join(packed_entry(*entry) for entry in entries)
+    body = b""
+    for name, (shape, raw) in tensors.items():
+        head += packed_text(name) + struct.pack("<I", len(shape))
+        head += b"".join(struct.pack("<Q", extent) for extent in reversed(shape)) + struct.pack("<IQ", 0, len(body))
+        body += raw + bytes(-len(raw) % ALIGNMENT)
+    path.write_bytes(head + bytes(-len(head) % ALIGNMENT) + body)
+
+
+def file_tensors(folder, config, names):
+    """The tensors that files hold, in float32 and under their names there."""
+    found = {}
+    for name, (shape, elements) in read_checkpoint(folder).items():
+        module, _, kind = name.removeprefix("bert.").removeprefix("roberta.").rpartition(".")
+        parts = module.split(".")
+        layer = next((part for part in parts if part.isdigit()), None)
+        module = ".".join("{}" if part.isdigit() else part for part in parts)
+        if module not in names:
+            assert module == "pooler.dense", name
+            continue
+        if names[module] == "position_embd" and config["model_type"] == "xlm-roberta":
+            first = config["pad_token_id"] + 1
+            elements = elements[first * shape[1]:]
+            shape = [shape[0] - first, shape[1]]
+        raw = b"".join(map(as_f32, elements))
+        found[f"{names[module].format(layer)}.{kind}"] = shape, raw
+    return found
+
+
+def model_entries(folder, config, architecture):
+    offset = config["pad_token_id"] + 1 if config["model_type"] == "xlm-roberta" else 0
+    entries = [("general.architecture", STRING, architecture)]
+    values = [("block_count", U32, config["num_hidden_layers"]),
+              ("context_length", U32, config["max_position_embeddings"] - offset),
+              ("embedding_length", U32, config["hidden_size"]),
+              ("feed_forward_length", U32, config["intermediate_size"]),
+              ("attention.head_count", U32, config["num_attention_heads"]),
+              ("attention.layer_norm_epsilon", F32, config["layer_norm_eps"]),
+              ("attention.causal", BOOL, False)]
+    if "rope_parameters" in config:
+        values.append(("rope.freq_base", F32, config["rope_parameters"]["rope_theta"]))
+    pooling = folder / "1_Pooling" / "config.json"
+    if pooling.exists():
+        kinds = json.loads(pooling.read_text())
+        values.append(("pooling_type", U32, next(POOLING[key] for key in POOLING if kinds[key])))
+    elif "id2label" in config:
+        values.append(("classifier.output_labels", [STRING], list(config["id2label"].values())))
+    return entries + [(f"{architecture}.{key}", kind, value) for key, kind, value in values]
+
+
+def special_entries(tokenizer, roles):
+    ids = {token["content"]: token["id"] for token in tokenizer["added_tokens"]}
+    return [(f"tokenizer.ggml.{role}_token_id", U32, ids[text]) for role, text in roles.items()]
+
+
+def word_piece_entries(tokenizer, config):
+    controls = {token["content"] for token in tokenizer["added_tokens"]}
+    vocabulary = tokenizer["model"]["vocab"]
+    texts = sorted(vocabulary, key=vocabulary.get)
+
+    def stored(text):
+        if text in controls:
+            return text
+        return text[2:] if text.startswith("##") else "\u2581" + text
+    return [("tokenizer.ggml.token_type_count", U32, config["type_vocab_size"]),
+            ("tokenizer.ggml.model", STRING, "bert"), ("tokenizer.ggml.pre", STRING, "jina-v2-en"),
+            ("tokenizer.ggml.tokens", [STRING], [stored(text) for text in texts]),
+            ("tokenizer.ggml.token_type", [INT32], [CONTROL if text in controls else NORMAL for text in texts]),
+            *special_entries(tokenizer, {"unknown": "[UNK]", "seperator": "[SEP]", "padding": "[PAD]", "cls": "[CLS]",
+                                         "mask": "[MASK]"})]
+
+
+def replacements(texts):
+    """What NFKC makes of the characters of the texts, and of pairs of them, by their UTF-8."""
+    found = {}
+    for text in texts:
+        for size in (1, 2):
+            for at in range(len(text) - size + 1):
+                part = text[at:at + size]
+                made = unicodedata.normalize("NFKC", part)
+                if made != part and (size == 1 or made != "".join(unicodedata.normalize("NFKC", c) for c in part)):
+                    found[part.encode()] = made.encode()
+    return found
+
+
+def charsmap(rules):
+    """SentencePiece's precompiled_charsmap of the rules: a double array of bytes, then the replacements.
+
+    Each node of the trie has 256 units to itself, so that no two nodes need to be fitted together.
+    """
+    children, leaves, text = [{}], {}, b""
+    for key, made in sorted(rules.items()):
+        node = 0
+        for byte in key:
+            if byte not in children[node]:
+                children[node][byte] = len(children)
+                children.append({})
+            node = children[node][byte]
+        leaves[node] = len(text)
+        text += made + b"\0"
+    units = [0] * (256 * (len(children) + 1))
+    base = [256 * (node + 1) for node in range(len(children))]
+    units[0] = base[0] << 10
+    for node, below in enumerate(children):
+        if node in leaves:
+            units[base[node]] = leaves[node] | 1 << 31
+        for byte, child in below.items():
+            at = base[node] ^ byte
+            units[at] = byte | (child in leaves) << 8 | (at ^ base[child]) << 10
+    trie = struct.pack(f"<{len(units)}I", *units)
+    return struct.pack("<I", len(trie)) + trie + text
+
+
+def unigram_entries(tokenizer, config, texts):
+    controls = {token["content"] for token in tokenizer["added_tokens"]}
+    pieces = tokenizer["model"]["vocab"]
+    unknown = tokenizer["model"]["unk_id"]
+    kinds = [UNKNOWN if i == unknown else CONTROL if text in controls else NORMAL
+             for i, (text, _) in enumerate(pieces)]
+    return [("tokenizer.ggml.model", STRING, "t5"), ("tokenizer.ggml.pre", STRING, "default"),
+            ("tokenizer.ggml.tokens", [STRING], [text for text, _ in pieces]),
+            ("tokenizer.ggml.scores", [F32], [score for _, score in pieces]),
+            ("tokenizer.ggml.token_type", [INT32], kinds), ("tokenizer.ggml.add_space_prefix", BOOL, True),
+            ("tokenizer.ggml.token_type_count", U32, config["type_vocab_size"]),
+            ("tokenizer.ggml.remove_extra_whitespaces", BOOL, False),
+            ("tokenizer.ggml.precompiled_charsmap", [UINT8], charsmap(replacements(texts))),
+            *special_entries(tokenizer, {"bos": "<s>", "eos": "</s>", "unknown": "<unk>", "seperator": "</s>",
+                                         "padding": "<pad>", "cls": "<s>"}),
+            ("tokenizer.ggml.add_bos_token", BOOL, True), ("tokenizer.ggml.add_eos_token", BOOL, True),
+            ("tokenizer.ggml.add_sep_token", BOOL, True)]
+
+
+def write_encoder(folder, path, change=lambda entries, tensors: None):
+    """Makes `path` of a folder of tests/data/embedders; `change` alters the entries and tensors before."""
+    config = json.loads((folder / "config.json").read_text())
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    nomic = config["model_type"] == "nomic_bert"
+    entries = model_entries(folder, config, "nomic-bert" if nomic else "bert")
+    if tokenizer["model"]["type"] == "WordPiece":
+        entries += word_piece_entries(tokenizer, config)
+    else:
+        golden = json.loads((folder / "golden.json").read_text())
+        entries += unigram_entries(tokenizer, config, [case["text"] for case in golden["tokenization"]])
+    tensors = file_tensors(folder, config, NOMIC_TENSORS if nomic else BERT_TENSORS)
+    change(entries, tensors)
+    write_file(path, entries, tensors)
