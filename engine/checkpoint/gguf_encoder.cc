@@ -36,14 +36,17 @@ Result<Json> LabelsOf(const Json& metadata, std::string_view architecture, int64
   return labels;
 }
 
+// A reranker's head is a dense layer and an output; converters leave out the first one of BERT's.
 Status AddHead(const GgufHeader& header, std::string_view architecture, Json& fields) {
+  const GgufTensor* dense = header.Find(kDense);
   const GgufTensor* out = header.Find(kOut);
-  if (!out) return {};
-  if (!header.Find(kDense))
+  const Json* pooling = header.metadata.Find(StrCat(architecture, ".pooling_type"));
+  const bool ranks = pooling && *pooling == Json(int64_t{kRank});
+  if (!dense && !out && !ranks) return {};
+  if (!dense || !out)
     return Fail(ErrorCode::kUnsupported,
-                StrCat("it has '", kOut, "' but not '", kDense,
-                       "': the converter has left out the dense layer of this reranker's head; use "
-                       "the folder that the file was made of"));
+                StrCat("it is a reranker without the tensor '", dense ? kOut : kDense,
+                       "', a part of its head; use the folder that the file was made of"));
   if (RowsOf(*out) > kMaxLabels)
     return Fail(ErrorCode::kCorrupt, StrCat("tensor '", kOut, "' has ", RowsOf(*out),
                                             " rows, want at most ", kMaxLabels));

@@ -72,14 +72,14 @@ Json PostProcessorOf(const Template& of) {
 Result<Template> ReadTemplate(const Json& metadata, const GgufTokens& tokens,
                               std::string_view usual_first, std::string_view usual_last) {
   Template result;
-  PINION_ASSIGN(result.first, FindMark(metadata, tokens,
-                                       {"tokenizer.ggml.cls_token_id",
-                                        "tokenizer.ggml.bos_token_id"},
-                                       usual_first));
-  PINION_ASSIGN(result.last,  // the key is spelt like that
-                FindMark(metadata, tokens,
-                         {"tokenizer.ggml.seperator_token_id", "tokenizer.ggml.eos_token_id"},
-                         usual_last));
+  PINION_ASSIGN(
+      result.first,
+      FindMark(metadata, tokens, {"tokenizer.ggml.cls_token_id", "tokenizer.ggml.bos_token_id"},
+               usual_first));
+  PINION_ASSIGN(
+      result.last,  // the key is spelt like that
+      FindMark(metadata, tokens,
+               {"tokenizer.ggml.seperator_token_id", "tokenizer.ggml.eos_token_id"}, usual_last));
   PINION_ASSIGN(result.adds_first, Optional<bool>(metadata, "tokenizer.ggml.add_bos_token", true));
   PINION_ASSIGN(result.adds_last, Optional<bool>(metadata, "tokenizer.ggml.add_eos_token", true));
   return result;
@@ -127,9 +127,8 @@ Result<Json> UnigramNormalizer(const Json& metadata) {
   PINION_ASSIGN(Json rules, PrecompiledNormalizer(metadata));
   Json::Array steps;
   if (!rules.is_null()) steps.push_back(std::move(rules));
-  steps.push_back(JsonOf({{"type", "Replace"},
-                          {"pattern", JsonOf({{"Regex", " {2,}"}})},
-                          {"content", " "}}));
+  steps.push_back(
+      JsonOf({{"type", "Replace"}, {"pattern", JsonOf({{"Regex", " {2,}"}})}, {"content", " "}}));
   return JsonOf({{"type", "Sequence"}, {"normalizers", std::move(steps)}});
 }
 
@@ -162,8 +161,8 @@ Result<Json> GgufWordPiece(const Json& metadata, const GgufTokens& tokens) {
   PINION_ASSIGN(const int64_t types,
                 Optional<int64_t>(metadata, "tokenizer.ggml.token_type_count", int64_t{2}));
   post.second_type = types > 1 ? 1 : 0;
-  PINION_ASSIGN(const Mark unknown, FindMark(metadata, tokens, {"tokenizer.ggml.unknown_token_id"},
-                                             "[UNK]"));
+  PINION_ASSIGN(const Mark unknown,
+                FindMark(metadata, tokens, {"tokenizer.ggml.unknown_token_id"}, "[UNK]"));
   Json::Object vocabulary;
   bool cased = false;  // which files do not state: a vocabulary of lower case has no capitals
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -171,21 +170,21 @@ Result<Json> GgufWordPiece(const Json& metadata, const GgufTokens& tokens) {
     cased = cased || (tokens.kind(i) == GgufTokens::kNormal && HasCapital(tokens.text(i)));
     vocabulary.emplace_back(WordPieceText(tokens, i), static_cast<int64_t>(i));
   }
-  return JsonOf({{"added_tokens", AddedTokensOf(tokens)},
-                 {"normalizer", JsonOf({{"type", "BertNormalizer"},
-                                        {"clean_text", true},
-                                        {"handle_chinese_chars", true},
-                                        {"strip_accents", nullptr},
-                                        {"lowercase", !cased}})},
-                 {"pre_tokenizer", JsonOf({{"type", "BertPreTokenizer"}})},
-                 {"post_processor", PostProcessorOf(post)},
-                 {"decoder", JsonOf({{"type", "WordPiece"},
-                                     {"prefix", std::string(kContinues)},
-                                     {"cleanup", true}})},
-                 {"model", JsonOf({{"type", "WordPiece"},
-                                   {"unk_token", unknown.text},
-                                   {"continuing_subword_prefix", std::string(kContinues)},
-                                   {"vocab", Json(std::move(vocabulary))}})}});
+  return JsonOf(
+      {{"added_tokens", AddedTokensOf(tokens)},
+       {"normalizer", JsonOf({{"type", "BertNormalizer"},
+                              {"clean_text", true},
+                              {"handle_chinese_chars", true},
+                              {"strip_accents", nullptr},
+                              {"lowercase", !cased}})},
+       {"pre_tokenizer", JsonOf({{"type", "BertPreTokenizer"}})},
+       {"post_processor", PostProcessorOf(post)},
+       {"decoder",
+        JsonOf({{"type", "WordPiece"}, {"prefix", std::string(kContinues)}, {"cleanup", true}})},
+       {"model", JsonOf({{"type", "WordPiece"},
+                         {"unk_token", unknown.text},
+                         {"continuing_subword_prefix", std::string(kContinues)},
+                         {"vocab", Json(std::move(vocabulary))}})}});
 }
 
 Result<Json> GgufUnigram(const Json& metadata, const GgufTokens& tokens) {

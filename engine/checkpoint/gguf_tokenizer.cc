@@ -145,8 +145,7 @@ Result<Json> MergesByScore(const Json& metadata, const GgufTokens& tokens) {
   PINION_ASSIGN(const Json::Array* scores,
                 RequireArray(metadata, "tokenizer.ggml.scores", tokens.size()));
   std::unordered_map<std::string_view, int64_t> ids;
-  for (size_t i = 0; i < tokens.size(); ++i)
-    ids.emplace(tokens.text(i), static_cast<int64_t>(i));
+  for (size_t i = 0; i < tokens.size(); ++i) ids.emplace(tokens.text(i), static_cast<int64_t>(i));
   std::vector<Merge> merges;
   for (size_t i = 0; i < tokens.size(); ++i) {
     const std::string_view text = tokens.text(i);
@@ -234,9 +233,8 @@ Result<GgufTokenizer> ReadGgufTokenizer(const GgufFile& gguf) {
   } else if (model == "t5") {
     PINION_ASSIGN(result.tokenizer, GgufUnigram(metadata, tokens));
   } else {
-    return Fail(
-        ErrorCode::kUnsupported,
-        StrCat("'tokenizer.ggml.model' is '", model, "', want gpt2, llama, bert or t5"));
+    return Fail(ErrorCode::kUnsupported,
+                StrCat("'tokenizer.ggml.model' is '", model, "', want gpt2, llama, bert or t5"));
   }
   PINION_ASSIGN(result.tokenizer_config, TokenizerConfig(metadata, tokens));
   return result;

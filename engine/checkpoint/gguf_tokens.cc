@@ -17,8 +17,7 @@ Result<const Json::Array*> RequireArray(const Json& metadata, const char* key, s
 Result<GgufTokens> ReadGgufTokens(const Json& metadata) {
   GgufTokens tokens;
   PINION_ASSIGN(tokens.texts, RequireArray(metadata, "tokenizer.ggml.tokens", 0));
-  PINION_ASSIGN(tokens.kinds,
-                RequireArray(metadata, "tokenizer.ggml.token_type", tokens.size()));
+  PINION_ASSIGN(tokens.kinds, RequireArray(metadata, "tokenizer.ggml.token_type", tokens.size()));
   for (size_t i = 0; i < tokens.size(); ++i)
     if (!(*tokens.texts)[i].is_string() || !(*tokens.kinds)[i].is_int())
       return Fail(ErrorCode::kCorrupt,
@@ -30,7 +29,9 @@ Json AddedTokensOf(const GgufTokens& tokens) {
   Json added = Json::MakeArray();
   for (size_t i = 0; i < tokens.size(); ++i) {
     const int64_t kind = tokens.kind(i);
-    if (kind != GgufTokens::kUnknown && kind != GgufTokens::kControl && kind != GgufTokens::kUserDefined) continue;
+    if (kind != GgufTokens::kUnknown && kind != GgufTokens::kControl &&
+        kind != GgufTokens::kUserDefined)
+      continue;
     added.Append(JsonOf({{"id", static_cast<int64_t>(i)},
                          {"content", (*tokens.texts)[i]},
                          {"special", kind != GgufTokens::kUserDefined},

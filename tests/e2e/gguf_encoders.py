@@ -1,4 +1,4 @@
-"""GGUF files of encoders, as llama.cpp's converter lays them out, made of the small checkpoints of tests/data/embedders.
+"""GGUF files of encoders and embedders, as llama.cpp's converter lays them out, made of the small checkpoints of tests/data/embedders.
 
 The names of keys and tensors are those of the `gguf` package's constants; no rule is taken from Pinion's reader.
 """
@@ -7,12 +7,16 @@ import json
 import struct
 import unicodedata
 
+import numpy
+
 from gguf_files import as_f32, read_checkpoint
 
 U32, F32, BOOL, STRING, ARRAY = 4, 6, 7, 8, 9
 INT32, UINT8 = 5, 0
 NORMAL, UNKNOWN, CONTROL = 1, 2, 3
 ALIGNMENT = 32
+IN_F32, IN_Q8_0 = 0, 8
+Q8_0_ELEMENTS = 32  # of a block
 
 # Tensors by the ends of their names in checkpoints; "{}" stands for the layer.
 BERT_TENSORS = {
@@ -31,6 +35,16 @@ NOMIC_TENSORS = {
     "encoder.layers.{}.attn.out_proj": "blk.{}.attn_output", "encoder.layers.{}.norm1": "blk.{}.attn_output_norm",
     "encoder.layers.{}.mlp.fc11": "blk.{}.ffn_up", "encoder.layers.{}.mlp.fc12": "blk.{}.ffn_gate",
     "encoder.layers.{}.mlp.fc2": "blk.{}.ffn_down", "encoder.layers.{}.norm2": "blk.{}.layer_output_norm"}
+QWEN3_TENSORS = {
+    "embed_tokens": "token_embd", "norm": "output_norm", "layers.{}.input_layernorm": "blk.{}.attn_norm",
+    "layers.{}.post_attention_layernorm": "blk.{}.ffn_norm", "layers.{}.self_attn.q_proj": "blk.{}.attn_q",
+    "layers.{}.self_attn.k_proj": "blk.{}.attn_k", "layers.{}.self_attn.v_proj": "blk.{}.attn_v",
+    "layers.{}.self_attn.o_proj": "blk.{}.attn_output", "layers.{}.self_attn.q_norm": "blk.{}.attn_q_norm",
+    "layers.{}.self_attn.k_norm": "blk.{}.attn_k_norm", "layers.{}.mlp.gate_proj": "blk.{}.ffn_gate",
+    "layers.{}.mlp.up_proj": "blk.{}.ffn_up", "layers.{}.mlp.down_proj": "blk.{}.ffn_down"}
+# Architecture of the file and names of its tensors, by the checkpoint's model_type.
+ARCHITECTURES = {"bert": ("bert", BERT_TENSORS), "xlm-roberta": ("bert", BERT_TENSORS),
+                 "nomic_bert": ("nomic-bert", NOMIC_TENSORS), "qwen3": ("qwen3", QWEN3_TENSORS)}
 POOLING = {"pooling_mode_mean_tokens": 1, "pooling_mode_cls_token": 2, "pooling_mode_lasttoken": 3}
 
 
@@ -53,13 +67,13 @@ def packed_entry(key, kind, value):
 
 
 def write_file(path, entries, tensors):
-    """entries: (key, kind, value); tensors: name -> (shape, float32 bytes)."""
+    """entries: (key, kind, value); tensors: name -> (shape, bytes, type)."""
     head = struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(entries))
     head += b"".join(packed_entry(*entry) for entry in entries)
     body = b""
-    for name, (shape, raw) in tensors.items():
+    for name, (shape, raw, kind) in tensors.items():
         head += packed_text(name) + struct.pack("<I", len(shape))
-        head += b"".join(struct.pack("<Q", extent) for extent in reversed(shape)) + struct.pack("<IQ", 0, len(body))
+        head += b"".join(struct.pack("<Q", extent) for extent in reversed(shape)) + struct.pack("<IQ", kind, len(body))
         body += raw + bytes(-len(raw) % ALIGNMENT)
     path.write_bytes(head + bytes(-len(head) % ALIGNMENT) + body)
 
@@ -80,8 +94,22 @@ def file_tensors(folder, config, names):
             elements = elements[first * shape[1]:]
             shape = [shape[0] - first, shape[1]]
         raw = b"".join(map(as_f32, elements))
-        found[f"{names[module].format(layer)}.{kind}"] = shape, raw
+        found[f"{names[module].format(layer)}.{kind}"] = shape, raw, IN_F32
     return found
+
+
+def in_blocks(tensors):
+    """The matrices but the small tables in Q8_0 (a float16 scale and 32 integers), and what they stand for in F32."""
+    stored, meant = dict(tensors), dict(tensors)
+    for name, (shape, raw, _) in tensors.items():
+        if len(shape) < 2 or name in ("position_embd.weight", "token_types.weight"):
+            continue
+        blocks = numpy.frombuffer(raw, "<f4").reshape(-1, Q8_0_ELEMENTS)
+        scales = (numpy.abs(blocks).max(axis=1, keepdims=True) / 127).astype("<f2")
+        codes = numpy.rint(blocks / scales.astype("<f4")).clip(-127, 127).astype("i1")
+        stored[name] = shape, numpy.hstack([scales.view("u1").reshape(-1, 2), codes.view("u1")]).tobytes(), IN_Q8_0
+        meant[name] = shape, (scales.astype("<f4") * codes.astype("<f4")).tobytes(), IN_F32
+    return stored, meant
 
 
 def model_entries(folder, config, architecture):
@@ -91,9 +119,14 @@ def model_entries(folder, config, architecture):
               ("context_length", U32, config["max_position_embeddings"] - offset),
               ("embedding_length", U32, config["hidden_size"]),
               ("feed_forward_length", U32, config["intermediate_size"]),
-              ("attention.head_count", U32, config["num_attention_heads"]),
-              ("attention.layer_norm_epsilon", F32, config["layer_norm_eps"]),
-              ("attention.causal", BOOL, False)]
+              ("attention.head_count", U32, config["num_attention_heads"])]
+    if architecture == "qwen3":
+        values += [("attention.layer_norm_rms_epsilon", F32, config["rms_norm_eps"]),
+                   ("attention.head_count_kv", U32, config["num_key_value_heads"]),
+                   ("attention.key_length", U32, config["head_dim"]),
+                   ("attention.value_length", U32, config["head_dim"])]
+    else:
+        values += [("attention.layer_norm_epsilon", F32, config["layer_norm_eps"]), ("attention.causal", BOOL, False)]
     if "rope_parameters" in config:
         values.append(("rope.freq_base", F32, config["rope_parameters"]["rope_theta"]))
     pooling = folder / "1_Pooling" / "config.json"
@@ -123,8 +156,10 @@ def word_piece_entries(tokenizer, config):
             ("tokenizer.ggml.model", STRING, "bert"), ("tokenizer.ggml.pre", STRING, "jina-v2-en"),
             ("tokenizer.ggml.tokens", [STRING], [stored(text) for text in texts]),
             ("tokenizer.ggml.token_type", [INT32], [CONTROL if text in controls else NORMAL for text in texts]),
-            *special_entries(tokenizer, {"unknown": "[UNK]", "seperator": "[SEP]", "padding": "[PAD]", "cls": "[CLS]",
-                                         "mask": "[MASK]"})]
+            *special_entries(tokenizer, {"bos": "[CLS]", "eos": "[SEP]", "unknown": "[UNK]", "seperator": "[SEP]",
+                                         "padding": "[PAD]", "mask": "[MASK]"}),
+            ("tokenizer.ggml.add_bos_token", BOOL, True), ("tokenizer.ggml.add_eos_token", BOOL, True),
+            ("tokenizer.ggml.add_sep_token", BOOL, False)]
 
 
 def replacements(texts):
@@ -182,22 +217,37 @@ def unigram_entries(tokenizer, config, texts):
             ("tokenizer.ggml.remove_extra_whitespaces", BOOL, False),
             ("tokenizer.ggml.precompiled_charsmap", [UINT8], charsmap(replacements(texts))),
             *special_entries(tokenizer, {"bos": "<s>", "eos": "</s>", "unknown": "<unk>", "seperator": "</s>",
-                                         "padding": "<pad>", "cls": "<s>"}),
+                                         "padding": "<pad>"}),
             ("tokenizer.ggml.add_bos_token", BOOL, True), ("tokenizer.ggml.add_eos_token", BOOL, True),
             ("tokenizer.ggml.add_sep_token", BOOL, True)]
+
+
+def byte_level_entries(tokenizer):
+    controls = {token["content"] for token in tokenizer["added_tokens"]}
+    vocabulary = tokenizer["model"]["vocab"]
+    texts = sorted(vocabulary, key=vocabulary.get)
+    return [("tokenizer.ggml.model", STRING, "gpt2"), ("tokenizer.ggml.pre", STRING, "qwen2"),
+            ("tokenizer.ggml.tokens", [STRING], texts),
+            ("tokenizer.ggml.token_type", [INT32], [CONTROL if text in controls else NORMAL for text in texts]),
+            ("tokenizer.ggml.merges", [STRING], [" ".join(merge) for merge in tokenizer["model"]["merges"]]),
+            *special_entries(tokenizer, {"eos": "<|endoftext|>", "eot": "<|im_end|>", "padding": "<|endoftext|>"}),
+            ("tokenizer.ggml.add_eos_token", BOOL, True)]
 
 
 def write_encoder(folder, path, change=lambda entries, tensors: None):
     """Makes `path` of a folder of tests/data/embedders; `change` alters the entries and tensors before."""
     config = json.loads((folder / "config.json").read_text())
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
-    nomic = config["model_type"] == "nomic_bert"
-    entries = model_entries(folder, config, "nomic-bert" if nomic else "bert")
-    if tokenizer["model"]["type"] == "WordPiece":
+    architecture, names = ARCHITECTURES[config["model_type"]]
+    entries = model_entries(folder, config, architecture)
+    kind = tokenizer["model"]["type"]
+    if kind == "WordPiece":
         entries += word_piece_entries(tokenizer, config)
+    elif kind == "BPE":
+        entries += byte_level_entries(tokenizer)
     else:
         golden = json.loads((folder / "golden.json").read_text())
         entries += unigram_entries(tokenizer, config, [case["text"] for case in golden["tokenization"]])
-    tensors = file_tensors(folder, config, NOMIC_TENSORS if nomic else BERT_TENSORS)
+    tensors = file_tensors(folder, config, names)
     change(entries, tensors)
     write_file(path, entries, tensors)

@@ -95,7 +95,7 @@ def test_an_unknown_architecture_is_refused_with_those_that_load(pinion, data, t
     done = pinion("model", "info", path)
     assert done.returncode == 1
     assert len(done.stderr.strip().splitlines()) == 1
-    assert "'general.architecture' is 'lamma', want one of cohere2, deepseek2," in done.stderr
+    assert "'general.architecture' is 'lamma', want one of bert, cohere2, deepseek2," in done.stderr
 
 
 def header_only(path, pre, vocabulary, merges):

@@ -1,15 +1,12 @@
 """GGUF files of encoders, embedders and rerankers, against the reference outputs of the checkpoints."""
 
-import json
-import struct
-
 import numpy
 import pytest
 
-from gguf_encoders import BOOL, STRING, U32, write_encoder
+from gguf_encoders import BOOL, NORMAL, STRING, U32, in_blocks, write_encoder
 from test_embed import FLAGS, ask, assert_near, embeddings_of, golden_of, read_lines, write_lines
 
-EMBEDDERS = ["bert-cls", "bert-mean", "nomicbert", "xlmr"]
+EMBEDDERS = ["bert-cls", "bert-mean", "nomicbert", "xlmr", "qwen3-embedding"]
 
 
 def unit(vectors):
@@ -30,25 +27,39 @@ def encoder_file(data, tmp_path_factory):
     return of
 
 
-def changed(path, *, entries=None, without=()):
-    """What write_encoder is to change: values of keys (None: the key goes), and tensors that go."""
-    def change(all_entries, tensors):
-        for key, kind, value in entries or ():
-            all_entries[:] = [entry for entry in all_entries if entry[0] != key]
-            if value is not None:
-                all_entries.append((key, kind, value))
-        for name in without:
-            del tensors[name]
-    return change
+def altered(data, name, path, *, entries=(), tensors=None):
+    """A file with other values of some keys (None: without the key), and other tensors."""
+    def change(all_entries, all_tensors):
+        keys = {key for key, _, _ in entries}
+        all_entries[:] = [entry for entry in all_entries if entry[0] not in keys]
+        all_entries += [entry for entry in entries if entry[2] is not None]
+        if tensors:
+            tensors(all_tensors)
+    write_encoder(data / "embedders" / name, path, change)
+    return path
+
+
+def texts_of(golden, tmp_path):
+    return write_lines(tmp_path / "in.jsonl", [{"text": prompt["text"]} for prompt in golden["prompts"]])
+
+
+def pairs_of(golden, tmp_path):
+    return write_lines(tmp_path / "in.jsonl", [{"query": query, "documents": [document]}
+                                               for query, document in (p["text"] for p in golden["prompts"])])
+
+
+def results_of(pinion, command, path, lines, *flags):
+    """The embeddings or scores of all lines."""
+    done = pinion(command, path, *FLAGS, *flags, "--input", lines)
+    assert done.returncode == 0, done.stderr
+    return [line["embedding" if command == "embed" else "scores"] for line in read_lines(done)]
 
 
 @pytest.mark.parametrize("name", EMBEDDERS)
 def test_embed_gives_the_references_embeddings(pinion, data, encoder_file, tmp_path, name):
     folder, golden = golden_of(data, name)
-    lines = write_lines(tmp_path / "in.jsonl", [{"text": prompt["text"]} for prompt in golden["prompts"]])
-    done = pinion("embed", encoder_file(name), *FLAGS, "--input", lines)
-    assert done.returncode == 0, done.stderr
-    assert_near([line["embedding"] for line in read_lines(done)], unit(embeddings_of(folder)))
+    found = results_of(pinion, "embed", encoder_file(name), texts_of(golden, tmp_path))
+    assert_near(found, unit(embeddings_of(folder)))
 
 
 @pytest.mark.parametrize("name", EMBEDDERS)
@@ -63,9 +74,102 @@ def test_texts_become_the_references_tokens(pinion, data, encoder_file, tmp_path
 
 def test_rank_gives_the_references_scores(pinion, data, encoder_file, tmp_path):
     _, golden = golden_of(data, "xlmr-reranker")
-    lines = write_lines(tmp_path / "in.jsonl", [{"query": query, "documents": [document]}
-                                                for query, document in (p["text"] for p in golden["prompts"])])
+    lines = pairs_of(golden, tmp_path)
     for flags, key in (((), "score"), (("--logits",), "logit")):
-        done = pinion("rank", encoder_file("xlmr-reranker"), *FLAGS, *flags, "--input", lines)
-        assert done.returncode == 0, done.stderr
-        assert_near([line["scores"][0] for line in read_lines(done)], [p[key] for p in golden["prompts"]])
+        found = results_of(pinion, "rank", encoder_file("xlmr-reranker"), lines, *flags)
+        assert_near([scores[0] for scores in found], [prompt[key] for prompt in golden["prompts"]])
+
+
+def test_the_server_embeds_as_the_reference_does(start_server, data, encoder_file):
+    folder, golden = golden_of(data, "nomicbert")
+    server = start_server(encoder_file("nomicbert"), *FLAGS)
+    status, answer = ask(server, "/v1/embeddings", {"input": [prompt["text"] for prompt in golden["prompts"]]})
+    assert status == 200, answer
+    assert_near([item["embedding"] for item in answer["data"]], unit(embeddings_of(folder)))
+
+
+@pytest.mark.parametrize("name, command", [("bert-mean", "embed"), ("nomicbert", "embed"), ("xlmr-reranker", "rank")])
+def test_matrices_in_q8_0_give_what_their_values_give(pinion, data, tmp_path, name, command):
+    _, golden = golden_of(data, name)
+    lines = (texts_of if command == "embed" else pairs_of)(golden, tmp_path)
+    found = [results_of(pinion, command, altered(data, name, tmp_path / f"{which}.gguf",
+                                                 tensors=lambda all_of, which=which: all_of.update(
+                                                     in_blocks(all_of)[which])), lines)
+             for which in (0, 1)]
+    assert_near(*found)
+
+
+@pytest.mark.parametrize("name, command, tensor", [("xlmr", "embed", "token_types.weight"),
+                                                   ("xlmr-reranker", "rank", "cls.output.weight")])
+def test_a_matrix_of_one_row_may_be_a_vector(pinion, data, encoder_file, tmp_path, name, command, tensor):
+    def flatten(tensors):
+        (rows, columns), *rest = tensors[tensor]
+        assert rows == 1
+        tensors[tensor] = [columns], *rest
+    _, golden = golden_of(data, name)
+    lines = (texts_of if command == "embed" else pairs_of)(golden, tmp_path)
+    flat = altered(data, name, tmp_path / "flat.gguf", tensors=flatten)
+    assert results_of(pinion, command, flat, lines) == results_of(pinion, command, encoder_file(name), lines)
+
+
+@pytest.mark.parametrize("ids", [{"cls": 2}, {}])
+def test_files_of_other_years_name_fewer_special_tokens(pinion, data, tmp_path, ids):
+    entries = [(f"tokenizer.ggml.{role}_token_id", U32, ids.get(role))
+               for role in ("bos", "eos", "cls", "seperator", "unknown")]
+    entries += [(f"tokenizer.ggml.add_{role}_token", BOOL, None) for role in ("bos", "eos", "sep")]
+    path = altered(data, "bert-cls", tmp_path / "old.gguf", entries=entries)
+    _, golden = golden_of(data, "bert-cls")
+    case = golden["tokenization"][-1]
+    done = pinion("tokenize", path, "--input", write_lines(tmp_path / "in.jsonl", [{"text": case["text"]}]))
+    assert done.returncode == 0, done.stderr
+    assert read_lines(done)[0]["ids"] == case["ids"]
+
+
+def test_a_vocabulary_with_capitals_keeps_those_of_a_text(pinion, data, tmp_path):
+    marks = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    vocabulary = [*marks, "\u2581the", "\u2581The"]
+    kinds = [3] * len(marks) + [NORMAL, NORMAL]
+    path = altered(data, "bert-cls", tmp_path / "cased.gguf",
+                   entries=[("tokenizer.ggml.tokens", [STRING], vocabulary), ("tokenizer.ggml.token_type", [5], kinds)])
+    done = pinion("tokenize", path, "--input", write_lines(tmp_path / "in.jsonl", [{"text": "The the"}]))
+    assert done.returncode == 0, done.stderr
+    assert read_lines(done)[0]["ids"] == [2, 6, 5, 3]
+
+
+def test_spaces_around_a_text_are_left_out_if_the_file_says_so(pinion, data, tmp_path):
+    path = altered(data, "xlmr", tmp_path / "trimmed.gguf",
+                   entries=[("tokenizer.ggml.remove_extra_whitespaces", BOOL, True)])
+    lines = write_lines(tmp_path / "in.jsonl", [{"text": "a  word"}, {"text": "  a word "}, {"text": " "}])
+    done = pinion("tokenize", path, "--input", lines)
+    assert done.returncode == 0, done.stderr
+    plain, spaced, empty = (line["ids"] for line in read_lines(done))
+    assert plain == spaced
+    assert empty == [0, 2]
+
+
+REFUSALS = {
+    "dense": ("bert-reranker", [], None, "it is a reranker without the tensor 'cls.weight', a part of its head"),
+    "rank": ("bert-cls", [("bert.pooling_type", U32, 4)], None, "it is a reranker without the tensor 'cls.weight'"),
+    "pooling": ("bert-cls", [("bert.pooling_type", U32, 5)], None,
+                "'bert.pooling_type' is 5, want 0 (none), 1 (mean), 2 (first), 3 (last) or 4 (rank)"),
+    "causal": ("bert-cls", [("bert.attention.causal", BOOL, True)], None,
+               "'bert.attention.causal' is true, want false"),
+    "both ways": ("qwen3-embedding", [("qwen3.attention.causal", BOOL, False)], None,
+                  "'qwen3.attention.causal' is false, want true"),
+    "types": ("bert-cls", [], lambda tensors: tensors.pop("token_types.weight"),
+              "there is no tensor 'token_types.weight'"),
+    "architecture": ("bert-cls", [("general.architecture", STRING, "jina-bert-v2")], None,
+                     "'general.architecture' is 'jina-bert-v2', want one of bert, cohere2,"),
+    "labels": ("xlmr-reranker", [("bert.classifier.output_labels", [STRING], ["a", "b"])], None,
+               "'bert.classifier.output_labels' has 2 labels, but the tensor 'cls.output.weight' has 1"),
+}
+
+
+@pytest.mark.parametrize("which", REFUSALS)
+def test_what_is_not_computed_is_refused_in_one_sentence(pinion, data, tmp_path, which):
+    name, entries, tensors, sentence = REFUSALS[which]
+    path = altered(data, name, tmp_path / "odd.gguf", entries=entries, tensors=tensors)
+    done = pinion("model", "info", path)
+    assert done.returncode == 1
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert sentence in done.stderr
