@@ -21,10 +21,11 @@ enum class PoolingKind {
 };
 const char* Name(PoolingKind kind);
 
-// y = activation(weight x + bias), in a folder of its own.
+// y = activation(weight x + bias): MODULE.weight [outputs][inputs] and MODULE.bias.
 struct DenseSpec {
   enum class Activation { kNone, kTanh, kRelu, kGelu, kSigmoid };
-  std::string folder;  // with model.safetensors: linear.weight [outputs][inputs], linear.bias
+  std::string folder;  // whose model.safetensors holds them; empty: they are among the model's
+  std::string module = "linear";
   size_t inputs = 0, outputs = 0;
   bool bias = true;
   Activation activation = Activation::kTanh;

@@ -37,10 +37,11 @@ struct GgufArchitecture {
   std::span<const GgufPresence> presences = {};
   // Fields of config.json that files do not state, because all models have them.
   std::string_view constants = "{}";
-  bool permuted = false;     // rows of q and k: rotated pairs are neighbours
-  bool whole_norms = false;  // norms hold the 1 that Hugging Face's arithmetic adds
-  bool latent = false;       // attention: heads' sizes are those of the cache
-  bool encoder = false;      // every token attends to all of a text; LayerNorm
+  bool permuted = false;       // rows of q and k: rotated pairs are neighbours
+  bool whole_norms = false;    // norms hold the 1 that Hugging Face's arithmetic adds
+  bool latent = false;         // attention: heads' sizes are those of the cache
+  bool bidirectional = false;  // every token attends to all of a text
+  bool encoder = false;        // BERT's kin: types of tokens, and perhaps a reranker's head
   std::span<const GgufName> renamed = {};
 };
 

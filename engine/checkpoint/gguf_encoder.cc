@@ -4,6 +4,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "engine/base/strings.h"
 #include "engine/spec/architecture.h"
@@ -55,12 +56,35 @@ Status AddHead(const GgufHeader& header, std::string_view architecture, Json& fi
   return {};
 }
 
+// The dense layers behind the pooling, which files may hold.
+Result<std::vector<DenseSpec>> DenseOf(const GgufHeader& header) {
+  std::vector<DenseSpec> layers;
+  for (const std::string_view module : kDenseModules) {
+    const GgufTensor* weight = header.Find(StrCat(module, ".weight"));
+    if (!weight) continue;
+    if (weight->shape.size() != 2)
+      return Fail(ErrorCode::kCorrupt, StrCat("tensor '", weight->name, "' is no matrix"));
+    DenseSpec dense;
+    dense.module = module;
+    dense.outputs = static_cast<size_t>(weight->shape[0]);
+    dense.inputs = static_cast<size_t>(weight->shape[1]);
+    dense.bias = header.Find(StrCat(module, ".bias")) != nullptr;
+    dense.activation = DenseSpec::Activation::kNone;
+    if (!layers.empty() && layers.back().outputs != dense.inputs)
+      return Fail(ErrorCode::kCorrupt,
+                  StrCat("tensor '", weight->name, "' takes ", dense.inputs,
+                         " values, but the layer before gives ", layers.back().outputs));
+    layers.push_back(std::move(dense));
+  }
+  return layers;
+}
+
 }  // namespace
 
 Status CheckCausal(const Json& metadata, const GgufArchitecture& architecture) {
   const std::string key = StrCat(architecture.name, ".attention.causal");
-  PINION_ASSIGN(const bool causal, Optional<bool>(metadata, key, !architecture.encoder));
-  if (causal != architecture.encoder) return {};
+  PINION_ASSIGN(const bool causal, Optional<bool>(metadata, key, !architecture.bidirectional));
+  if (causal != architecture.bidirectional) return {};
   return Fail(ErrorCode::kUnsupported, StrCat("'", key, "' is ", causal ? "true" : "false",
                                               ", want ", causal ? "false" : "true"));
 }
@@ -88,6 +112,11 @@ Result<std::optional<EmbedderSpec>> ReadGgufEmbedder(const GgufHeader& header) {
   PINION_ASSIGN(const int64_t type, Optional<int64_t>(metadata, key, kNone));
   EmbedderSpec spec;
   spec.normalises = true;
+  PINION_ASSIGN(spec.dense, DenseOf(header));
+  if (type == kNone && !spec.dense.empty())
+    return Fail(ErrorCode::kUnsupported,
+                StrCat("'", key, "' is ", type, ", but there is a tensor '", spec.dense[0].module,
+                       ".weight'; Pinion computes no vector for each token (late interaction)"));
   switch (type) {
     case kMean:
       spec.pooling = PoolingKind::kMean;

@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <map>
 
 #include "engine/base/strings.h"
 #include "engine/checkpoint/gguf.h"
 #include "engine/checkpoint/gguf_architectures.h"
+#include "engine/checkpoint/gguf_encoder.h"
 #include "engine/checkpoint/gguf_latent.h"
 #include "engine/checkpoint/plain_dtype.h"
 #include "engine/checkpoint/quantised_source.h"
@@ -225,6 +227,12 @@ GgufTensor ExpertOf(GgufTensor tensor, int expert) {
   return tensor;
 }
 
+bool IsOfDenseModule(std::string_view tensor) {
+  const std::string_view module = tensor.substr(0, tensor.rfind('.'));
+  return std::find(std::begin(kDenseModules), std::end(kDenseModules), module) !=
+         std::end(kDenseModules);
+}
+
 // A vector may be stored as a matrix of one row, and such a matrix as a vector.
 std::vector<int64_t> WithoutSingleRow(std::vector<int64_t> shape) {
   if (shape.size() == 2 && shape[0] == 1) shape.erase(shape.begin());
@@ -242,6 +250,12 @@ Result<std::unique_ptr<TensorSource>> OpenGgufTensors(std::shared_ptr<const Gguf
   const Places places = PlacesOf(spec, *architecture);
   PlacedTensors plain;
   QuantisedTensors quantised;
+  const auto add = [&](const std::string& name, const Placed& placed) {
+    if (PlainDtype(placed.tensor.type->name))
+      plain.emplace(name, placed);
+    else
+      quantised.emplace(name, std::make_unique<GgufQuantised>(*gguf, placed));
+  };
   for (const TensorSpec& tensor : TensorList(spec)) {
     const FilePlace place = PlaceOf(places, tensor.name);
     const auto found = held.find(place.name);
@@ -257,11 +271,10 @@ Result<std::unique_ptr<TensorSource>> OpenGgufTensors(std::shared_ptr<const Gguf
     stored.shape = std::move(want);
     const Placed placed{place.expert >= 0 ? ExpertOf(stored, place.expert) : stored,
                         {place.is_q_or_k ? permuted : 0}};
-    if (PlainDtype(stored.type->name))
-      plain.emplace(tensor.name, placed);
-    else
-      quantised.emplace(tensor.name, std::make_unique<GgufQuantised>(*gguf, placed));
+    add(tensor.name, placed);
   }
+  for (const auto& [name, tensor] : held)  // the embedder's, which the spec does not name
+    if (IsOfDenseModule(name)) add(std::string(name), {*tensor, {}});
   std::unique_ptr<TensorSource> source =
       WithQuantised(std::make_unique<GgufSource>(gguf, std::move(plain)), std::move(quantised));
   if (spec.latent.kv_rank == 0) return source;

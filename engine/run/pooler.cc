@@ -65,15 +65,19 @@ Result<size_t> IdOf(const Tokenizer& tokenizer, const char* word) {
 
 }  // namespace
 
-Result<DenseLayer> DenseLayer::Load(const DenseSpec& spec) {
-  PINION_ASSIGN(const auto source, OpenSafetensorsFile(spec.folder + "/model.safetensors"));
+Result<DenseLayer> DenseLayer::Load(const DenseSpec& spec, const TensorSource& weights) {
+  std::unique_ptr<TensorSource> own;
+  if (!spec.folder.empty()) {
+    PINION_ASSIGN(own, OpenSafetensorsFile(spec.folder + "/model.safetensors"));
+  }
+  const TensorSource& source = own ? *own : weights;
   DenseLayer layer;
   layer.spec_ = spec;
   const auto outputs = static_cast<int64_t>(spec.outputs);
-  PINION_ASSIGN(layer.weight_,
-                ReadVector(*source, "linear.weight", {outputs, static_cast<int64_t>(spec.inputs)}));
+  PINION_ASSIGN(layer.weight_, ReadVector(source, spec.module + ".weight",
+                                          {outputs, static_cast<int64_t>(spec.inputs)}));
   if (spec.bias) {
-    PINION_ASSIGN(layer.bias_, ReadVector(*source, "linear.bias", {outputs}));
+    PINION_ASSIGN(layer.bias_, ReadVector(source, spec.module + ".bias", {outputs}));
   }
   return layer;
 }
@@ -101,10 +105,13 @@ Result<std::unique_ptr<Pooler>> Pooler::Load(const ModelFiles& files, ModelTask 
   auto width = static_cast<size_t>(files.spec.hidden);
   for (const DenseSpec& dense : files.embedder->dense) {
     if (dense.inputs != width)
-      return Fail(ErrorCode::kCorrupt, StrCat(dense.folder, "/config.json: 'in_features' is ",
-                                              dense.inputs, ", want ", width));
+      return Fail(ErrorCode::kCorrupt, dense.folder.empty()
+                                           ? StrCat("tensor '", dense.module, ".weight' takes ",
+                                                    dense.inputs, " values, want ", width)
+                                           : StrCat(dense.folder, "/config.json: 'in_features' is ",
+                                                    dense.inputs, ", want ", width));
     width = dense.outputs;
-    PINION_ASSIGN(DenseLayer layer, DenseLayer::Load(dense));
+    PINION_ASSIGN(DenseLayer layer, DenseLayer::Load(dense, weights));
     pooler->dense_.push_back(std::move(layer));
   }
   return pooler;

@@ -18,7 +18,8 @@ namespace pinion {
 // A linear of an embedder, in float32: it takes one vector a text.
 class DenseLayer {
  public:
-  static Result<DenseLayer> Load(const DenseSpec& spec);
+  // `weights`: the model's own, if the layer is among them.
+  static Result<DenseLayer> Load(const DenseSpec& spec, const TensorSource& weights);
   std::vector<float> Times(const std::vector<float>& x) const;
 
  private:

@@ -13,7 +13,7 @@ from gguf_files import as_f32, read_checkpoint
 
 U32, F32, BOOL, STRING, ARRAY = 4, 6, 7, 8, 9
 INT32, UINT8 = 5, 0
-NORMAL, UNKNOWN, CONTROL = 1, 2, 3
+NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
 ALIGNMENT = 32
 IN_F32, IN_Q8_0 = 0, 8
 Q8_0_ELEMENTS = 32  # of a block
@@ -42,9 +42,14 @@ QWEN3_TENSORS = {
     "layers.{}.self_attn.o_proj": "blk.{}.attn_output", "layers.{}.self_attn.q_norm": "blk.{}.attn_q_norm",
     "layers.{}.self_attn.k_norm": "blk.{}.attn_k_norm", "layers.{}.mlp.gate_proj": "blk.{}.ffn_gate",
     "layers.{}.mlp.up_proj": "blk.{}.ffn_up", "layers.{}.mlp.down_proj": "blk.{}.ffn_down"}
+GEMMA_TENSORS = {
+    **QWEN3_TENSORS, "layers.{}.post_attention_layernorm": "blk.{}.post_attention_norm",
+    "layers.{}.pre_feedforward_layernorm": "blk.{}.ffn_norm",
+    "layers.{}.post_feedforward_layernorm": "blk.{}.post_ffw_norm"}
 # Architecture of the file and names of its tensors, by the checkpoint's model_type.
 ARCHITECTURES = {"bert": ("bert", BERT_TENSORS), "xlm-roberta": ("bert", BERT_TENSORS),
-                 "nomic_bert": ("nomic-bert", NOMIC_TENSORS), "qwen3": ("qwen3", QWEN3_TENSORS)}
+                 "nomic_bert": ("nomic-bert", NOMIC_TENSORS), "qwen3": ("qwen3", QWEN3_TENSORS),
+                 "gemma3_text": ("gemma-embedding", GEMMA_TENSORS)}
 POOLING = {"pooling_mode_mean_tokens": 1, "pooling_mode_cls_token": 2, "pooling_mode_lasttoken": 3}
 
 
@@ -94,7 +99,12 @@ def file_tensors(folder, config, names):
             elements = elements[first * shape[1]:]
             shape = [shape[0] - first, shape[1]]
         raw = b"".join(map(as_f32, elements))
+        if config["model_type"] == "gemma3_text" and name.endswith("norm.weight"):
+            raw = (numpy.frombuffer(raw, "<f4") + numpy.float32(1)).tobytes()
         found[f"{names[module].format(layer)}.{kind}"] = shape, raw, IN_F32
+    for dense in sorted(folder.glob("?_Dense")):
+        for name, (shape, elements) in read_checkpoint(dense).items():
+            found[name.replace("linear", f"dense_{dense.name[0]}")] = shape, b"".join(map(as_f32, elements)), IN_F32
     return found
 
 
@@ -120,14 +130,20 @@ def model_entries(folder, config, architecture):
               ("embedding_length", U32, config["hidden_size"]),
               ("feed_forward_length", U32, config["intermediate_size"]),
               ("attention.head_count", U32, config["num_attention_heads"])]
-    if architecture == "qwen3":
+    if "rms_norm_eps" in config:
         values += [("attention.layer_norm_rms_epsilon", F32, config["rms_norm_eps"]),
                    ("attention.head_count_kv", U32, config["num_key_value_heads"]),
                    ("attention.key_length", U32, config["head_dim"]),
                    ("attention.value_length", U32, config["head_dim"])]
     else:
         values += [("attention.layer_norm_epsilon", F32, config["layer_norm_eps"]), ("attention.causal", BOOL, False)]
-    if "rope_parameters" in config:
+    if architecture == "gemma-embedding":
+        ropes, slides = config["rope_parameters"], [kind == "sliding_attention" for kind in config["layer_types"]]
+        values += [("rope.freq_base", F32, ropes["full_attention"]["rope_theta"]),
+                   ("rope.freq_base_swa", F32, ropes["sliding_attention"]["rope_theta"]),
+                   ("attention.sliding_window", U32, config["sliding_window"]),
+                   ("attention.sliding_window_pattern", [BOOL], slides)]
+    elif "rope_parameters" in config:
         values.append(("rope.freq_base", F32, config["rope_parameters"]["rope_theta"]))
     pooling = folder / "1_Pooling" / "config.json"
     if pooling.exists():
@@ -234,6 +250,29 @@ def byte_level_entries(tokenizer):
             ("tokenizer.ggml.add_eos_token", BOOL, True)]
 
 
+def sentence_piece_entries(tokenizer):
+    """Merges become scores: the earlier a token is made, the higher its score."""
+    controls = {token["content"] for token in tokenizer["added_tokens"]}
+    vocabulary = tokenizer["model"]["vocab"]
+    texts = sorted(vocabulary, key=vocabulary.get)
+    scores = {}
+    for rank, merge in enumerate(tokenizer["model"]["merges"]):
+        scores.setdefault("".join(merge), -float(rank))
+    lowest = -float(len(tokenizer["model"]["merges"]))
+
+    def kind(text):
+        if text in controls:
+            return UNKNOWN if text == tokenizer["model"]["unk_token"] else CONTROL
+        return BYTE if text.startswith("<0x") else NORMAL
+    return [("tokenizer.ggml.model", STRING, "llama"), ("tokenizer.ggml.pre", STRING, "default"),
+            ("tokenizer.ggml.tokens", [STRING], texts),
+            ("tokenizer.ggml.scores", [F32], [scores.get(text, lowest) for text in texts]),
+            ("tokenizer.ggml.token_type", [INT32], list(map(kind, texts))),
+            *special_entries(tokenizer, {"bos": "<bos>", "eos": "<eos>", "unknown": "<unk>", "padding": "<pad>"}),
+            ("tokenizer.ggml.add_space_prefix", BOOL, False), ("tokenizer.ggml.add_bos_token", BOOL, True),
+            ("tokenizer.ggml.add_eos_token", BOOL, True)]
+
+
 def write_encoder(folder, path, change=lambda entries, tensors: None):
     """Makes `path` of a folder of tests/data/embedders; `change` alters the entries and tensors before."""
     config = json.loads((folder / "config.json").read_text())
@@ -243,6 +282,8 @@ def write_encoder(folder, path, change=lambda entries, tensors: None):
     kind = tokenizer["model"]["type"]
     if kind == "WordPiece":
         entries += word_piece_entries(tokenizer, config)
+    elif kind == "BPE" and tokenizer["model"]["byte_fallback"]:
+        entries += sentence_piece_entries(tokenizer)
     elif kind == "BPE":
         entries += byte_level_entries(tokenizer)
     else:

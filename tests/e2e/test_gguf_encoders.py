@@ -6,7 +6,7 @@ import pytest
 from gguf_encoders import BOOL, NORMAL, STRING, U32, in_blocks, write_encoder
 from test_embed import FLAGS, ask, assert_near, embeddings_of, golden_of, read_lines, write_lines
 
-EMBEDDERS = ["bert-cls", "bert-mean", "nomicbert", "xlmr", "qwen3-embedding"]
+EMBEDDERS = ["bert-cls", "bert-mean", "nomicbert", "xlmr", "qwen3-embedding", "embeddinggemma"]
 
 
 def unit(vectors):
@@ -88,7 +88,8 @@ def test_the_server_embeds_as_the_reference_does(start_server, data, encoder_fil
     assert_near([item["embedding"] for item in answer["data"]], unit(embeddings_of(folder)))
 
 
-@pytest.mark.parametrize("name, command", [("bert-mean", "embed"), ("nomicbert", "embed"), ("xlmr-reranker", "rank")])
+@pytest.mark.parametrize("name, command", [("bert-mean", "embed"), ("nomicbert", "embed"), ("xlmr-reranker", "rank"),
+                                           ("embeddinggemma", "embed")])
 def test_matrices_in_q8_0_give_what_their_values_give(pinion, data, tmp_path, name, command):
     _, golden = golden_of(data, name)
     lines = (texts_of if command == "embed" else pairs_of)(golden, tmp_path)
@@ -156,6 +157,8 @@ REFUSALS = {
                "'bert.attention.causal' is true, want false"),
     "both ways": ("qwen3-embedding", [("qwen3.attention.causal", BOOL, False)], None,
                   "'qwen3.attention.causal' is false, want true"),
+    "late interaction": ("embeddinggemma", [("gemma-embedding.pooling_type", U32, 0)], None,
+                         "'gemma-embedding.pooling_type' is 0, but there is a tensor 'dense_2.weight'"),
     "types": ("bert-cls", [], lambda tensors: tensors.pop("token_types.weight"),
               "there is no tensor 'token_types.weight'"),
     "architecture": ("bert-cls", [("general.architecture", STRING, "jina-bert-v2")], None,
