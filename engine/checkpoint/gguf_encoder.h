@@ -17,7 +17,7 @@ Status CheckCausal(const Json& metadata, const GgufArchitecture& architecture);
 // What config.json says of encoders alone, from the tables and the head that the file has.
 Result<Json> EncoderFields(const GgufHeader& header, std::string_view architecture);
 
-// The layers behind the pooling have their names in the file's own tensors.
+// The dense layers behind the pooling, in order, by their names in files.
 inline constexpr std::string_view kDenseModules[] = {"dense_2", "dense_3"};
 
 // Whether a tensor is an encoder's table of positions or of token types.

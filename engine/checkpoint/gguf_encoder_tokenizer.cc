@@ -98,7 +98,6 @@ bool HasCapital(std::string_view text) {
   return std::any_of(text.begin(), text.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
 }
 
-// The float of a token's score; the file's if it is a number.
 Result<double> ScoreAt(const Json::Array& scores, size_t id) {
   if (scores[id].is_number()) return scores[id].number();
   return Fail(ErrorCode::kCorrupt, StrCat("the score of token ", id, " is not a number"));

@@ -137,6 +137,24 @@ def test_a_vocabulary_with_capitals_keeps_those_of_a_text(pinion, data, tmp_path
     assert read_lines(done)[0]["ids"] == [2, 6, 5, 3]
 
 
+def test_tokens_that_fill_the_vocabulary_up_change_nothing(pinion, data, tmp_path):
+    filling = {"tokenizer.ggml.tokens": "[PAD600]", "tokenizer.ggml.scores": -10000.0, "tokenizer.ggml.token_type": 5}
+
+    def change(entries, _):
+        for key, _, values in entries:
+            if key in filling:
+                values.append(filling[key])
+    folder, golden = golden_of(data, "xlmr")
+    write_encoder(folder, tmp_path / "filled.gguf", change)
+    texts = ["[PAD600]", *(case["text"] for case in golden["tokenization"])]
+    lines = write_lines(tmp_path / "in.jsonl", [{"text": text} for text in texts])
+    done = pinion("tokenize", tmp_path / "filled.gguf", "--input", lines)
+    assert done.returncode == 0, done.stderr
+    literal, *others = (line["ids"] for line in read_lines(done))
+    assert 600 not in literal
+    assert others == [case["ids"] for case in golden["tokenization"]]
+
+
 def test_spaces_around_a_text_are_left_out_if_the_file_says_so(pinion, data, tmp_path):
     path = altered(data, "xlmr", tmp_path / "trimmed.gguf",
                    entries=[("tokenizer.ggml.remove_extra_whitespaces", BOOL, True)])
