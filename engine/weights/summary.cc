@@ -175,6 +175,20 @@ std::string ByteTable(const DecoderSpec& spec) {
   return table.Text();
 }
 
+std::string EmbedderText(const EmbedderSpec& embedder) {
+  std::string text = StrCat("pooling ", Name(embedder.pooling));
+  for (const DenseSpec& dense : embedder.dense) text += StrCat(", dense to ", dense.outputs);
+  return text + (embedder.normalises ? ", of length 1" : ", not normalised");
+}
+
+Json EmbedderJson(const EmbedderSpec& embedder) {
+  Json dense = Json::MakeArray();
+  for (const DenseSpec& each : embedder.dense) dense.Append(static_cast<uint64_t>(each.outputs));
+  return Json::Object{{"pooling", Name(embedder.pooling)},
+                      {"dense", std::move(dense)},
+                      {"normalises", embedder.normalises}};
+}
+
 std::string StoredText(const ModelFiles& files, const Stored& stored) {
   std::vector<std::string> parts;
   for (const auto& [dtype, bytes] : stored.bytes)
@@ -330,6 +344,7 @@ Json SummariseModel(const ModelFiles& files, const TensorSource& weights,
   if (spec.moe.router.experts > 0) json.Set("experts", ExpertsJson(spec));
   if (spec.latent.kv_rank > 0) json.Set("latent", LatentJson(spec.latent));
   if (spec.index.top_k > 0) json.Set("index", IndexJson(spec.index));
+  if (files.embedder) json.Set("embedder", EmbedderJson(*files.embedder));
   json.Set("checkpoint_dtype", spec.checkpoint_dtype);
   json.Set("bos_id", spec.bos_id ? Json(*spec.bos_id) : Json());
   json.Set("eos_ids", spec.eos_ids);
@@ -366,6 +381,7 @@ std::string FormatModel(const ModelFiles& files, const TensorSource& weights,
   const char* head = !spec.has_head() ? "no head"
                      : spec.tied_head ? "head tied to the embedding"
                                       : "head separate";
+  if (files.embedder) facts.Row({"embedder", EmbedderText(*files.embedder)});
   facts.Row({"vocabulary", StrCat(spec.vocabulary, ", ", head)});
   facts.Row({"longest", StrCat(spec.max_positions, " tokens")});
   facts.Row({"stored", StoredText(files, CountStored(spec, weights))});

@@ -1,5 +1,7 @@
 """GGUF files of encoders, embedders and rerankers, against the reference outputs of the checkpoints."""
 
+import json
+
 import numpy
 import pytest
 
@@ -164,6 +166,17 @@ def test_spaces_around_a_text_are_left_out_if_the_file_says_so(pinion, data, tmp
     plain, spaced, empty = (line["ids"] for line in read_lines(done))
     assert plain == spaced
     assert empty == [0, 2]
+
+
+@pytest.mark.parametrize("name, text, dense", [("bert-cls", "pooling cls, of length 1", []),
+                                               ("embeddinggemma", "pooling mean, dense to 96, dense to 64, of length 1",
+                                                [96, 64])])
+def test_model_info_says_how_texts_become_embeddings(pinion, encoder_file, name, text, dense):
+    done = pinion("model", "info", encoder_file(name))
+    assert done.returncode == 0, done.stderr
+    assert ["embedder", text] in [line.split(maxsplit=1) for line in done.stdout.splitlines()]
+    found = json.loads(pinion("model", "info", encoder_file(name), "--json").stdout)["embedder"]
+    assert found == {"pooling": text.split()[1].rstrip(","), "dense": dense, "normalises": True}
 
 
 REFUSALS = {
