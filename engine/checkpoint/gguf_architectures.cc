@@ -67,6 +67,13 @@ constexpr GgufField kCohere2[] = {{"logit_scale", "logit_scale"},
 
 constexpr GgufField kLayerNorm[] = {{"attention.layer_norm_epsilon", "layer_norm_eps"}};
 
+constexpr GgufField kModernBert[] = {
+    {"attention.layer_norm_epsilon", "norm_eps"},
+    {"attention.sliding_window", "local_attention"},
+    {"attention.sliding_window_pattern", "global_attn_every_n_layers"},
+    {"rope.freq_base_swa", "local_rope_theta"},
+    {"hidden_activation", "hidden_activation"}};
+
 constexpr GgufName kMlpNormAfterAttention[] = {
     {&TensorNames::mlp_norm, "blk.{}.post_attention_norm"}};
 constexpr GgufName kNormsOfSums[] = {{&TensorNames::attention_post_norm, "blk.{}.attn_output_norm"},
@@ -148,6 +155,11 @@ constexpr GgufArchitecture kArchitectures[] = {
      .fields = kGemma3,
      .constants = R"({"use_bidirectional_attention": true})",
      .whole_norms = true,
+     .bidirectional = true},
+    {.name = "modern-bert",
+     .hugging_face = "ModernBertModel",
+     .fields = kModernBert,
+     .constants = R"({"sliding_window_pattern": null})",
      .bidirectional = true},
     // RoBERTa and XLM-RoBERTa, too: files hold no rows of positions before the first token's.
     {.name = "bert",

@@ -267,7 +267,7 @@ const char* ComputeType(const GgufFile& gguf) {
 Result<Json> GgufConfig(const GgufFile& gguf) {
   const Json& metadata = gguf.header.metadata;
   PINION_ASSIGN(const GgufArchitecture* architecture, FindGgufArchitecture(gguf.header));
-  PINION_TRY(CheckCausal(metadata, *architecture));
+  PINION_TRY(CheckAttention(gguf.header, *architecture));
   Translation translation(metadata, std::string(architecture->name));
   translation.Set("architectures", Json::Array{Json(architecture->hugging_face)});
   PINION_TRY(CopyArchitecture(gguf, *architecture, translation));

@@ -81,9 +81,14 @@ Result<std::vector<DenseSpec>> DenseOf(const GgufHeader& header) {
 
 }  // namespace
 
-Status CheckCausal(const Json& metadata, const GgufArchitecture& architecture) {
+Status CheckAttention(const GgufHeader& header, const GgufArchitecture& architecture) {
+  if (architecture.bidirectional && !architecture.encoder && header.Find(kOut))
+    return Fail(ErrorCode::kUnsupported,
+                StrCat("it has the tensor '", kOut, "'; Pinion reads no rerankers of '",
+                       architecture.name, "' in GGUF files: use the folder"));
   const std::string key = StrCat(architecture.name, ".attention.causal");
-  PINION_ASSIGN(const bool causal, Optional<bool>(metadata, key, !architecture.bidirectional));
+  PINION_ASSIGN(const bool causal,
+                Optional<bool>(header.metadata, key, !architecture.bidirectional));
   if (causal != architecture.bidirectional) return {};
   return Fail(ErrorCode::kUnsupported, StrCat("'", key, "' is ", causal ? "true" : "false",
                                               ", want ", causal ? "false" : "true"));

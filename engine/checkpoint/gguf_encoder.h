@@ -11,8 +11,9 @@
 
 namespace pinion {
 
-// An error if the file asks for another direction of attention than the architecture has here.
-Status CheckCausal(const Json& metadata, const GgufArchitecture& architecture);
+// An error if the file asks for another direction of attention than the architecture has here, or
+// has a head that it lacks here.
+Status CheckAttention(const GgufHeader& header, const GgufArchitecture& architecture);
 
 // What config.json says of encoders alone, from the tables and the head that the file has.
 Result<Json> EncoderFields(const GgufHeader& header, std::string_view architecture);

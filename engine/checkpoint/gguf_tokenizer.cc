@@ -55,6 +55,7 @@ constexpr PreTokenization kPreTokenizations[] = {
     {"tekken", kTekkenWords, false, true, false, true},
     {"gpt-2", nullptr, false, false, false, false},
     {"olmo", nullptr, false, false, false, false},
+    {"modern-bert", nullptr, false, false, true, true},
     {"exaone4", nullptr, false, false, false, false},
     {"smollm", nullptr, true, false, false, false},
     {"starcoder", nullptr, true, false, false, false},

@@ -1,4 +1,5 @@
-"""GGUF files of encoders and embedders, as llama.cpp's converter lays them out, made of the small checkpoints of tests/data/embedders.
+"""GGUF files of encoders and embedders, laid out as llama.cpp's converter does, of the checkpoints in
+tests/data/embedders.
 
 The names of keys and tensors are those of the `gguf` package's constants; no rule is taken from Pinion's reader.
 """
@@ -46,10 +47,17 @@ GEMMA_TENSORS = {
     **QWEN3_TENSORS, "layers.{}.post_attention_layernorm": "blk.{}.post_attention_norm",
     "layers.{}.pre_feedforward_layernorm": "blk.{}.ffn_norm",
     "layers.{}.post_feedforward_layernorm": "blk.{}.post_ffw_norm"}
+MODERN_BERT_TENSORS = {
+    "embeddings.tok_embeddings": "token_embd", "embeddings.norm": "token_embd_norm", "final_norm": "output_norm",
+    "layers.{}.attn_norm": "blk.{}.attn_norm", "layers.{}.attn.Wqkv": "blk.{}.attn_qkv",
+    "layers.{}.attn.Wo": "blk.{}.attn_output", "layers.{}.mlp_norm": "blk.{}.ffn_norm",
+    "layers.{}.mlp.Wi": "blk.{}.ffn_up", "layers.{}.mlp.Wo": "blk.{}.ffn_down",
+    "head.dense": "cls", "head.norm": "cls.norm", "classifier": "cls.output"}
 # Architecture of the file and names of its tensors, by the checkpoint's model_type.
 ARCHITECTURES = {"bert": ("bert", BERT_TENSORS), "xlm-roberta": ("bert", BERT_TENSORS),
                  "nomic_bert": ("nomic-bert", NOMIC_TENSORS), "qwen3": ("qwen3", QWEN3_TENSORS),
-                 "gemma3_text": ("gemma-embedding", GEMMA_TENSORS)}
+                 "gemma3_text": ("gemma-embedding", GEMMA_TENSORS),
+                 "modernbert": ("modern-bert", MODERN_BERT_TENSORS)}
 POOLING = {"pooling_mode_mean_tokens": 1, "pooling_mode_cls_token": 2, "pooling_mode_lasttoken": 3}
 
 
@@ -87,7 +95,8 @@ def file_tensors(folder, config, names):
     """The tensors that files hold, in float32 and under their names there."""
     found = {}
     for name, (shape, elements) in read_checkpoint(folder).items():
-        module, _, kind = name.removeprefix("bert.").removeprefix("roberta.").rpartition(".")
+        module, _, kind = name.removeprefix("bert.").removeprefix("roberta.").removeprefix("model.") \
+            .rpartition(".")
         parts = module.split(".")
         layer = next((part for part in parts if part.isdigit()), None)
         module = ".".join("{}" if part.isdigit() else part for part in parts)
@@ -136,8 +145,15 @@ def model_entries(folder, config, architecture):
                    ("attention.key_length", U32, config["head_dim"]),
                    ("attention.value_length", U32, config["head_dim"])]
     else:
-        values += [("attention.layer_norm_epsilon", F32, config["layer_norm_eps"]), ("attention.causal", BOOL, False)]
-    if architecture == "gemma-embedding":
+        values += [("attention.layer_norm_epsilon", F32, config.get("layer_norm_eps", config.get("norm_eps"))),
+                   ("attention.causal", BOOL, False)]
+    if architecture == "modern-bert":
+        values += [("attention.sliding_window", U32, config["local_attention"]),
+                   ("attention.sliding_window_pattern", U32, config["layer_types"][1:].index("full_attention") + 1),
+                   ("rope.freq_base", F32, config["rope_parameters"]["full_attention"]["rope_theta"]),
+                   ("rope.freq_base_swa", F32, config["rope_parameters"]["sliding_attention"]["rope_theta"]),
+                   ("rope.scaling.type", STRING, "none"), ("hidden_activation", STRING, config["hidden_activation"])]
+    elif architecture == "gemma-embedding":
         ropes, slides = config["rope_parameters"], [kind == "sliding_attention" for kind in config["layer_types"]]
         values += [("rope.freq_base", F32, ropes["full_attention"]["rope_theta"]),
                    ("rope.freq_base_swa", F32, ropes["sliding_attention"]["rope_theta"]),
@@ -168,7 +184,7 @@ def word_piece_entries(tokenizer, config):
         if text in controls:
             return text
         return text[2:] if text.startswith("##") else "\u2581" + text
-    return [("tokenizer.ggml.token_type_count", U32, config["type_vocab_size"]),
+    return [("tokenizer.ggml.token_type_count", U32, config.get("type_vocab_size", 1)),
             ("tokenizer.ggml.model", STRING, "bert"), ("tokenizer.ggml.pre", STRING, "jina-v2-en"),
             ("tokenizer.ggml.tokens", [STRING], [stored(text) for text in texts]),
             ("tokenizer.ggml.token_type", [INT32], [CONTROL if text in controls else NORMAL for text in texts]),

@@ -8,7 +8,7 @@ import pytest
 from gguf_encoders import BOOL, NORMAL, STRING, U32, in_blocks, write_encoder
 from test_embed import FLAGS, ask, assert_near, embeddings_of, golden_of, read_lines, write_lines
 
-EMBEDDERS = ["bert-cls", "bert-mean", "nomicbert", "xlmr", "qwen3-embedding", "embeddinggemma"]
+EMBEDDERS = ["bert-cls", "bert-mean", "nomicbert", "xlmr", "qwen3-embedding", "embeddinggemma", "modernbert"]
 
 
 def unit(vectors):
@@ -188,6 +188,7 @@ REFUSALS = {
                "'bert.attention.causal' is true, want false"),
     "both ways": ("qwen3-embedding", [("qwen3.attention.causal", BOOL, False)], None,
                   "'qwen3.attention.causal' is false, want true"),
+    "other head": ("modernbert-reranker", [], None, "Pinion reads no rerankers of 'modern-bert' in GGUF files"),
     "late interaction": ("embeddinggemma", [("gemma-embedding.pooling_type", U32, 0)], None,
                          "'gemma-embedding.pooling_type' is 0, but there is a tensor 'dense_2.weight'"),
     "types": ("bert-cls", [], lambda tensors: tensors.pop("token_types.weight"),
