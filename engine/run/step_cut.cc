@@ -21,7 +21,7 @@ constexpr double kTie = 0.01;
 
 // A longer step is not worth the delay of the start, unless without it nothing would show what rows
 // cost.
-constexpr double kLongStepSeconds = 0.25;
+constexpr double kLongTimingSeconds = 0.25;
 constexpr size_t kTellingRows = 16;
 
 }  // namespace
@@ -73,7 +73,7 @@ std::vector<StepCut::Sample> TimeParts(size_t most_rows, const std::function<voi
   constexpr int kRuns = 2;
   std::vector<StepCut::Sample> samples;
   for (const size_t rows : {1, 4, 8, 16, 32, 64}) {
-    const bool long_steps = !samples.empty() && samples.back().seconds > kLongStepSeconds;
+    const bool long_steps = !samples.empty() && samples.back().seconds > kLongTimingSeconds;
     if (rows > most_rows || (long_steps && rows > kTellingRows)) break;
     int64_t least_ns = 0;
     for (int i = 0; i < (long_steps ? 1 : kRuns); ++i) {
