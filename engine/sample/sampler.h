@@ -48,7 +48,8 @@ class Sampler {
   SampledToken Sample(const kernels::Table& table, std::span<float> logits,
                       std::span<const uint32_t> mask = {});
 
-  // Counts a token of the output that a grammar forced, so that it was not drawn, as if it had been.
+  // Counts a token of the output that a grammar forced, so that it was not drawn, as if it had
+  // been.
   void Take(int32_t id);
 
   // The number of tokens drawn or taken; a preemption does not reset it.

@@ -22,6 +22,12 @@ class CallBody {
   void Push(std::string_view text);
   // The body ends here. Whether it is complete; if it is not, its last call is cut off.
   bool End();
+  // Closes the call in progress of a body that is certain, if no value of it has begun without its
+  // end: the rest of the body is missing although what ends it has come. A call that is cut within
+  // a value stays cut, because whoever runs it must not take a part of a value for all of it.
+  void CloseCall() {
+    if (is_between_arguments()) EndCall();
+  }
 
   // From now on the body stays calls, whatever follows: a tool of the request is called and the
   // first of its arguments has begun.
@@ -40,6 +46,8 @@ class CallBody {
   virtual bool Step() = 0;
   // Called at the end of a body that is not broken; whether it may end there.
   virtual bool Complete() = 0;
+  // Whether the call in progress would be whole if its arguments ended here.
+  virtual bool is_between_arguments() const = 0;
 
   bool empty() const { return at_ == text_.size(); }
   char front() const { return text_[at_]; }

@@ -8,6 +8,10 @@ namespace {
 
 constexpr std::string_view kSpace = " \t\r\n";
 
+// Bytes of a body that are read at a time: if it breaks, no more is given back, so that a text of
+// many broken bodies takes linear time.
+constexpr size_t kBodySlice = 1024;
+
 }  // namespace
 
 OutputParser::OutputParser(OutputRules rules) : rules_(std::move(rules)) {
@@ -302,19 +306,22 @@ bool OutputParser::EndCall(std::string_view end) {
 
 bool OutputParser::StepBody() {
   const std::string_view end = rules_.calls->end;
-  const size_t at = held().find(end, scanned_);
+  const bool is_all = held().size() <= scanned_ + kBodySlice;
+  const std::string_view slice = held().substr(0, scanned_ + kBodySlice);
+  const size_t at = slice.find(end, scanned_);
   const bool ends = at != std::string_view::npos;
-  const size_t known = ends ? at : held().size() - HeldFor(held(), end);
-  body_->Push(held().substr(scanned_, known - scanned_));
+  const size_t known = ends ? at : slice.size() - HeldFor(slice, end);
+  body_->Push(slice.substr(scanned_, known - scanned_));
   scanned_ = known;
   if (body_->certain()) {
+    if (body_->broken()) body_->CloseCall();
     GiveBody();
     if (body_->broken() || body_->done()) return LeaveBody();
   } else if (body_->broken()) {
     part_ = Part::kCall;  // which is text, up to its end
     return true;
   }
-  return ends && EndBody(end);
+  return ends ? EndBody(end) : !is_all;
 }
 
 void OutputParser::GiveBody() {
@@ -328,17 +335,24 @@ void OutputParser::GiveBody() {
 
 // What the body has not read is content, but for the mark behind one that is done.
 bool OutputParser::LeaveBody() {
-  text_.replace(0, past_, body_->rest());
-  past_ = 0;
+  const std::string_view rest = body_->rest();
+  if (rest.size() <= past_) {
+    past_ -= rest.size();  // it is there, unless it came with earlier text
+  } else {
+    text_.replace(0, std::exchange(past_, 0), rest);
+  }
   part_ = body_->done() ? Part::kCallEnd : Part::kContent;
   return true;
 }
 
 // The body is all of held() up to scanned_, and then comes `end`.
 bool OutputParser::EndBody(std::string_view end) {
-  if (!body_->End() && !body_->certain()) {
-    part_ = Part::kCall;
-    return true;
+  if (!body_->End()) {
+    if (!body_->certain()) {
+      part_ = Part::kCall;
+      return true;
+    }
+    if (!end.empty()) body_->CloseCall();
   }
   GiveBody();
   past_ += end.size();

@@ -308,6 +308,10 @@ class PythonBody final : public CallBody {
     return done() && calls_ > 0 && empty();
   }
 
+  bool is_between_arguments() const override {
+    return part_ == Part::kArgument || part_ == Part::kBehindValue;
+  }
+
   const KnownTools& tools_;
   Part part_ = Part::kOpen;
   size_t calls_ = 0;

@@ -179,6 +179,10 @@ class TagBody final : public CallBody {
     return true;
   }
 
+  bool is_between_arguments() const override {
+    return part_ == Part::kNext || part_ == Part::kKey || part_ == Part::kValue;
+  }
+
   const TagMarks& marks_;
   const KnownTools& tools_;
   Part part_;

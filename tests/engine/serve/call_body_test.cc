@@ -249,12 +249,38 @@ TEST(CallBody, WhatBreaksMarkedParametersIsText) {
   EXPECT_EQ(
       Parsed(Rules("qwen3_coder"),
              "<tool_call><function=time><parameter=a>1</parameter> so</function></tool_call>"),
-      "content [so</function></tool_call>] reasoning [] time{\"a\":\"1\"");
+      "content [so</function></tool_call>] reasoning [] time{\"a\":\"1\"}");
   EXPECT_EQ(Parsed(Rules("pythonic"), "[time(a='1', b=@)] so"),
             "content [@)] so] reasoning [] time{\"a\":\"1\",\"b\":");
   EXPECT_EQ(Parsed(Rules("pythonic"), "[time(a='1'), unknown()] so"),
             "content [unknown()] so] reasoning [] time{\"a\":\"1\"}");
   EXPECT_EQ(Parsed(Rules("pythonic"), "[time(a=1)] so"), "content [so] reasoning [] time{\"a\":1}");
+}
+
+TEST(CallBody, ACallWithoutItsEndIsClosedUnlessAValueIsCut) {
+  EXPECT_EQ(Parsed(Rules("qwen3_coder"),
+                   "<tool_call><function=time><parameter=a>1</parameter></tool_call> so"),
+            "content [so] reasoning [] time{\"a\":\"1\"}");
+  EXPECT_EQ(
+      Parsed(Rules("deepseek_v32"),
+             "<｜DSML｜function_calls><｜DSML｜invoke name=\"time\"><｜DSML｜parameter name=\"a\" "
+             "string=\"true\">1</｜DSML｜parameter></｜DSML｜function_calls>"),
+      "content [] reasoning [] time{\"a\":\"1\"}");
+  EXPECT_EQ(Parsed(Rules("glm45"),
+                   "<tool_call>time<arg_key>a</arg_key><arg_value>1</arg_value><arg_key>b</arg_key>"
+                   "</tool_call>"),
+            "content [] reasoning [] time{\"a\":\"1\"}");
+  EXPECT_EQ(Parsed(Rules("pythonic"), "[time(a='1']"),
+            "content []] reasoning [] time{\"a\":\"1\"}");
+  EXPECT_EQ(Parsed(Rules("qwen3_coder"), "<tool_call><function=time><parameter=a>1</tool_call>"),
+            "content [] reasoning [] time{\"a\":\"1");
+}
+
+TEST(CallBody, BehindALongBodyThatBreaksTheTextIsReadAsEver) {
+  const std::string value(1500, 'v'), call = "<tool_call><function=time><parameter=a>";
+  EXPECT_EQ(
+      Parsed(Rules("qwen3_coder"), StrCat(call, value, "</parameter>", call, "1</parameter>!")),
+      StrCat("content [!] reasoning [] time{\"a\":\"", value, "\"} time{\"a\":\"1\"}"));
 }
 
 TEST(CallBody, MarkedCallsOfOtherToolsAreReadWhenTheyAreComplete) {
