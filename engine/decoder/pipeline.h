@@ -46,8 +46,8 @@ struct Pipeline {
 
 // Starts the ranks of `plan` and loads the stages that this process has, all at once. A step is cut
 // into parts (CutStep) that the stages compute one after the other, so that several stages compute
-// at a time; its results are those of the whole model, to the bit where parts do not change how
-// products are cut.
+// at a time; its results are those of the whole model, to the bit if parts change neither how
+// products are cut nor, with several threads, how long contexts are divided among them.
 //   options.communicator   the processes that have the same stages; null: this one alone
 //   world                  all processes; null: this one alone. Several threads send and receive
 Result<Pipeline> StartPipeline(const DecoderSpec& spec, std::shared_ptr<const TensorSource> source,

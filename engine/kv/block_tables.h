@@ -38,8 +38,9 @@ class BlockTables {
   // As Short, but those behind `computed` in steps of at most `step`, after each of which blocks
   // are dropped.
   size_t Lacking(const Tables& tables, size_t computed, size_t tokens, size_t step) const;
-  // Blocks for what will follow the first `tokens` tokens: those that `soon` tokens take beyond
-  // them, and at least one in every table that takes more for `longer` tokens.
+  // Blocks to keep free for a sequence of `tokens` tokens that may have `soon` after its next step
+  // and `longer` at its end: in each table those that `soon` tokens take beyond the ones it has,
+  // and at least one if `longer` tokens take more.
   size_t Growing(const Tables& tables, size_t computed, size_t tokens, size_t soon,
                  size_t longer) const;
   // How many tokens from `first` on, at most `count`, the pool's available blocks suffice for.

@@ -19,6 +19,11 @@ constexpr double kLeastGain = 0.05;
 // Of cuts that are as good as the best, the one with the fewest parts: each costs the link a call.
 constexpr double kTie = 0.01;
 
+// Parts of twice the rows of the longest sample, and more, are guesses: a disturbed sample would
+// keep long prompts whole. On all CPUs measured so many rows are bound by arithmetic, so that they
+// are always cut into parts of at least this many.
+constexpr size_t kLongPartRows = 128;
+
 // A longer step is not worth the delay of the start, unless without it nothing would show what rows
 // cost.
 constexpr double kLongTimingSeconds = 0.25;
@@ -52,10 +57,11 @@ size_t StepCut::Parts(size_t rows) const {
   const size_t most = std::min(rows, kMostPartsPerStage * stages_);
   double least = seconds(1);
   for (size_t parts = 2; parts <= most; ++parts) least = std::min(least, seconds(parts));
-  if (least > (1 - kLeastGain) * seconds(1)) return 1;
+  const size_t fewest = std::clamp<size_t>(rows / kLongPartRows, 1, most);
+  if (least > (1 - kLeastGain) * seconds(1)) return fewest;
   size_t parts = 2;
   while (seconds(parts) > (1 + kTie) * least) ++parts;
-  return parts;
+  return std::max(parts, fewest);
 }
 
 std::string StepCut::Describe() const {

@@ -13,7 +13,8 @@ namespace pinion {
 // while one computes it, the stage before computes the next. If a stage takes t(n) for a part of n
 // rows, a step of `rows` rows in p parts takes (p + stages - 1) * t(rows / p): more parts keep more
 // stages busy, but each part reads all weights, and waits for the stage before. What this costs
-// depends on the machine, the format of the weights and the link, so t is measured at the start.
+// depends on the machine, the format of the weights and the link, so t is measured at the start,
+// for up to 64 rows; steps of 256 rows and more are cut in any case.
 class StepCut {
  public:
   struct Sample {

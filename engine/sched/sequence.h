@@ -23,7 +23,7 @@ struct Sequence {
   // How many of its last tokens its grammar forced to follow the one that was chosen last; set by
   // the scheduler. With that one they are computed about as quickly as a single token.
   size_t jumped = 0;
-  size_t most_jumped = 0;  // one more than `jumped` can become, or 0 if its tokens never jump
+  size_t most_jumped = 0;  // most tokens of one step, the chosen one among them; 0: none ever jumps
   std::vector<int32_t> eos_ids;
   int priority = 0;     // lower goes first
   uint64_t group = 0;   // of the choices of one prompt, which share it; 0: none

@@ -42,8 +42,10 @@ struct GroupLanes {
 
 // Where a tile's totals of all groups are while it multiplies: in y, or in registers, of which 24
 // of 32 then hold them and a group's sums. That takes tiles of half as many columns, which pays for
-// groups below kLongGroup (64 rows: groups of 32 are 11 % faster, of 128 4 % slower) and more rows
-// than one tile has, which would read the weights in two passes.
+// groups below kLongGroup and more rows than one tile has, which would read the weights in two
+// passes. For 64 rows of activations on Zen 4, groups of 32 took 0.89 (e2m1) and 0.93 (integers) of
+// the time, groups of 128 as long as before or 4 % longer (pinion-bench
+// --benchmark_filter='integer/avx512_bf16/.*/1b.gate_up/64').
 enum class Totals { kInY, kInRegisters };
 constexpr size_t kLongGroup = 64;
 // With vectors of 256 bits there are 16 registers, too few for both.

@@ -88,6 +88,9 @@ done
 /usr/bin/tc -n host1 -s -j qdisc show dev eth0"""
 
 
+SILENT = "gave no sign of life for 6 s"
+
+
 def name_of(kind, link):
     return f"30-{kind}-{list(LINKS).index(link)}"
 
@@ -128,8 +131,11 @@ def ran(binary, data, tmp_path_factory):
 
 def lines_of(ran, name):
     status, told, errors = ran[name]
-    # Processes give each other 6 s, however little of a busy machine the emulator gets meanwhile.
-    if "gave no sign of life for 6 s" in errors:
+    # Processes give each other 6 s, however little of a busy machine the emulator gets meanwhile. If most of them are
+    # silent for so long, it is not the machine.
+    silent = [name for name, (_, _, errors) in ran.items() if SILENT in errors]
+    assert 2 * len(silent) < len([name for name in COMMANDS if name.startswith("30-")]), errors
+    if SILENT in errors:
         pytest.skip("the emulated hosts were so slow that they took each other for lost")
     assert status == 0, errors
     return told.splitlines()

@@ -146,7 +146,8 @@ def test_a_check_counts_the_time_of_forced_tokens(grammars, monkeypatch):
         grammars.check("regex", "[a-z]+")
 
 
-def test_a_sequence_has_no_more_forced_tokens_than_it_can_use(helper):
+def test_a_sequence_has_no_more_forced_tokens_than_it_can_use(helper, monkeypatch):
+    monkeypatch.setattr(helper_module, "MAX_FORCED_S", 60)
     forced = ask(helper, begin=[[0, "regex", "a" * 200], [1, "regex", "a" * 200, 3]])["forced"]
     assert len(forced["0"]) > 3 and forced["1"] == forced["0"][:3]
     assert ask(helper, begin=[[0, "regex", "a" * 200, 0]]) == {"failed": {}, "forced": {}}
