@@ -12,7 +12,7 @@
 namespace pinion {
 namespace {
 
-constexpr std::string_view kPositions = "position_embd.weight", kTypes = "token_types.weight",
+constexpr std::string_view kPositions = "position_embd.weight", kTokenTypes = "token_types.weight",
                            kDense = "cls.weight", kOut = "cls.output.weight";
 
 // By pooling_type.
@@ -94,14 +94,16 @@ Status CheckAttention(const GgufHeader& header, const GgufArchitecture& architec
                                               ", want ", causal ? "false" : "true"));
 }
 
-bool IsEncoderTable(std::string_view tensor) { return tensor == kPositions || tensor == kTypes; }
+bool IsEncoderTable(std::string_view tensor) {
+  return tensor == kPositions || tensor == kTokenTypes;
+}
 
 Result<Json> EncoderFields(const GgufHeader& header, std::string_view architecture) {
   Json fields = Json::MakeObject();
-  const GgufTensor* types = header.Find(kTypes);
+  const GgufTensor* types = header.Find(kTokenTypes);
   if (!types)
     return Fail(ErrorCode::kUnsupported,
-                StrCat("there is no tensor '", kTypes,
+                StrCat("there is no tensor '", kTokenTypes,
                        "'; of encoders without types of tokens (DistilBERT) Pinion computes none"));
   fields.Set("type_vocab_size", RowsOf(*types));
   if (const GgufTensor* positions = header.Find(kPositions))
