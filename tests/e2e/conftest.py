@@ -111,19 +111,6 @@ def certificate(tmp_path_factory):
     return files
 
 
-# The files that take longest, in this order: a worker that began one of them last would work alone in the end.
-LONGEST = ["test_sweep.py", "test_compare.py", "test_quantised.py", "test_quantize.py", "test_soak.py", "test_replicas.py",
-           "test_engines.py", "test_mpi.py", "test_kv_cache_dtype.py", "test_hosts.py", "test_report_page.py",
-           "test_artifacts.py", "test_serve_page.py", "test_vllm_flags.py", "test_two_nodes.py", "test_windows.py",
-           "test_watch.py", "test_search.py", "test_fleet.py", "test_quantize_rounding.py", "test_attacks.py"]
-
-
-def pytest_collection_modifyitems(items):
-    """The longest files first, and each file's tests in their order."""
-    rank = {name: number for number, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: rank.get(item.path.name, len(LONGEST)))
-
-
 ISA_PATHS = ["scalar", "avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16", "amx"]
 
 
