@@ -63,7 +63,7 @@ Result<std::vector<DenseSpec>> DenseOf(const GgufHeader& header) {
     const GgufTensor* weight = header.Find(StrCat(module, ".weight"));
     if (!weight) continue;
     if (weight->shape.size() != 2)
-      return Fail(ErrorCode::kCorrupt, StrCat("tensor '", weight->name, "' is no matrix"));
+      return Fail(ErrorCode::kCorrupt, StrCat("tensor '", weight->name, "' is not a matrix"));
     DenseSpec dense;
     dense.module = module;
     dense.outputs = static_cast<size_t>(weight->shape[0]);
@@ -104,7 +104,7 @@ Result<Json> EncoderFields(const GgufHeader& header, std::string_view architectu
   if (!types)
     return Fail(ErrorCode::kUnsupported,
                 StrCat("there is no tensor '", kTokenTypes,
-                       "'; of encoders without types of tokens (DistilBERT) Pinion computes none"));
+                       "'; Pinion does not compute encoders without token types (DistilBERT)"));
   fields.Set("type_vocab_size", RowsOf(*types));
   if (const GgufTensor* positions = header.Find(kPositions))
     fields.Set("max_position_embeddings", RowsOf(*positions));

@@ -15,7 +15,7 @@ namespace pinion {
 // has a head that it lacks here.
 Status CheckAttention(const GgufHeader& header, const GgufArchitecture& architecture);
 
-// What config.json says of encoders alone, from the tables and the head that the file has.
+// The fields of config.json that only encoders have, from the tables and the head in the file.
 Result<Json> EncoderFields(const GgufHeader& header, std::string_view architecture);
 
 // The dense layers behind the pooling, in order, by their names in files.

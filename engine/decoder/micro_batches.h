@@ -21,8 +21,9 @@ struct MicroBatch {
 // batch's block tables.
 std::vector<MicroBatch> CutStep(const StepBatch& batch, size_t parts, size_t granule);
 
-// Where sequences of a model may be cut: anywhere, nowhere if their tokens see each other in both
-// directions, and where a chunk ends if states advance by chunks, so that these stay the same.
+// The multiple of tokens at which a sequence of a model may be cut: 1; the length of a chunk if its
+// states advance by chunks, so that these stay the same; the largest number if its tokens see each
+// other in both directions, so that it is not cut.
 size_t CutGranule(const DecoderSpec& spec);
 
 }  // namespace pinion

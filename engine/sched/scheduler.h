@@ -113,8 +113,8 @@ class Scheduler {
   size_t Lacking(const Sequence& sequence, size_t tokens) const;
   size_t Headroom() const;
 
-  // What a running sequence has left to compute: the token that was chosen last, that token and
-  // those that jumped behind it, or more of its prompt.
+  // The tokens that a running sequence has left to compute: the one that was chosen last, that one
+  // and those that jumped behind it, or more of its prompt.
   enum class Left { kToken, kJumped, kPrompt };
   static Left LeftOf(const Sequence& sequence);
   size_t ScheduleRunning(Left left, size_t budget);

@@ -20,8 +20,8 @@ struct ToolCall {
   bool operator==(const ToolCall&) const = default;
 };
 
-// What readers of calls need to know of a request's tools: their names, and which of their
-// parameters are strings. Immutable.
+// The names of a request's tools, and which of their parameters are strings, for readers of calls.
+// Immutable.
 class KnownTools {
  public:
   explicit KnownTools(const Json& tools);  // the request's `tools`
