@@ -10,7 +10,7 @@
 namespace pinion {
 namespace {
 
-constexpr size_t kMaxDimensions = 4;
+constexpr size_t kMaxTensorDimensions = 4;
 constexpr uint64_t kMaxExtent = uint64_t{1} << 40;  // of one dimension
 constexpr uint64_t kDefaultAlignment = 32, kMaxAlignment = 1 << 16;
 
@@ -166,8 +166,8 @@ Result<Json> ReadMetadata(Reader& reader, uint64_t count) {
 
 Result<std::vector<int64_t>> ReadShape(Reader& reader) {
   PINION_ASSIGN(const uint32_t dimensions, reader.Number<uint32_t>("its number of dimensions"));
-  if (dimensions < 1 || dimensions > kMaxDimensions)
-    return Corrupt(StrCat("it has ", dimensions, " dimensions, want 1 to ", kMaxDimensions));
+  if (dimensions < 1 || dimensions > kMaxTensorDimensions)
+    return Corrupt(StrCat("it has ", dimensions, " dimensions, want 1 to ", kMaxTensorDimensions));
   std::vector<int64_t> shape(dimensions);
   for (size_t i = dimensions; i > 0; --i) {  // the file begins with the fastest
     PINION_ASSIGN(const uint64_t extent, reader.Number<uint64_t>("a dimension"));

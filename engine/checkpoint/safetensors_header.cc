@@ -12,9 +12,9 @@ namespace {
 
 constexpr size_t kLengthBytes = 8;                 // little-endian length of the JSON that follows
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
-constexpr size_t kMaxDimensions = 16;
+constexpr size_t kMaxEntryDimensions = 16;
 
-tl::unexpected<Error> Corrupt(std::string message) {
+tl::unexpected<Error> CorruptHeader(std::string message) {
   return Fail(ErrorCode::kCorrupt, std::move(message));
 }
 
@@ -38,14 +38,14 @@ uint64_t BitsOf(std::string_view dtype) {
 // `value` as a list of whole numbers >= 0.
 Result<std::vector<int64_t>> ReadNumbers(const Json& entry, std::string_view key) {
   const Json* value = entry.Find(key);
-  if (!value || !value->is_array()) return Corrupt(StrCat("'", key, "' is not a list"));
-  if (value->array().size() > kMaxDimensions)
-    return Corrupt(StrCat("'", key, "' has ", value->array().size(), " entries, want at most ",
-                          kMaxDimensions));
+  if (!value || !value->is_array()) return CorruptHeader(StrCat("'", key, "' is not a list"));
+  if (value->array().size() > kMaxEntryDimensions)
+    return CorruptHeader(StrCat("'", key, "' has ", value->array().size(),
+                                " entries, want at most ", kMaxEntryDimensions));
   std::vector<int64_t> numbers;
   for (const Json& number : value->array()) {
     if (!number.is_int() || number.integer() < 0)
-      return Corrupt(
+      return CorruptHeader(
           StrCat("'", key, "' holds ", number.Dump().substr(0, 60), ", want whole numbers from 0"));
     numbers.push_back(number.integer());
   }
@@ -58,11 +58,11 @@ Status CheckSize(const HeaderEntry& entry) {
   if (!known) bits = 1;
   for (const int64_t size : entry.shape)
     if (__builtin_mul_overflow(bits, static_cast<uint64_t>(size), &bits) || bits >> 63)
-      return Corrupt("the product of its dimensions overflows");
+      return CorruptHeader("the product of its dimensions overflows");
   const uint64_t bytes = bits / 8 + (bits % 8 != 0);
   if (known && entry.end - entry.begin != bytes)
-    return Corrupt(StrCat("it takes ", entry.end - entry.begin, " bytes, but ", entry.dtype,
-                          " of its shape takes ", bytes));
+    return CorruptHeader(StrCat("it takes ", entry.end - entry.begin, " bytes, but ", entry.dtype,
+                                " of its shape takes ", bytes));
   return {};
 }
 
@@ -70,16 +70,16 @@ Result<HeaderEntry> ReadEntry(const std::string& name, const Json& value, uint64
                               uint64_t data_bytes) {
   HeaderEntry entry;
   entry.name = name;
-  if (!value.is_object()) return Corrupt(StrCat("its entry is ", value.type_name()));
+  if (!value.is_object()) return CorruptHeader(StrCat("its entry is ", value.type_name()));
   PINION_ASSIGN(entry.dtype, Require<std::string>(value, "dtype"));
   PINION_ASSIGN(entry.shape, ReadNumbers(value, "shape"));
   PINION_ASSIGN(const auto offsets, ReadNumbers(value, "data_offsets"));
   if (offsets.size() != 2)
-    return Corrupt(StrCat("'data_offsets' has ", offsets.size(), " entries, want 2"));
+    return CorruptHeader(StrCat("'data_offsets' has ", offsets.size(), " entries, want 2"));
   const auto begin = static_cast<uint64_t>(offsets[0]), end = static_cast<uint64_t>(offsets[1]);
   if (begin > end || end > data_bytes)
-    return Corrupt(StrCat("its data is stated to be at [", begin, ", ", end, ") of ", data_bytes,
-                          " bytes: the file is truncated or broken"));
+    return CorruptHeader(StrCat("its data is stated to be at [", begin, ", ", end, ") of ",
+                                data_bytes, " bytes: the file is truncated or broken"));
   entry.begin = data_begin + begin;
   entry.end = data_begin + end;
   PINION_TRY(CheckSize(entry));
@@ -93,7 +93,8 @@ Status CheckOverlaps(const std::vector<HeaderEntry>& entries) {
   std::sort(order.begin(), order.end(), [](auto* a, auto* b) { return a->begin < b->begin; });
   for (size_t i = 1; i < order.size(); ++i)
     if (order[i]->begin < order[i - 1]->end)
-      return Corrupt(StrCat("tensor '", order[i]->name, "' overlaps '", order[i - 1]->name, "'"));
+      return CorruptHeader(
+          StrCat("tensor '", order[i]->name, "' overlaps '", order[i - 1]->name, "'"));
   return {};
 }
 
@@ -101,23 +102,24 @@ Status CheckOverlaps(const std::vector<HeaderEntry>& entries) {
 
 Result<std::vector<HeaderEntry>> ReadSafetensorsHeader(std::string_view file) {
   if (file.size() < kLengthBytes)
-    return Corrupt(StrCat("it has ", file.size(), " bytes, too few for a safetensors header"));
+    return CorruptHeader(
+        StrCat("it has ", file.size(), " bytes, too few for a safetensors header"));
   uint64_t length;
   std::memcpy(&length, file.data(), kLengthBytes);
   if (length > kMaxHeaderBytes || length > file.size() - kLengthBytes)
-    return Corrupt(StrCat("its header is stated to take ", length, " bytes of ", file.size(),
-                          ": the file is truncated or not a safetensors file"));
+    return CorruptHeader(StrCat("its header is stated to take ", length, " bytes of ", file.size(),
+                                ": the file is truncated or not a safetensors file"));
   auto header = Json::Parse(file.substr(kLengthBytes, length));
   if (!header) return Unexpected(std::move(header).error().In("its header"));
   if (!header->is_object())
-    return Corrupt(StrCat("its header is ", header->type_name(), ", want an object"));
+    return CorruptHeader(StrCat("its header is ", header->type_name(), ", want an object"));
 
   const uint64_t data_begin = kLengthBytes + length, data_bytes = file.size() - data_begin;
   std::vector<HeaderEntry> entries;
   std::unordered_set<std::string_view> seen;
   for (const auto& [name, value] : header->object()) {
     if (!seen.insert(name).second)
-      return Corrupt(StrCat("'", name, "' occurs twice in its header"));
+      return CorruptHeader(StrCat("'", name, "' occurs twice in its header"));
     if (name == "__metadata__") continue;
     auto entry = ReadEntry(name, value, data_begin, data_bytes);
     if (!entry) return Unexpected(std::move(entry).error().In(StrCat("tensor '", name, "'")));

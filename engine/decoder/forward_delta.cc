@@ -171,7 +171,7 @@ void RunChunk(const Delta& delta, size_t begin, size_t rows, size_t value_head, 
 // From so many rows on a chunk is faster: 4 tokens take 0.6 to 0.7 of the time of one by one, 8
 // half of it, 16 and more a third to 0.45 (build/pinion-bench
 // --benchmark_filter='delta/.*/prompt').
-constexpr size_t kLeastChunk = 4;
+constexpr size_t kLeastDeltaChunk = 4;
 // The most rows of a chunk if channels decay by themselves: 64 take 1.1 times as long as twice 32
 // (--benchmark_filter='delta/.*/prompt_by_channel').
 constexpr size_t kChannelChunk = 32;
@@ -182,7 +182,7 @@ void RunSlice(const Delta& delta, size_t row, size_t end, size_t value_head, flo
   const size_t most = by_channel ? kChannelChunk : kernels::kDeltaChunk;
   while (row < end) {
     const size_t rows = std::min(end - row, most);
-    if (rows >= kLeastChunk) {
+    if (rows >= kLeastDeltaChunk) {
       RunChunk(delta, row, rows, value_head, state);
       row += rows;
     } else {

@@ -51,7 +51,7 @@ Status CheckLength(const Json& list, std::string_view key, const DecoderSpec& sp
                                           spec.layers, " layers"));
 }
 
-Status ReadWidths(const Json& config, DecoderSpec& spec) {
+Status ReadLayerWidths(const Json& config, DecoderSpec& spec) {
   const Json* widths = config.Find("intermediate_size");
   if (!widths || !widths->is_array()) return {};
   PINION_TRY(CheckLength(*widths, "intermediate_size", spec));
@@ -113,7 +113,7 @@ Status ReadGemma3n(const Json& config, DecoderSpec& spec) {
   spec.value_norm = true;
   PINION_ASSIGN(spec.logit_soft_cap, OptionalPositive(config, "final_logit_softcapping", 0));
   NameGemma3nTensors(spec.names);
-  PINION_TRY(ReadWidths(config, spec));
+  PINION_TRY(ReadLayerWidths(config, spec));
   PINION_TRY(ReadSparsity(config, spec));
   PINION_TRY(ReadStreams(config, spec));
   // Four layers with a window, one without.

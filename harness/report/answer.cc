@@ -63,7 +63,7 @@ std::string Aim(const Verdict& verdict) {
 }
 
 // The gain without its interval if other objectives share the sentence: their cards have it.
-std::string Gain(const Results& results, const Verdict& verdict) {
+std::string SharedGain(const Results& results, const Verdict& verdict) {
   if (results.verdicts.size() == 1) return FindingOf(results, verdict).predicate;
   std::string change = FormatChange(verdict.ratio);
   if (change.front() == '+') change.erase(0, 1);
@@ -76,7 +76,8 @@ std::string AnswerWithWinners(const Results& results) {
   Groups<std::vector<std::string>> winners, kept;
   for (const Verdict& verdict : results.verdicts) {
     if (verdict.outcome == Outcome::kWinner)
-      GroupOf(winners, NameOf(results, verdict.recommended)).push_back(Gain(results, verdict));
+      GroupOf(winners, NameOf(results, verdict.recommended))
+          .push_back(SharedGain(results, verdict));
     else
       GroupOf(kept, IsDecided(verdict) ? "" : " for now").push_back(Aim(verdict));
   }

@@ -27,7 +27,7 @@ std::string Absolute(const std::string& path) {
 }
 
 // CPUs of the ranks and the front end; empty if the ranks are not pinned.
-std::string CpusOf(const Json& plan) {
+std::string CpuListOf(const Json& plan) {
   std::vector<int> cpus;
   const auto add = [&](const Json* list) {
     const std::vector<int> more = IntegersIn(list);
@@ -58,7 +58,7 @@ Place PlaceOf(const Results& results, const Candidate& candidate, const std::str
   if (place.model_is_path) place.model = Absolute(results.model);
   place.model_from_root = (std::filesystem::path("/") / results.model).lexically_normal().string();
   place.folder = Absolute(".");
-  place.cpus = CpusOf(candidate.plan);
+  place.cpus = CpuListOf(candidate.plan);
   place.threads = std::max(1, candidate.threads);
   place.memory_gib = MemoryGib(candidate);
   return place;

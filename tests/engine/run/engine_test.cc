@@ -14,6 +14,7 @@
 #include <string>
 
 #include "engine/base/check.h"
+#include "tests/engine/run/started_engine.h"
 
 namespace pinion {
 namespace {
@@ -35,12 +36,6 @@ EngineOptions Tiny(uint64_t blocks, int threads = 1) {
   options.kv_cache_bytes = blocks * kBlockBytes;
   if (const char* isa = std::getenv("PINION_TEST_ISA")) options.isa = isa;
   return options;
-}
-
-std::unique_ptr<Engine> Start(const EngineOptions& options) {
-  auto engine = Engine::Start(options);
-  CHECK(engine) << engine.error().message;
-  return *std::move(engine);
 }
 
 std::vector<int32_t> RandomIds(std::mt19937& rng, size_t count) {
@@ -70,27 +65,6 @@ std::vector<Request> Requests() {
     requests.push_back(std::move(request));
   }
   return requests;
-}
-
-using Outputs = std::map<uint64_t, std::vector<int32_t>>;
-
-Outputs RunAll(Engine& engine, const std::vector<Request>& requests) {
-  for (const Request& request : requests) {
-    const Status added = engine.Add(request);
-    CHECK(added) << added.error().message;
-  }
-  Outputs outputs;
-  std::vector<TokenEvent> events;
-  while (!engine.idle()) {
-    events.clear();
-    engine.Step(events);
-    for (const TokenEvent& event : events) {
-      if (event.has_token) outputs[event.request].push_back(event.token.id);
-      EXPECT_EQ(event.output_tokens, outputs[event.request].size());
-    }
-  }
-  EXPECT_EQ(engine.stats().blocks_used, 0u);
-  return outputs;
 }
 
 // Every request alone, in one piece, on one rank, without the prefix cache.

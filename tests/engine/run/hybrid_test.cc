@@ -14,6 +14,7 @@
 #include "engine/run/capacity.h"
 #include "engine/run/start.h"
 #include "engine/spec/attention_spec.h"
+#include "tests/engine/run/started_engine.h"
 #include "tests/test_data.h"
 
 namespace pinion {
@@ -53,12 +54,6 @@ Sizes SizesOf(const EngineOptions& options) {
   return most;
 }
 
-std::unique_ptr<Engine> Start(const EngineOptions& options) {
-  auto engine = Engine::Start(options);
-  CHECK(engine) << engine.error().message;
-  return *std::move(engine);
-}
-
 // Room for the states of kSequences sequences and for so many blocks.
 std::unique_ptr<Engine> StartWithBlocks(EngineOptions options, uint64_t blocks) {
   const Sizes sizes = SizesOf(options);
@@ -66,7 +61,7 @@ std::unique_ptr<Engine> StartWithBlocks(EngineOptions options, uint64_t blocks) 
   return Start(options);
 }
 
-std::vector<Request> Requests() {
+std::vector<Request> HybridRequests() {
   std::mt19937 rng(20261123);
   std::vector<Request> requests;
   for (uint64_t id = 0; id < 10; ++id) {
@@ -81,27 +76,12 @@ std::vector<Request> Requests() {
   return requests;
 }
 
-using Outputs = std::map<uint64_t, std::vector<int32_t>>;
-
-Outputs RunAll(Engine& engine, const std::vector<Request>& requests) {
-  for (const Request& request : requests) CHECK(engine.Add(request));
-  Outputs outputs;
-  std::vector<TokenEvent> events;
-  while (!engine.idle()) {
-    events.clear();
-    engine.Step(events);
-    for (const TokenEvent& event : events)
-      if (event.has_token) outputs[event.request].push_back(event.token.id);
-  }
-  return outputs;
-}
-
 const Outputs& AloneOf(const std::string& model) {
   static std::map<std::string, Outputs> known;
   const auto [found, is_new] = known.try_emplace(model);
   if (!is_new) return found->second;
   const auto engine = StartWithBlocks(HybridOf(model), 200);
-  for (const Request& request : Requests()) found->second.merge(RunAll(*engine, {request}));
+  for (const Request& request : HybridRequests()) found->second.merge(RunAll(*engine, {request}));
   return found->second;
 }
 
@@ -117,8 +97,8 @@ TEST_P(HybridKinds, GivesEveryRequestTheTokensItGetsAlone) {
     EngineOptions options = this->options();
     options.max_num_batched_tokens = chunk;
     const auto engine = StartWithBlocks(options, 200);
-    EXPECT_EQ(RunAll(*engine, Requests()), alone()) << "steps of " << chunk;
-    EXPECT_EQ(RunAll(*engine, Requests()), alone()) << "again, over states that others left";
+    EXPECT_EQ(RunAll(*engine, HybridRequests()), alone()) << "steps of " << chunk;
+    EXPECT_EQ(RunAll(*engine, HybridRequests()), alone()) << "again, over states that others left";
   }
 }
 
@@ -129,7 +109,7 @@ TEST_P(HybridKinds, GivesTheSameTokensOnSeveralRanks) {
     EngineOptions options = this->options();
     options.tensor_parallel = ranks;
     options.max_num_batched_tokens = 20;
-    EXPECT_EQ(RunAll(*StartWithBlocks(options, 200), Requests()), alone()) << ranks;
+    EXPECT_EQ(RunAll(*StartWithBlocks(options, 200), HybridRequests()), alone()) << ranks;
   }
 }
 
@@ -143,7 +123,7 @@ TEST_P(HybridKinds, RecomputesTheStateOfAPreemptedSequence) {
   const Sizes sizes = SizesOf(options);
   const uint64_t blocks = (kSequences * sizes.state + sizes.block - 1) / sizes.block;
   const auto engine = StartWithBlocks(options, std::max<uint64_t>(blocks, sizes.longest + 1));
-  EXPECT_EQ(RunAll(*engine, Requests()), alone());
+  EXPECT_EQ(RunAll(*engine, HybridRequests()), alone());
   EXPECT_GT(engine->stats().scheduler.preemptions, 0u);
 }
 
@@ -151,7 +131,7 @@ TEST_P(HybridKinds, RecomputesTheStateOfAPreemptedSequence) {
 // behind the common ones, and the others begin there. `Alone` computes every one from its
 // beginning.
 TEST_P(HybridKinds, BeginsBehindPrefixesWhoseStateIsKept) {
-  std::vector<Request> requests = Requests();
+  std::vector<Request> requests = HybridRequests();
   requests.erase(requests.begin(), requests.begin() + 5);
   const std::vector<int32_t> common(requests.back().prompt_ids.begin(),
                                     requests.back().prompt_ids.begin() + 64);
@@ -201,7 +181,7 @@ TEST(Hybrid, RunsNoMoreSequencesThanItHasStatesFor) {
   options.max_model_len = 80;                        // fits the other half
   const auto engine = Start(options);
   EXPECT_EQ(engine->info().states, 3u);
-  std::vector<Request> requests = Requests();
+  std::vector<Request> requests = HybridRequests();
   requests.resize(6);
   for (const Request& request : requests) ASSERT_TRUE(engine->Add(request));
   std::vector<TokenEvent> events;

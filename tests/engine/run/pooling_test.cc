@@ -15,6 +15,7 @@
 #include "engine/run/pooler.h"
 #include "engine/run/pooling_input.h"
 #include "tests/engine/decoder/golden.h"
+#include "tests/engine/run/started_engine.h"
 #include "tests/test_data.h"
 
 namespace pinion {
@@ -35,12 +36,6 @@ EngineOptions OptionsFor(const std::string& name) {
   if (name == "qwen3-reranker") options.task = "score";
   if (const char* isa = std::getenv("PINION_TEST_ISA")) options.isa = isa;
   return options;
-}
-
-std::unique_ptr<Engine> Start(const EngineOptions& options) {
-  auto engine = Engine::Start(options);
-  CHECK(engine) << engine.error().message;
-  return *std::move(engine);
 }
 
 // The texts of a golden, and what the reference makes of them: embeddings or logits.

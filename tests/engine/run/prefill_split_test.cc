@@ -18,13 +18,13 @@
 #include "engine/run/start.h"
 #include "engine/transfer/prefill_client.h"
 #include "engine/transfer/prefill_server.h"
+#include "tests/engine/run/started_engine.h"
 #include "tests/test_data.h"
 
 namespace pinion {
 namespace {
 
 using Role = PrefillOptions::Role;
-using Outputs = std::map<uint64_t, std::vector<int32_t>>;
 
 constexpr int kSplitBlock = 16;
 
@@ -95,12 +95,6 @@ class Neighbour {
   std::thread thread_;
 };
 
-std::unique_ptr<Engine> StartEngine(const EngineOptions& options) {
-  auto engine = Engine::Start(options);
-  CHECK(engine) << engine.error().message;
-  return *std::move(engine);
-}
-
 bool IsUp(const Engine& engine) {
   return engine.ServerInfo()
       .Find("prefill")
@@ -112,7 +106,7 @@ bool IsUp(const Engine& engine) {
 
 // An engine that has others compute its prompts, once it has found them.
 std::unique_ptr<Engine> StartDecoding(const EngineOptions& options) {
-  auto engine = StartEngine(options);
+  auto engine = Start(options);
   while (!IsUp(*engine)) std::this_thread::yield();
   return engine;
 }
@@ -168,7 +162,7 @@ Outputs AnswersOf(Engine& engine, const std::vector<Request>& requests) {
 }
 
 Outputs AloneAnswers(const EngineOptions& options, const std::vector<Request>& requests) {
-  const auto engine = StartEngine(options);
+  const auto engine = Start(options);
   Outputs outputs;
   for (const Request& request : requests) outputs.merge(AnswersOf(*engine, {request}));
   return outputs;
@@ -225,7 +219,7 @@ TEST(Split, ForcedTokensJumpBehindThePromptsOfAnotherEngine) {
       request.grammar = std::make_shared<Grammar>(
           Grammar{"regex", "[0-9]{3}-abcdefghij-[a-c]{1,4} the end of it"});
     }
-    const auto alone = StartEngine(options);
+    const auto alone = Start(options);
     if (auto can = CanFollowGrammars(GrammarVocabularyOf(alone->model())); !can)
       GTEST_SKIP() << can.error().message;
     for (Request& request : requests) request.params.logprobs = 0;
@@ -382,7 +376,7 @@ TEST(PrefillSplit, EnginesOfDifferentModelsShareNothing) {
   EngineOptions prefill = WithRole(options, Role::kPrefill, address);
   prefill.seed = 1;  // other weights
   Neighbour other(prefill);
-  const auto engine = StartEngine(WithRole(options, Role::kDecode, address));
+  const auto engine = Start(WithRole(options, Role::kDecode, address));
   std::string reason;
   while (reason.find("differ") == reason.npos)
     reason = engine->ServerInfo()

@@ -11,11 +11,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-std::vector<int32_t> Joined(std::vector<int32_t> first, const std::vector<int32_t>& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
-
 // 100 tokens: six full blocks of 16, and four tokens. The slice ends where the state is kept.
 TEST(KeptStates, APromptBeginsBehindTheStateThatAnotherLeft) {
   Bench bench({.budget = 200, .states = 4});

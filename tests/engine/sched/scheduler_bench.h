@@ -25,6 +25,11 @@ inline std::vector<int32_t> Prompt(size_t tokens, int32_t first = 1000) {
   return prompt;
 }
 
+inline std::vector<int32_t> Joined(std::vector<int32_t> text, const std::vector<int32_t>& more) {
+  text.insert(text.end(), more.begin(), more.end());
+  return text;
+}
+
 // One slice as {id, first, count}; tests check `samples` themselves if it matters.
 struct Share {
   uint64_t id;

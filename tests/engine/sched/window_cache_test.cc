@@ -21,11 +21,6 @@ Setup SetupOf(size_t blocks) {
   return setup;
 }
 
-std::vector<int32_t> Joined(std::vector<int32_t> text, const std::vector<int32_t>& more) {
-  text.insert(text.end(), more.begin(), more.end());
-  return text;
-}
-
 // How many tokens of the prompt were in the cache.
 size_t CachedOf(Bench& bench, const std::vector<int32_t>& prompt, int output) {
   bench.Add(1, prompt, output);

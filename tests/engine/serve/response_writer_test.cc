@@ -24,7 +24,7 @@ ChoicePart Ended(ChoicePart part, const char* reason) {
   return part;
 }
 
-ResponseWriter Writer() {
+ResponseWriter StartedWriter() {
   GenerationRequest request;
   request.shown = R"("instructions":"Be.")";
   return {request, {"resp_7", 1, "m", true}};
@@ -57,7 +57,7 @@ std::vector<std::string> ToldByResponse(std::string_view events) {
 using Lines = std::vector<std::string>;
 
 TEST(ResponseWriter, GivesEveryItemItsStartAndEnd) {
-  ResponseWriter writer = Writer();
+  ResponseWriter writer = StartedWriter();
   EXPECT_EQ(ToldByResponse(writer.Begin(0, {}, {7, 0, 0})), (Lines{"created", "in_progress"}));
   EXPECT_EQ(ToldByResponse(writer.Part(Part("", "hm"), {})),
             (Lines{"output_item.added 0 in_progress", R"(content_part.added 0 "rs_7_0")",
@@ -79,7 +79,7 @@ TEST(ResponseWriter, GivesEveryItemItsStartAndEnd) {
 }
 
 TEST(ResponseWriter, StreamsArgumentsBeforeWhatFollowsThem) {
-  ResponseWriter writer = Writer();
+  ResponseWriter writer = StartedWriter();
   EXPECT_EQ(ToldByResponse(writer.Part(Part("", "", {{"f", ""}}), {})),
             Lines{"output_item.added 0 in_progress"});
   EXPECT_EQ(ToldByResponse(writer.Part(Part("", "", {{"", "{"}}), {})),
@@ -96,11 +96,11 @@ TEST(ResponseWriter, StreamsArgumentsBeforeWhatFollowsThem) {
   const Json last = *ReadResponse(writer.End({})).back().Find("response");
   const ChoicePart whole = Ended(Part("", "", {{"f", "{}"}, {"g", "{"}}), "length");
   EXPECT_EQ(last.Find("output")->Dump(),
-            Json::Parse(Writer().Whole({whole}, {}))->Find("output")->Dump());
+            Json::Parse(StartedWriter().Whole({whole}, {}))->Find("output")->Dump());
 }
 
 TEST(ResponseWriter, NumbersAllEventsOfAStream) {
-  ResponseWriter writer = Writer();
+  ResponseWriter writer = StartedWriter();
   int64_t next = 0;
   const auto follows = [&](std::string_view events) {
     for (const Json& event : ReadResponse(events))
@@ -115,8 +115,8 @@ TEST(ResponseWriter, NumbersAllEventsOfAStream) {
 
 TEST(ResponseWriter, EndsAStreamWithTheWholeResponse) {
   const ChoicePart part = Ended(Part("Hi", "hm", {{"f", R"({"a":1})"}}), "tool_calls");
-  const Json whole = *Json::Parse(Writer().Whole({part}, {7, 3, 4, 2}));
-  ResponseWriter writer = Writer();
+  const Json whole = *Json::Parse(StartedWriter().Whole({part}, {7, 3, 4, 2}));
+  ResponseWriter writer = StartedWriter();
   writer.Begin(0, {}, {});
   writer.Part(part, {});
   const Json last = *ReadResponse(writer.End({7, 3, 4, 2})).back().Find("response");
@@ -132,21 +132,21 @@ TEST(ResponseWriter, EndsAStreamWithTheWholeResponse) {
 }
 
 TEST(ResponseWriter, SaysThatAnAnswerWasCut) {
-  ResponseWriter writer = Writer();
+  ResponseWriter writer = StartedWriter();
   EXPECT_EQ(ToldByResponse(writer.Part(Ended(Part("x"), "length"), {})).back(),
             "output_item.done 0 incomplete");
   const Json event = ReadResponse(writer.End({})).back();
   EXPECT_EQ(event.Find("type")->string(), "response.incomplete");
   EXPECT_EQ(event.Find("response")->Find("incomplete_details")->Dump(),
             R"({"reason":"max_output_tokens"})");
-  const Json whole = *Json::Parse(Writer().Whole({Ended(Part("", "hm"), "length")}, {}));
+  const Json whole = *Json::Parse(StartedWriter().Whole({Ended(Part("", "hm"), "length")}, {}));
   EXPECT_EQ(whole.Find("output")->array().size(), 1u) << "there was no text yet";
   EXPECT_EQ(whole.Find("output")->array()[0].Find("status")->string(), "incomplete");
 }
 
 TEST(ResponseWriter, HasAMessageForAnAnswerWithoutWords) {
-  const Json whole = *Json::Parse(Writer().Whole({Ended(Part(""), "stop")}, {}));
-  ResponseWriter writer = Writer();
+  const Json whole = *Json::Parse(StartedWriter().Whole({Ended(Part(""), "stop")}, {}));
+  ResponseWriter writer = StartedWriter();
   writer.Part(Ended(Part(""), "stop"), {});
   const Json last = *ReadResponse(writer.End({})).back().Find("response");
   EXPECT_EQ(whole.Find("output")->array().size(), 1u);
@@ -154,7 +154,7 @@ TEST(ResponseWriter, HasAMessageForAnAnswerWithoutWords) {
 }
 
 TEST(ResponseWriter, EndsAStreamThatFailsWithItsReason) {
-  ResponseWriter writer = Writer();
+  ResponseWriter writer = StartedWriter();
   writer.Begin(0, {}, {});
   writer.Part(Part("Hi"), {});
   const std::vector<Json> events = ReadResponse(writer.Fail({503, "why", "", ""}));
@@ -170,7 +170,7 @@ TEST(ResponseWriter, SendsEveryLogprobOnce) {
     part.logprobs = *Json::Parse(StrCat(R"({"content":[{"token":")", token, R"("}]})"));
     return part;
   };
-  ResponseWriter writer = Writer();
+  ResponseWriter writer = StartedWriter();
   writer.Part(rated("", "t", "hm"), {});
   writer.Part(rated("", "a"), {});
   const auto delta = ReadResponse(writer.Part(rated("ab", "b"), {})).back();

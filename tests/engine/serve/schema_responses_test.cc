@@ -13,20 +13,20 @@ namespace {
 
 using testing::HasSubstr;
 
-ApiResult<TranslatedBody> Translate(const Json& body) {
+ApiResult<TranslatedBody> TranslateResponses(const Json& body) {
   PINION_TRY(CheckFields(Api::kResponses, body, {}));
   return ChatBodyOfResponses(body);
 }
 
 // The chat's body as text; an error's parameter and sentence.
 std::string Translated(const std::string& body) {
-  const auto chat = Translate(*Json::Parse(body));
+  const auto chat = TranslateResponses(*Json::Parse(body));
   return chat ? chat->body.Dump() : chat.error().param + ": " + chat.error().message;
 }
 
 // With an input, and these fields: the chat's body without its messages.
 std::string Fields(const std::string& fields) {
-  const auto chat = Translate(*Json::Parse(R"({"input":"hi",)" + fields + "}"));
+  const auto chat = TranslateResponses(*Json::Parse(R"({"input":"hi",)" + fields + "}"));
   if (!chat) return chat.error().param + ": " + chat.error().message;
   Json::Object rest = chat->body.object();
   std::erase_if(rest, [](const auto& field) { return field.first == "messages"; });
