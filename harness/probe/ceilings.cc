@@ -1,6 +1,7 @@
 #include "harness/probe/ceilings.h"
 
 #include <algorithm>
+#include <set>
 
 #include "engine/base/strings.h"
 #include "engine/host/budget.h"
@@ -10,8 +11,8 @@
 namespace pinion::harness {
 namespace {
 
-// Larger than the caches of all sockets.
-constexpr uint64_t kReadBytes = uint64_t{1} << 30;
+constexpr uint64_t kLeastStreamBytes = uint64_t{256} << 20;
+constexpr uint64_t kUnknownStreamBytes = uint64_t{1} << 30;  // if the size of the caches is unknown
 constexpr Effort kReadEffort{4, 0.025}, kComputeEffort{4, 0.0125};
 // For probes between the steps of a load, which must be short.
 constexpr Effort kBriefReadEffort{2, 0.0125};
@@ -69,15 +70,23 @@ class TeamCeilings final : public CeilingProbe {
 
 }  // namespace
 
+uint64_t StreamBytes(const Machine& machine) {
+  if (machine.l3_bytes == 0) return kUnknownStreamBytes;
+  std::set<int> domains;
+  for (const Cpu& cpu : machine.cpus) domains.insert(cpu.l3);
+  return std::max(kLeastStreamBytes, 8 * machine.l3_bytes * domains.size());
+}
+
 Result<std::unique_ptr<CeilingProbe>> CeilingProbe::Start(const Plan& plan, kernels::Isa isa,
                                                           kernels::Dtype dtype, bool integers) {
-  const uint64_t free_bytes = AvailableMemoryBytes();
-  if (free_bytes < 2 * kReadBytes)
+  PINION_ASSIGN(const Machine machine, ThisMachine());
+  const uint64_t bytes = StreamBytes(machine), free_bytes = AvailableMemoryBytes();
+  if (free_bytes < 2 * bytes)
     return Fail(ErrorCode::kExhausted,
-                StrCat("measuring bandwidth takes ", FormatBytes(kReadBytes), ", and only ",
+                StrCat("measuring bandwidth takes ", FormatBytes(bytes), ", and only ",
                        FormatBytes(free_bytes), " are free; lower --kv-cache-space"));
   PINION_ASSIGN(Team team, Team::Start(plan));
-  PINION_ASSIGN(Arena arena, Arena::Allocate(team.size(), kReadBytes / team.size()));
+  PINION_ASSIGN(Arena arena, Arena::Allocate(team.size(), bytes / team.size()));
   return std::make_unique<TeamCeilings>(std::move(team), std::move(arena), kernels::ProbesFor(isa),
                                         dtype, integers);
 }

@@ -5,6 +5,7 @@
 
 #include "engine/base/result.h"
 #include "engine/host/binding.h"
+#include "engine/host/machine.h"
 #include "kernels/isa.h"
 #include "kernels/types.h"
 
@@ -16,6 +17,11 @@ struct Ceilings {
   double flops_per_s = 0;       // of the fastest instruction for a type that an ISA path has
   double int8_ops_per_s = 0;    // the same for int8; 0 if not requested
 };
+
+// Memory that a probe of bandwidth reads again and again, so that no cache holds a part of it for
+// the next time: eight times what the machine's L3 caches hold, and 256 MiB at least. Touching more
+// of it would cost every trial as much again.
+uint64_t StreamBytes(const Machine& machine);
 
 // A short probe to run repeatedly beside a measurement, because a machine's speed changes.
 class CeilingProbe {

@@ -135,6 +135,16 @@ TEST(Probe, ImpossibleDurationsAreRefused) {
   }
 }
 
+// Twelve L3 domains of 32 MiB in each of two packages; a small machine; one without a known L3.
+TEST(Ceilings, AreReadFromMoreMemoryThanAllCachesHold) {
+  constexpr uint64_t kMiB = 1 << 20;
+  EXPECT_EQ(StreamBytes(*ImagineMachine("pack:2 numa:1 l3:12(size=33554432) core:8 pu:2")),
+            8 * 24 * 32 * kMiB);
+  EXPECT_EQ(StreamBytes(*ImagineMachine("pack:1 numa:1 l3:1(size=8388608) core:2 pu:1")),
+            256 * kMiB);
+  EXPECT_EQ(StreamBytes(*ImagineMachine("pack:1 numa:1 core:2 pu:1")), 1024 * kMiB);
+}
+
 // The short probe of a plan with two ranks' worth of threads, beside another team of this thread.
 TEST(Ceilings, AreMeasuredOnThePlansThreads) {
   Plan plan;
@@ -147,7 +157,7 @@ TEST(Ceilings, AreMeasuredOnThePlansThreads) {
   const Ceilings ceilings = (*probe)->Measure();
   EXPECT_GT(ceilings.read_bytes_per_s, 0);
   EXPECT_GT(ceilings.flops_per_s, 0);
-  EXPECT_EQ((*probe)->memory_bytes(), uint64_t{1} << 30);
+  EXPECT_EQ((*probe)->memory_bytes(), StreamBytes(*ThisMachine()));
   std::atomic<int> ran{0};
   (*ranks)->Run([&](const Worker&) { ++ran; });
   EXPECT_EQ(ran, 2);
