@@ -17,8 +17,8 @@ class SweepFailures : public SweepTest {};
 // Trials are numbered from 1; `bad` decides by $number which of the defaults' go wrong, and how.
 std::string NumberedChild(const char* bad) {
   return StrCat(R"sh(#!/bin/sh
-cd "$(dirname "$0")"
-request=$(cat)
+cd "${0%/*}"
+IFS= read -r request
 speed=100
 baseline=true
 case "$request" in *'"max_num_seqs":11,'*) speed=120; baseline=false ;; esac
@@ -35,11 +35,9 @@ if $baseline; then
 fi
 once=0
 case "$request" in *'"ceilings":true'*) once=1; echo "$baseline" >> ceilings ;; esac
-cat <<END
-{"samples":[{"metric":"output_tokens_per_s","concurrency":0,"value":$speed},
+echo '{"samples":[{"metric":"output_tokens_per_s","concurrency":0,"value":'$speed'},
 {"metric":"ttft_s","concurrency":1,"value":0.01},{"metric":"tpot_s","concurrency":1,"value":0.01}],
-"suspect":[],"info":{"isa":"fake","threads":1,"once_s":$once}}
-END
+"suspect":[],"info":{"isa":"fake","threads":1,"once_s":'$once'}}'
 )sh");
 }
 
@@ -152,7 +150,7 @@ TEST_F(SweepFailures, DefaultsThatAreAlwaysTooSlowEndTheSweep) {
 
 TEST_F(SweepFailures, BudgetInWhichTheDefaultsNeverRunIsAFailure) {
   WriteChild(
-      "#!/bin/sh\necho trial >> \"$(dirname \"$0\")/trials\"\n"
+      "#!/bin/sh\necho trial >> \"${0%/*}/trials\"\n"
       "echo 'pinion: too long a prompt' >&2\nexit 1\n");
   Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6,"budget":0.2})");
   const auto end = RunSweep(request_, progress_);

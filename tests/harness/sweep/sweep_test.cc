@@ -21,7 +21,7 @@ using testing::HasSubstr;
 // Stands in for `pinion score` in the divergence check: the KL divergence of each cache type.
 constexpr char kScores[] = R"(#!/bin/sh
 if [ "$1" = score ]; then
-  echo "$*" >> "$(dirname "$0")/scores"
+  echo "$*" >> "${0%/*}/scores"
   case "$*" in
     *"--kv-cache-dtype fp8_e5m2"*) kl=0.02 ;;
     *"--kv-cache-dtype fp16"*) echo 'pinion: no room for it' >&2; exit 1 ;;
