@@ -6,7 +6,7 @@ namespace pinion {
 namespace {
 
 // With fewer tokens, the estimate of what chance explains is itself chance.
-constexpr size_t kFewestTokens = 32;
+constexpr size_t kFewestRows = 32;
 
 // target(row, column), below the diagonal and on it.
 template <typename Target>
@@ -22,7 +22,7 @@ void Shrink(InputStatistics& inputs, const Target& target) {
       distance += 2 * apart * apart;
     }
   const double variance = (inputs.pair_squares / rows - squares) / (rows - 1);
-  const bool known = inputs.rows >= kFewestTokens && variance < distance;
+  const bool known = inputs.rows >= kFewestRows && variance < distance;
   const double share = known ? std::max(variance / distance, 0.0) : 1;
   for (size_t i = 0; i < k; ++i)
     for (size_t j = 0; j <= i; ++j)

@@ -221,7 +221,7 @@ Json PostProcessor(const std::string& bos, std::optional<int32_t> id) {
                  {"special_tokens", Object({{bos, token}})}});
 }
 
-Json ByteLevel() {
+Json ByteLevelStep() {
   return Object({{"type", "ByteLevel"},
                  {"add_prefix_space", false},
                  {"trim_offsets", true},
@@ -286,9 +286,9 @@ MadeUpTokenizer MakeUpTokenizer(const Json& config) {
                            {"padding", nullptr},
                            {"added_tokens", AddedTokens(vocabulary)},
                            {"normalizer", nullptr},
-                           {"pre_tokenizer", ByteLevel()},
+                           {"pre_tokenizer", ByteLevelStep()},
                            {"post_processor", PostProcessor(bos, spec->bos_id)},
-                           {"decoder", ByteLevel()},
+                           {"decoder", ByteLevelStep()},
                            {"model", Bpe(vocabulary)}});
   made.tokenizer_config = TokenizerConfig(*spec, bos, eos);
   made.generation_config = GenerationConfig(config);

@@ -41,7 +41,7 @@ std::vector<std::byte> BytesOf(const std::vector<T>& values) {
   return bytes;
 }
 
-int64_t Signed(size_t value) { return static_cast<int64_t>(value); }
+int64_t Extent(size_t value) { return static_cast<int64_t>(value); }
 
 // The place in its word of output `at` of eight, in AWQ's order.
 size_t AwqPlace(size_t at) { return at % 2 * 4 + at / 2; }
@@ -133,8 +133,8 @@ Status CheckWords(const std::string& module, const QuantisedTensor& tensor) {
 Result<std::vector<PublishedTensor>> PublishLinear(const QuantScheme& scheme,
                                                    const std::string& module,
                                                    const QuantisedTensor& tensor) {
-  const int64_t rows = Signed(tensor.rows()), columns = Signed(tensor.columns());
-  const int64_t groups = Signed(tensor.groups()), word = Signed(kInWord);
+  const int64_t rows = Extent(tensor.rows()), columns = Extent(tensor.columns());
+  const int64_t groups = Extent(tensor.groups()), word = Extent(kInWord);
   Publisher publisher(module, tensor);
   if (scheme.method == QuantMethod::kIntQuantized) {
     publisher.Add("weight", "I8", {rows, columns},

@@ -23,12 +23,12 @@ std::string_view Text(const MappedFile& file) {
   return {reinterpret_cast<const char*>(file.data()), file.size_bytes()};
 }
 
-struct Shard {
+struct OpenedShard {
   File file;
   std::vector<HeaderEntry> entries;
 };
 
-Result<Shard> OpenShard(const std::string& path) {
+Result<OpenedShard> OpenShard(const std::string& path) {
   PINION_ASSIGN(File file, MappedFile::Open(path));
   if (Text(*file).starts_with("version https://git-lfs"))
     return Fail(
@@ -36,7 +36,7 @@ Result<Shard> OpenShard(const std::string& path) {
         StrCat(path, " is a Git LFS pointer, not the weights; fetch them with 'git lfs pull'"));
   auto entries = ReadSafetensorsHeader(Text(*file));
   if (!entries) return Unexpected(std::move(entries).error().In(path));
-  return Shard{std::move(file), std::move(*entries)};
+  return OpenedShard{std::move(file), std::move(*entries)};
 }
 
 // Tensors of any number of mapped files, by name.
@@ -197,7 +197,7 @@ Result<std::unique_ptr<TensorSource>> OpenSafetensors(const std::string& folder)
 }
 
 Result<std::unique_ptr<TensorSource>> OpenSafetensorsFile(const std::string& path) {
-  PINION_ASSIGN(Shard shard, OpenShard(path));
+  PINION_ASSIGN(OpenedShard shard, OpenShard(path));
   auto source = std::make_unique<MappedSource>(path);
   for (HeaderEntry& entry : shard.entries) source->Add(shard.file, std::move(entry));
   return source;

@@ -43,7 +43,7 @@ std::string HostName(std::string_view host) {
 }
 
 // For an error message: what a hostile header holds must not fill a log.
-std::string Shown(std::string_view text) { return std::string(text.substr(0, 100)); }
+std::string Clipped(std::string_view text) { return std::string(text.substr(0, 100)); }
 
 // Ids are for finding requests in logs, not secrets.
 std::string NewId() {
@@ -159,10 +159,10 @@ std::optional<HttpRefusal> Gate::CheckHost(const HttpHead& head) const {
   const std::string_view given = HostOf(head);
   const std::string name = HostName(given);
   if (IsOwnHost(name)) return {};
-  return MakeRefusal(403, StrCat("'", Shown(given),
+  return MakeRefusal(403, StrCat("'", Clipped(given),
                                  "' is not a name of this server; start it with "
                                  "--allowed-hosts ",
-                                 Shown(name), " if it is"));
+                                 Clipped(name), " if it is"));
 }
 
 bool Gate::NeedsKey(std::string_view path) const {
@@ -189,9 +189,9 @@ bool Gate::IsOwnPage(const HttpHead& head, std::string_view origin) const {
 // "null" comes from pages in files and sandboxes.
 std::optional<HttpRefusal> Gate::CheckOrigin(std::string_view origin) const {
   if (any_origin_ || Contains(rules_.allowed_origins, origin)) return {};
-  return MakeRefusal(403, StrCat("web pages of '", Shown(origin),
+  return MakeRefusal(403, StrCat("web pages of '", Clipped(origin),
                                  "' may not use this server; start it with --allowed-origins ",
-                                 Shown(origin), " if they may"));
+                                 Clipped(origin), " if they may"));
 }
 
 HttpFields Gate::CorsHeaders(std::string_view origin) const {
@@ -207,7 +207,7 @@ HttpFields Gate::CorsHeaders(std::string_view origin) const {
 HttpRefusal Gate::AnswerPreflight(const HttpHead& head, std::string_view method) const {
   const bool any_method = Contains(rules_.allowed_methods, "*");
   if (!any_method && !Contains(rules_.allowed_methods, method))
-    return MakeRefusal(403, StrCat("web pages may not use ", Shown(method), " here, only ",
+    return MakeRefusal(403, StrCat("web pages may not use ", Clipped(method), " here, only ",
                                    Join(rules_.allowed_methods, ", "), " (--allowed-methods)"));
   const std::string_view asked = head.headers.Find("Access-Control-Request-Headers");
   if (!Contains(rules_.allowed_headers, "*")) {
@@ -218,7 +218,7 @@ HttpRefusal Gate::AnswerPreflight(const HttpHead& head, std::string_view method)
                                        [&](const auto& one) { return Lower(one) == wanted; });
       if (!allowed)
         return MakeRefusal(
-            403, StrCat("web pages may not send the header ", Shown(wanted), " here, only ",
+            403, StrCat("web pages may not send the header ", Clipped(wanted), " here, only ",
                         Join(rules_.allowed_headers, ", "), " (--allowed-headers)"));
     }
   }

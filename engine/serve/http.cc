@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <boost/asio.hpp>
-#include <boost/asio/experimental/as_tuple.hpp>
 #include <list>
 #include <map>
 #include <optional>
@@ -21,8 +20,6 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
-
-constexpr auto kAwait = asio::experimental::as_tuple(asio::use_awaitable);
 
 // Children that are started later must not keep a client's connection or the port open.
 void CloseOnExec(int fd) { fcntl(fd, F_SETFD, FD_CLOEXEC); }

@@ -3,7 +3,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <boost/asio/experimental/as_tuple.hpp>
 #include <boost/asio/ssl.hpp>
 #include <cerrno>
 #include <cstring>
@@ -21,8 +20,6 @@ namespace asio = boost::asio;
 namespace ssl = boost::asio::ssl;
 using asio::ip::tcp;
 using boost::system::error_code;
-
-constexpr auto kAwait = asio::experimental::as_tuple(asio::use_awaitable);
 
 class SocketChannel : public Channel {
  public:

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <boost/asio.hpp>
+#include <boost/asio/experimental/as_tuple.hpp>
 #include <cstddef>
 #include <memory>
 #include <string_view>
@@ -15,6 +16,9 @@ namespace pinion {
 
 template <typename T>
 using Awaitable = boost::asio::awaitable<T>;
+
+// Operations await with their error as a value.
+inline constexpr auto kAwait = boost::asio::experimental::as_tuple(boost::asio::use_awaitable);
 
 // The bytes of one connection, plain or encrypted. A Read and a Write may be under way together.
 // Closing makes both fail. Thread rule: the event loop's thread.

@@ -1,6 +1,5 @@
 #include "engine/serve/http_connection.h"
 
-#include <boost/asio/experimental/as_tuple.hpp>
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #include <string_view>
 #include <utility>
@@ -25,7 +24,6 @@ void TakeRoot(const std::string& root, std::string& path) {
     path.erase(0, root.size());
 }
 
-constexpr auto kAwait = asio::experimental::as_tuple(asio::use_awaitable);
 constexpr auto kNever = std::chrono::steady_clock::time_point::max();
 constexpr size_t kReadBytes = 16 << 10, kReadBodyBytes = 64 << 10;
 

@@ -15,7 +15,7 @@ Json SentOr(const Json& body, const char* key, Json fallback) {
   return fallback;
 }
 
-void FillIn(Json& object, const char* key, Json value) {
+void SetIfMissing(Json& object, const char* key, Json value) {
   if (!object.Find(key)) object.Set(key, std::move(value));
 }
 
@@ -35,9 +35,9 @@ Json ShownFormat(const Json* text) {
   if (!text || !Given(*text, "format")) return Json(Json::Object{{"type", "text"}});
   Json format = *text->Find("format");
   if (format.Find("type")->string() != "json_schema") return format;
-  FillIn(format, "name", "response");
-  FillIn(format, "description", {});
-  FillIn(format, "strict", true);
+  SetIfMissing(format, "name", "response");
+  SetIfMissing(format, "description", {});
+  SetIfMissing(format, "strict", true);
   return format;
 }
 
@@ -57,7 +57,7 @@ ApiResult<Json> ShownText(const Json& body) {
 Json ShownTools(const Json& body) {
   Json tools = SentOr(body, "tools", Json::MakeArray());
   for (Json& tool : tools.array())
-    for (const char* key : {"description", "parameters", "strict"}) FillIn(tool, key, {});
+    for (const char* key : {"description", "parameters", "strict"}) SetIfMissing(tool, key, {});
   return tools;
 }
 

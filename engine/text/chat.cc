@@ -15,8 +15,6 @@ namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kRenderLimitNs = 2 * kSecond;
-// Python and Jinja2 take 50 ms to start on an idle machine; a busy one may need very much more.
-constexpr int64_t kStartLimitNs = 30 * kSecond;
 
 Result<std::string> ReadAnswer(const std::string& text) {
   PINION_ASSIGN(const Json answer, Json::Parse(text));
@@ -39,7 +37,7 @@ struct ChatRenderer::State {
     static Result<Helper> Start() {
       PINION_ASSIGN(HelperProcess started, StartHelper("chat-helper"));
       Helper helper{std::move(started.process), std::move(started.socket)};
-      auto ready = ReadFrame(helper.socket.get(), NowNs() + kStartLimitNs);
+      auto ready = ReadFrame(helper.socket.get(), NowNs() + kHelperStartLimitNs);
       if (!ready) return Unexpected(std::move(ready).error().In("the chat helper does not start"));
       return helper;
     }

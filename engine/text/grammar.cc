@@ -20,11 +20,7 @@
 namespace pinion {
 namespace {
 
-constexpr int64_t kSecond = 1'000'000'000;
-constexpr int64_t kCheckLimitNs = 2 * kSecond;
-// Python and a large tokenizer take a second on an idle machine; a busy one may need very much
-// more.
-constexpr int64_t kStartLimitNs = 30 * kSecond;
+constexpr int64_t kCheckLimitNs = 2'000'000'000;
 
 // The folder that holds llguidance: beside a built binary, or below an installed one's prefix;
 // empty if it is nowhere.
@@ -183,7 +179,7 @@ Status GrammarChecker::Start() {
   }
   helper_.reset();
   PINION_ASSIGN(auto helper, GrammarHelper::Start(vocabulary_, {}));
-  PINION_ASSIGN(const auto ready, helper->Receive(NowNs() + kStartLimitNs));
+  PINION_ASSIGN(const auto ready, helper->Receive(NowNs() + kHelperStartLimitNs));
   if (!ready || ready->Find("error"))
     return Fail(ErrorCode::kIo, StrCat("the grammar helper does not start: ",
                                        ready ? ready->Dump() : "it takes too long"));

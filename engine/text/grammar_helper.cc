@@ -20,7 +20,7 @@ namespace {
 namespace py = pybind11;
 
 // A large tokenizer takes some hundreds of MiB, each grammar up to a hundred.
-constexpr uint64_t kMaxDataBytes = uint64_t{4} << 30;
+constexpr uint64_t kMaxGrammarBytes = uint64_t{4} << 30;
 
 int Serve(std::string request, const std::string& packages) {
   py::module_::import("sys").attr("path").attr("insert")(0, packages);
@@ -44,7 +44,7 @@ int RunGrammarHelper() {
   const auto first = Json::Parse(*request);
   const Json* packages = first ? first->Find("packages") : nullptr;
   if (!packages || !packages->is_string()) return 1;
-  if (!StartEmbeddedPython("grammar helper", kMaxDataBytes)) return 1;
+  if (!StartEmbeddedPython("grammar helper", kMaxGrammarBytes)) return 1;
   try {
     return Serve(std::move(*request), packages->string());
   } catch (const std::exception& failure) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,10 @@ namespace pinion {
 // The binary that has the hidden commands of helpers: the one that the environment's PINION_BINARY
 // names, else the running one.
 std::string HelperPath();
+
+// Python with Jinja2 takes 50 ms to start on an idle machine, with a large tokenizer a second; a
+// busy one may need very much more.
+inline constexpr int64_t kHelperStartLimitNs = 30'000'000'000;
 
 // A running helper and our end of its socket.
 struct HelperProcess {

@@ -51,9 +51,9 @@ Result<std::vector<Json>> Lines(const RunOptions& options) {
 
 // The progress of the batch. The engine's thread updates it, and the one that an interruption runs
 // on reads it.
-class Progress {
+class RunProgress {
  public:
-  explicit Progress(size_t prompts) : prompts_(prompts), show_(isatty(STDERR_FILENO) != 0) {}
+  explicit RunProgress(size_t prompts) : prompts_(prompts), show_(isatty(STDERR_FILENO) != 0) {}
 
   // Keeps results in input order: a line waits only for those before it.
   Status Finish(size_t index, Json line, JsonLinesFile& output) {
@@ -120,7 +120,7 @@ Status CheckFlags(const RunOptions& options) {
 // False: some lines were refused.
 Result<bool> Complete(Engine& engine, const Tokenizer* tokenizer,
                       const std::vector<Prompt>& prompts, const RunOptions& options,
-                      Progress& progress) {
+                      RunProgress& progress) {
   GenerateHooks hooks;
   hooks.on_step = [&](uint64_t tokens) { progress.Advance(tokens); };
   const bool streams = options.input.empty() && !options.json && options.output == "-";
@@ -155,7 +155,7 @@ Result<bool> Run(const RunOptions& options) {
   PINION_ASSIGN(const auto prompts, EncodePrompts(std::move(lines), tokenizer.get()));
   if (options.prompt) PINION_TRY(prompts[0].error);
 
-  Progress progress(prompts.size());
+  RunProgress progress(prompts.size());
   const Interruption interruption([&] { return progress.LastWords(options); });
   PINION_ASSIGN(const auto engine, Engine::Start(engine_options));
   PINION_ASSIGN(const bool good, Complete(*engine, tokenizer.get(), prompts, options, progress));

@@ -7,7 +7,7 @@
 namespace pinion::harness {
 namespace {
 
-std::string Number(double value) { return Printf("%.4g", value); }
+std::string FourDigits(double value) { return Printf("%.4g", value); }
 
 Json LevelJson(const SloLevel& level) {
   Json one = Json::MakeObject();
@@ -28,7 +28,7 @@ std::string Verdict(const SloReport& report) {
   const std::string unit = report.options.whole ? " clients" : " requests/s";
   const auto at = [&](const std::optional<size_t>& index) {
     const SloLevel& level = found.levels[*index];
-    return StrCat(Number(level.load), unit, " (", Percent(level.share), " good, ",
+    return StrCat(FourDigits(level.load), unit, " (", Percent(level.share), " good, ",
                   Percent(level.interval.low), " to ", Percent(level.interval.high), ")");
   };
   std::string text;
@@ -72,7 +72,7 @@ std::string Render(const SloReport& report) {
   text += "   good       of   share    95 % interval     runs\n";
   for (const SloLevel& level : report.boundary.levels)
     text +=
-        StrCat(Right(Number(level.load), 10), Right(StrCat(level.good), 7),
+        StrCat(Right(FourDigits(level.load), 10), Right(StrCat(level.good), 7),
                Right(StrCat(level.total), 9), Right(Percent(level.share), 9),
                Right(StrCat(Percent(level.interval.low), " to ", Percent(level.interval.high)), 19),
                Right(StrCat(level.runs), 6), level.passes ? "  passes" : "  fails", "\n");

@@ -16,7 +16,6 @@ constexpr uint64_t kUnknownStreamBytes = uint64_t{1} << 30;  // if the size of t
 constexpr Effort kReadEffort{4, 0.025}, kComputeEffort{4, 0.0125};
 // For probes between the steps of a load, which must be short.
 constexpr Effort kBriefReadEffort{2, 0.0125};
-constexpr size_t kMultiplySteps = 2000;
 
 class TeamCeilings final : public CeilingProbe {
  public:

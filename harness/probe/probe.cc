@@ -22,7 +22,7 @@ using kernels::Isa;
 using kernels::Probes;
 
 constexpr size_t kMostPairs = 128;
-constexpr size_t kMultiplySteps = 2000, kExpSteps = 500;  // about 10 us each
+constexpr size_t kExpSteps = 500;  // about 10 us
 constexpr uint64_t kLeastChainBytes = uint64_t{128} << 20;
 constexpr size_t kCacheBiteBytes = size_t{256} << 10;
 

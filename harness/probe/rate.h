@@ -22,6 +22,8 @@ struct Effort {
   const Clock* clock = &kMachineClock;
 };
 
+inline constexpr size_t kMultiplySteps = 2000;  // of a bite of arithmetic: about 10 us
+
 // The threads of a plan, numbered consecutively: rank 0's first.
 class Team {
  public:

@@ -26,7 +26,7 @@ struct Roof {
   double At(double intensity) const { return std::min(intensity * bytes_per_s, flops_per_s); }
 };
 
-struct Point {
+struct RooflinePoint {
   const Candidate* candidate;
   const char* phase;
   double bytes_per_s, flops_per_s;
@@ -57,8 +57,8 @@ std::map<std::string, Roof> RoofsOf(const Results& results) {
   return roofs;
 }
 
-std::vector<Point> PointsOf(const Results& results) {
-  std::vector<Point> points;
+std::vector<RooflinePoint> RooflinePointsOf(const Results& results) {
+  std::vector<RooflinePoint> points;
   for (const Candidate* candidate : MostTelling(results, kChartCandidates))
     for (const char* phase : {"prefill", "decode"}) {
       const double bytes = MedianOf(*candidate, StrCat(phase, "_bytes_per_s")),
@@ -99,10 +99,10 @@ void AddLabels(const std::map<std::string, Roof>& roofs, double to, double decad
   }
 }
 
-std::string Conclusion(const std::vector<Point>& points, const std::map<std::string, Roof>& roofs,
-                       const Candidate& candidate) {
+std::string Conclusion(const std::vector<RooflinePoint>& points,
+                       const std::map<std::string, Roof>& roofs, const Candidate& candidate) {
   std::vector<std::string> parts;
-  for (const Point& point : points) {
+  for (const RooflinePoint& point : points) {
     const auto roof = roofs.find(RoofName(*point.candidate));
     if (point.candidate != &candidate || roof == roofs.end()) continue;
     const bool by_memory = point.intensity() * roof->second.bytes_per_s < roof->second.flops_per_s;
@@ -132,7 +132,7 @@ std::string WhyAbsent(const Results& results) {
 
 Chart RooflineChart(const Results& results) {
   const auto roofs = RoofsOf(results);
-  const std::vector<Point> points = PointsOf(results);
+  const std::vector<RooflinePoint> points = RooflinePointsOf(results);
   if (roofs.empty() || points.empty()) return Absent(kName, kTitle, WhyAbsent(results));
   Chart chart{kName, kTitle, "", Json::MakeArray(), ""};
   double from = INFINITY, to = 0;
@@ -140,7 +140,7 @@ Chart RooflineChart(const Results& results) {
     from = std::min(from, roof.flops_per_s / roof.bytes_per_s / 2);
     to = std::max(to, roof.flops_per_s / roof.bytes_per_s * 4);
   }
-  for (const Point& point : points) {
+  for (const RooflinePoint& point : points) {
     from = std::min(from, point.intensity() / 2);
     to = std::max(to, point.intensity() * 2);
   }
@@ -150,9 +150,9 @@ Chart RooflineChart(const Results& results) {
     lowest = std::min(lowest, roof.At(from));
     highest = std::max(highest, roof.At(to));
   }
-  for (const Point& point : points) lowest = std::min(lowest, point.flops_per_s);
+  for (const RooflinePoint& point : points) lowest = std::min(lowest, point.flops_per_s);
   AddLabels(roofs, to, std::log10(highest / lowest), chart.values);
-  for (const Point& point : points)
+  for (const RooflinePoint& point : points)
     chart.values.Append(Json::Object{{"kind", "point"},
                                      {"configuration", SettingsText(*point.candidate)},
                                      {"role", RoleOf(results, *point.candidate)},
@@ -163,9 +163,9 @@ Chart RooflineChart(const Results& results) {
                                      {"bytes_per_s", point.bytes_per_s}});
   const Candidate* winner = WinnerOf(results);
   if (!winner) winner = results.Find(0);
-  const bool drawn = winner && std::any_of(points.begin(), points.end(), [&](const Point& point) {
-                       return point.candidate == winner;
-                     });
+  const bool drawn =
+      winner && std::any_of(points.begin(), points.end(),
+                            [&](const RooflinePoint& point) { return point.candidate == winner; });
   chart.conclusion = Conclusion(points, roofs, drawn ? *winner : *points.front().candidate);
   return chart;
 }

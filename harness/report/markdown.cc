@@ -110,7 +110,7 @@ std::string CandidateRow(const Results& results, const Candidate& candidate) {
   return row + " " + EscapeMarkdown(candidate.reason) + " |\n";
 }
 
-std::string CandidateTable(const Results& results) {
+std::string CandidateRows(const Results& results) {
   std::string head = "| configuration | status | batch output | first token | per token |";
   std::string rule = "|---|---|---:|---:|---:|";
   for (const Objective objective : results.definition.objectives) {
@@ -147,7 +147,7 @@ std::string ReportMarkdown(const Results& results, const std::string& folder,
   if (!results.warnings.empty()) text += "\n";
   for (const Verdict& verdict : results.verdicts) text += VerdictText(results, verdict);
   text += LaunchText(results, folder) + ChartsText(results, pictures) +
-          "## All configurations\n\n" + CandidateTable(results) + LogsText(results) +
+          "## All configurations\n\n" + CandidateRows(results) + LogsText(results) +
           ToMarkdown(EffectFacts(results));
   for (const auto facts : {WordFacts, MetricFacts, TimeFacts, CounterFacts, HygieneFacts,
                            MachineFacts, EnvironmentFacts})

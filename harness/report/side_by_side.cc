@@ -132,13 +132,13 @@ std::string MetricName(const std::string& metric, LoadLevel level) {
 }
 
 // One metric of one configuration, as each of the two sweeps measured it.
-struct Figures {
+struct FigurePair {
   const Candidate *of_a, *of_b;
   const Series *a, *b;
 };
 
-std::vector<Figures> CommonFigures(const Results& a, const Results& b) {
-  std::vector<Figures> figures;
+std::vector<FigurePair> CommonFigures(const Results& a, const Results& b) {
+  std::vector<FigurePair> figures;
   for (const Candidate& of_a : a.candidates)
     for (const Candidate& of_b : b.candidates) {
       if (SettingsText(of_a) != SettingsText(of_b)) continue;
@@ -152,7 +152,7 @@ std::vector<Figures> CommonFigures(const Results& a, const Results& b) {
   return figures;
 }
 
-Json FigureJson(const Figures& one) {
+Json FigureJson(const FigurePair& one) {
   Json json = Json::Object{{"configuration", SettingsText(*one.of_a)},
                            {"metric", one.a->metric},
                            {"unit", FindMetric(one.a->metric)->unit},
@@ -176,7 +176,7 @@ TextTable UnjudgedTable(const Results& a, const Results& b) {
                   "Each sweep's own medians and intervals.",
                   {"configuration", "metric", "A", "B"},
                   {}};
-  for (const Figures& one : CommonFigures(a, b))
+  for (const FigurePair& one : CommonFigures(a, b))
     table.rows.push_back({{SettingsText(*one.of_a), MetricName(one.a->metric, one.a->level),
                            EstimateText(*one.a), EstimateText(*one.b)}});
   return table;
@@ -282,7 +282,7 @@ Json SideJson(const Results& a, const Results& b, const RunComparison& compariso
                                     {"a", RecommendedJson(a, objective)},
                                     {"b", RecommendedJson(b, objective)},
                                     {"same", Agree(a, b, objective)}});
-  for (const Figures& one : CommonFigures(a, b)) figures.Append(FigureJson(one));
+  for (const FigurePair& one : CommonFigures(a, b)) figures.Append(FigureJson(one));
   for (const Fact& fact : Differing(FactsOf(a), FactsOf(b)))
     environment.Append(Json::Object{{"what", fact.what}, {"a", fact.a}, {"b", fact.b}});
   return Json::Object{

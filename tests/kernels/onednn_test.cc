@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kIsaVariable = "PINION_TEST_ONEDNN_ISA";
 
 // On both sides of buckets, in one, in several and in several with a rest.
-constexpr size_t kRows[] = {1, 2, 4, 5, 16, 17, 33, 63, 64, 65, 129, 200, 513};
+constexpr size_t kOneDnnRows[] = {1, 2, 4, 5, 16, 17, 33, 63, 64, 65, 129, 200, 513};
 
 // Runs `gemm` on y with a row stride, and checks it against the exact product.
 template <typename F>
@@ -54,7 +54,7 @@ TEST_F(OneDnnChild, TheCapStays) {
 
 TEST_F(OneDnnChild, PrimitivesReadThePackedLayoutInPlace) {
   for (Dtype weights : kDtypes) {
-    for (size_t rows : kRows) {
+    for (size_t rows : kOneDnnRows) {
       const auto run = [&](const GemmArgs& args) {
         ASSERT_EQ(impl::OneDnnGemm(weights, args), impl::HasOneDnn(isa_, weights));
         if (!impl::HasOneDnn(isa_, weights)) Gemm(TableFor(isa_), weights, args);

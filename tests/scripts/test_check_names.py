@@ -41,8 +41,16 @@ class Names(unittest.TestCase):
         self.assertEqual(twice("using Row = A::Row;", "using Row = A::Row;"), [])
         self.assertEqual(twice("using Row = A::Row;", "using Row = B::Row;"), [("alias", "Row")])
 
+    def test_a_type_of_a_header_is_no_name_for_something_else(self):
+        header = {"a.h": "struct FillIn {\n  int x;\n};\nclass Channel;\nstruct Part : Whole {\n};\n"}
+        for body, want in (("void FillIn(Json& a) {\n}", [("function", "FillIn(Json&)")]),
+                           ("struct Part {\n};", [("type", "Part")]), ("int Channel() {\n}", [])):
+            found = check.hides_a_type({"b.cc": unnamed(body)}, header, ())
+            self.assertEqual([(kind, name) for kind, name, _, _ in found], want)
+
     def test_names_of_members_and_of_named_namespaces_do_not_count(self):
-        self.assertEqual(twice("struct A {\n  int Size(int a) {\n  }\n};", "struct B {\n  int Size(int a) {\n  }\n};"), [])
+        member = "struct {} {{\n  int Size(int a) {{\n  }}\n}};"
+        self.assertEqual(twice(member.format("A"), member.format("B")), [])
         named = "namespace pinion {\nint Size(int a) {\n}\n}  // namespace pinion\n"
         self.assertEqual(list(check.defined_twice({"a.cc": named, "b.cc": named}, ())), [])
 

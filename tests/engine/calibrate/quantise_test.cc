@@ -15,13 +15,13 @@ namespace pinion {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // A copy of a small checkpoint, in a folder that goes with the test.
-class Quantised : public testing::Test {
+class Quantised : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = testing::TempDir() + "/pinion-quantise-XXXXXX";
+    std::string pattern = ::testing::TempDir() + "/pinion-quantise-XXXXXX";
     folder_ = mkdtemp(pattern.data());
     fs::copy(StrCat(tests::TestData(), "/models/llama"), folder_ + "/model");
     options_.model = folder_ + "/model";

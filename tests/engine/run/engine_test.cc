@@ -129,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(All, EngineUnderPressure,
                          [](const auto& info) { return std::string(info.param.name); });
 
 // The calls of the score sink: positions in order, and the logits of each.
-struct Scores {
+struct HandedScores {
   std::map<uint64_t, std::vector<size_t>> positions;
   std::map<uint64_t, std::vector<float>> logits;  // the first one of every position
 
@@ -149,14 +149,14 @@ TEST(EngineScore, HandsOnEveryPositionOnceInOrderDespitePreemption) {
   busy.params.ignore_eos = true;
 
   const auto roomy = Start(Tiny(64));
-  Scores alone;
+  HandedScores alone;
   alone.Collect(*roomy);
   RunAll(*roomy, {score});
 
   EngineOptions tight = Tiny(10);  // 8 blocks for the one that decodes, 7 for the one that scores
   tight.max_num_batched_tokens = 2;
   const auto engine = Start(tight);
-  Scores scores;
+  HandedScores scores;
   scores.Collect(*engine);
   RunAll(*engine, {busy, score});
   ASSERT_GT(engine->stats().scheduler.preemptions, 0u);

@@ -19,14 +19,14 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-constexpr int kLength = 64;
+constexpr int kTinyLength = 64;
 
 std::unique_ptr<Engine> StartTiny() {
   setenv("OMP_NUM_THREADS", "1", 1);
   EngineOptions options;
   options.model = "preset:tiny";
   options.threads_bind = "nobind";
-  options.max_model_len = kLength;
+  options.max_model_len = kTinyLength;
   options.kv_cache_bytes = 1 << 20;
   if (const char* isa = std::getenv("PINION_TEST_ISA")) options.isa = isa;
   auto engine = Engine::Start(options);
@@ -78,7 +78,7 @@ TEST_F(Generating, GivesOnlyTheChosenTokensLogprobForLogprobsZero) {
 
 TEST_F(Generating, ContinuesWithTheOthersIfOneIsRefused) {
   const auto all = Generate(*engine_, tokenizer_.get(),
-                            {Ids({5}, R"({"top_p": 7})"), Ids(std::vector<int32_t>(kLength, 5)),
+                            {Ids({5}, R"({"top_p": 7})"), Ids(std::vector<int32_t>(kTinyLength, 5)),
                              Ids({5}, R"({"max_tokens": 3, "ignore_eos": true})")},
                             {});
   ASSERT_EQ(all.size(), 3u);
@@ -88,7 +88,8 @@ TEST_F(Generating, ContinuesWithTheOthersIfOneIsRefused) {
 }
 
 TEST_F(Generating, WritesACompleteLogitsFileEvenIfTheLastPromptIsRefused) {
-  const std::vector<Prompt> prompts = {Ids({5, 6, 7}), Ids(std::vector<int32_t>(kLength + 1, 5))};
+  const std::vector<Prompt> prompts = {Ids({5, 6, 7}),
+                                       Ids(std::vector<int32_t>(kTinyLength + 1, 5))};
   const auto scores = Score(*engine_, prompts, {2, LogitsPath(), ""});
   ASSERT_TRUE(scores) << scores.error().message;
   EXPECT_TRUE(scores->lines[0].Find("perplexity"));

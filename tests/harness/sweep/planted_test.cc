@@ -46,7 +46,7 @@ TEST(Planted, BadEffectsAreNamed) {
                   HasSubstr(StrCat("\"", key, "\" must be a share of trials")));
 }
 
-Recording Quiet() {
+Recording QuietSeries() {
   auto recording = ReadRecording(tests::TestData() + "/noise/quiet.csv", "memory_bytes_per_s");
   EXPECT_TRUE(recording) << recording.error().message;
   return *recording;
@@ -62,7 +62,7 @@ Planted EightWith(double failures, double disturbed) {
 }
 
 ReplayReport ReportOf(const Planted& planted, const ReplayOptions& options) {
-  const auto report = ReplayPlanted(Quiet(), planted, options);
+  const auto report = ReplayPlanted(QuietSeries(), planted, options);
   EXPECT_TRUE(report) << report.error().message;
   return *report;
 }
@@ -117,7 +117,7 @@ TEST(Planted, WithFailuresAndDisturbedTrialsAComparisonNeedsTwiceTheTime) {
 TEST(Planted, APairIsTwoConfigurationsInOneObjective) {
   ReplayOptions options;
   options.definition.strategy = Strategy::kPair;
-  const auto report = ReplayPlanted(Quiet(), EightWith(0, 0), options);
+  const auto report = ReplayPlanted(QuietSeries(), EightWith(0, 0), options);
   ASSERT_FALSE(report);
   EXPECT_THAT(report.error().message, HasSubstr("compares two configurations"));
 }
