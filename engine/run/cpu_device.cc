@@ -113,11 +113,22 @@ class CpuDevice final : public Device {
   }
 
  private:
+  // Sets budget_ and the plan of this process's ranks.
+  Result<CpuTime> PlanCpus(StartedModel& model);
+
   Machine machine_;
   Budget budget_;
   uint64_t shared_bytes_ = 0;  // of the weights, that were there before this process
   uint64_t most_kv_bytes_ = std::numeric_limits<uint64_t>::max();  // MostKvBytes
 };
+
+Result<CpuTime> CpuDevice::PlanCpus(StartedModel& model) {
+  PINION_ASSIGN(const Budget host, ComputeBudget(machine_));
+  PINION_ASSIGN(budget_, BudgetHere(model.options, machine_));
+  PINION_ASSIGN(model.info.plan,
+                PlanFor(OptionsOfPart(model.options, model.processes()), machine_, budget_));
+  return CpuTimeOf(host, Launched().value_or(LaunchedProcess{}).locals, budget_, model.info.plan);
+}
 
 Status CpuDevice::Prepare(StartedModel& model, Stages& stages) {
   EngineInfo& info = model.info;
@@ -127,12 +138,9 @@ Status CpuDevice::Prepare(StartedModel& model, Stages& stages) {
   // Before the free memory is counted: what is packed in between counts as free, and as needed.
   if (model.options.weight_copy.is_shared())
     shared_bytes_ = SharedWeights::ResidentBytes(model.options.weight_copy.fd);
-  if (model.world)
-    PINION_TRY(AgreeOnQuota(*model.world, ComputeBudget(machine_),
-                            Launched().value_or(LaunchedProcess{}).locals));
-  PINION_ASSIGN(budget_, BudgetHere(model.options, machine_));
-  PINION_ASSIGN(info.plan,
-                PlanFor(OptionsOfPart(model.options, model.processes()), machine_, budget_));
+  const Result<CpuTime> time = PlanCpus(model);
+  if (model.world) PINION_TRY(AgreeOnCpuTime(*model.world, time));
+  if (!time) return Unexpected(time.error());
   PINION_ASSIGN(const IsaChoice choice, ChooseIsa(model.options.isa));
   model.isa = choice.isa;
   if (!kernels::LimitOneDnn(model.isa))

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
+#include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "engine/comm/world.h"
 #include "engine/decoder/pipeline.h"
@@ -12,24 +14,44 @@
 
 namespace pinion {
 
-Result<Communicator*> MeetProcesses(const EngineOptions& options) {
+Result<Communicator*> MeetProcesses(const EngineOptions& options, Status able) {
   PINION_ASSIGN(Communicator* const world, JoinWorld());
-  if (!world || world->process() != 0) return world;
-  PINION_TRY(StagePlaces::Of(options.partition(), world->processes()));
-  Send(*world, {OrderKind::kStart, ToJson(options).Dump()});
+  PINION_TRY(world ? StartTogether(*world, options, std::move(able)) : std::move(able));
   return world;
 }
 
-Status AgreeOnQuota(Communicator& world, const Result<Budget>& mine, size_t locals) {
+Status StartTogether(Communicator& world, const EngineOptions& options, Status able) {
+  if (world.process() == 0) {
+    PINION_TRY(std::move(able));
+    PINION_TRY(StagePlaces::Of(options.partition(), world.processes()));
+    Send(world, {OrderKind::kStart, ToJson(options).Dump()});
+    able = {};
+  }
+  return Together(&world, std::move(able));
+}
+
+double CpuTime::used() const {
+  const auto most = static_cast<double>(std::min(threads, cpus));
+  return quota ? std::min(*quota, most) : most;
+}
+
+CpuTime CpuTimeOf(const Budget& host, size_t locals, const Budget& own, const Plan& plan) {
+  CpuTime time{static_cast<size_t>(plan.total_threads()), own.cpus.size(), host.cpu_quota};
+  if (time.quota) *time.quota /= static_cast<double>(locals);
+  return time;
+}
+
+Status AgreeOnCpuTime(Communicator& world, const Result<CpuTime>& mine) {
   PINION_TRY(Together(&world, mine ? Status{} : Unexpected(mine.error())));
-  // One that allows as much as there are CPUs is no limit.
-  const auto& quota = mine->cpu_quota;
-  const bool limits = quota && *quota < static_cast<double>(mine->cpus.size());
-  const std::string share =
-      limits ? StrCat(*quota / static_cast<double>(locals), " CPUs of time") : "without limit";
-  return Agree(world, {{"the CPU quota of a process", share,
-                        "every step would wait for the process with the least: give all processes "
-                        "the same quota, or start only those that have it"}});
+  const bool any_limited = SumOf(world, mine->is_limited() ? 1 : 0) > 0;
+  Status agreed = Agree(
+      world,
+      {{"the CPU time of a process", StrCat(mine->used(), mine->used() == 1 ? " CPU" : " CPUs"),
+        "every step waits for the process with the least: give all processes the same quota, "
+        "or have each compute on as many CPUs as that one (--threads-bind)"}});
+  if (agreed || any_limited) return agreed;
+  if (world.process() == 0) LogWarning(agreed.error().message);
+  return {};
 }
 
 Result<Budget> BudgetHere(const EngineOptions& options, const Machine& machine) {

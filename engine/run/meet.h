@@ -1,11 +1,13 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/base/result.h"
 #include "engine/checkpoint/tensors.h"
 #include "engine/comm/communicator.h"
+#include "engine/host/binding.h"
 #include "engine/host/budget.h"
 #include "engine/run/options.h"
 
@@ -13,12 +15,28 @@ namespace pinion {
 
 // The processes that were started together with this one, if any (else null), each of which takes
 // an equal part of the ranks. On the leader: has the others start the model with these options.
-Result<Communicator*> MeetProcesses(const EngineOptions& options);
+// able: whether this process can do that. Those that follow tell it the others, which may wait for
+// them already; the leader, which nobody waits for yet, returns its error.
+Result<Communicator*> MeetProcesses(const EngineOptions& options, Status able);
+// The same among processes that have joined.
+Status StartTogether(Communicator& world, const EngineOptions& options, Status able);
 
-// The CPU time that each process may use, which must be the same in all: the one with the least
-// would hold up every step. Collective, before the ranks are planned, which a quota may leave no
-// room for. `mine`: ComputeBudget's, for all processes of this host, of which there are `locals`.
-Status AgreeOnQuota(Communicator& world, const Result<Budget>& mine, size_t locals);
+// What a process may use of the CPUs that its threads run on.
+struct CpuTime {
+  size_t threads = 1, cpus = 1;  // the CPUs that it may run on
+  std::optional<double> quota;   // in CPUs; unset: without limit
+  // A quota that allows as much as there are CPUs is no limit.
+  bool is_limited() const { return quota && *quota < static_cast<double>(cpus); }
+  double used() const;  // in CPUs
+};
+// `host`: ComputeBudget's, for all processes of this host, of which there are `locals`; `own`: this
+// process's part of it, for which `plan` is made.
+CpuTime CpuTimeOf(const Budget& host, size_t locals, const Budget& own, const Plan& plan);
+
+// Refuses processes with different CPU time if a quota is the reason for any: the one with the
+// least would hold up every step. Hosts of different size do so, too, but are seen to: the leader
+// warns. Collective, whether or not this process could plan its ranks.
+Status AgreeOnCpuTime(Communicator& world, const Result<CpuTime>& mine);
 
 // The budget of this process: a share of the host's if the launcher started several here. Under
 // --threads-bind with explicit lists, only memory is divided.

@@ -97,6 +97,15 @@ struct StartState {
   Stages stages;
 };
 
+// What this machine and program can tell of the options by themselves.
+Status TakeDevice(const EngineOptions& options, std::span<const DeviceRow> devices,
+                  StartState& start) {
+  PINION_ASSIGN(start.device, MakeDevice(options.device, devices));
+  EngineOptions known = options;
+  known.device = "auto";  // the name is one of `devices`, which is all that matters here
+  return Validate(known);
+}
+
 Status Prepare(StartedModel& model, StartState& start) {
   model.info.processes = model.processes();
   return start.device->Prepare(model, start.stages);
@@ -198,12 +207,17 @@ std::string HowLoaded(const StartedModel& model) {
                               : StrCat(", for ", model.options.weight_copy.engines, " engines");
 }
 
+Status LoadPooler(StartedModel& model, StartState& start) {
+  if (!model.leads()) return {};
+  PINION_ASSIGN(model.pooler, Pooler::Load(model.files, model.info.task, *start.weights));
+  return {};
+}
+
 Status LoadAndPack(StartedModel& model, StartState& start) {
   EngineInfo& info = model.info;
   const int64_t load_start = NowNs();
-  if (model.leads()) {
-    PINION_ASSIGN(model.pooler, Pooler::Load(model.files, info.task, *start.weights));
-  }
+  // The others, which load without it, would wait in vain for a leader that lacks it.
+  PINION_TRY(Together(model.world, LoadPooler(model, start)));
   PINION_ASSIGN(model.executor, start.device->Load(model, start.decoder, std::move(start.weights)));
   info.load_s = SecondsSince(load_start);
   info.weight_bytes = model.executor->memory().weight_bytes;
@@ -267,13 +281,10 @@ Result<StartedModel> StartModel(const EngineOptions& options) {
 
 Result<StartedModel> StartModel(const EngineOptions& options, std::span<const DeviceRow> devices) {
   StartState start;
-  PINION_ASSIGN(start.device, MakeDevice(options.device, devices));
-  EngineOptions known = options;
-  known.device = "auto";  // the name is one of `devices`, which is all that matters here
-  PINION_TRY(Validate(known));
   StartedModel model;
   model.options = options;
-  PINION_ASSIGN(Communicator* const met, MeetProcesses(options));
+  PINION_ASSIGN(Communicator* const met,
+                MeetProcesses(options, TakeDevice(options, devices, start)));
   if (met) model.counted = std::make_unique<CountingCommunicator>(*met);
   model.world = model.counted.get();
   PINION_TRY(FormTeam(model));

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
+#include "engine/exec/order.h"
 #include "tests/engine/comm/thread_world.h"
 
 namespace pinion {
@@ -13,47 +15,102 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A process on a host of four CPUs.
+// A process on a host of so many CPUs, all of which it computes on as far as a quota lets it.
 struct Process {
-  std::optional<double> quota;  // of the host
+  std::optional<double> quota = std::nullopt;  // of the host
   size_t locals = 1;
+  size_t cpus = 4;  // of the process
 };
+
+CpuTime TimeOf(const Process& process) {
+  Budget host, own;
+  host.cpu_quota = process.quota;
+  own.cpus.resize(process.cpus);
+  const double share = process.quota.value_or(1000) / static_cast<double>(process.locals);
+  RankPlan rank;
+  rank.threads = static_cast<int>(std::clamp(share, 1.0, static_cast<double>(process.cpus)));
+  Plan plan;
+  plan.ranks.push_back(rank);
+  return CpuTimeOf(host, process.locals, own, plan);
+}
 
 // What each of the processes is told; empty if they agree.
 std::vector<std::string> Told(const std::vector<Process>& processes) {
   std::vector<std::string> told(processes.size());
   testing::ThreadWorld(processes.size()).Run([&](Communicator& world) {
-    const Process& mine = processes[world.process()];
-    Budget budget;
-    budget.cpus = {0, 1, 2, 3};
-    budget.cpu_quota = mine.quota;
-    const Status status = AgreeOnQuota(world, budget, mine.locals);
+    const Status status = AgreeOnCpuTime(world, TimeOf(processes[world.process()]));
     if (!status) told[world.process()] = status.error().message;
   });
   return told;
 }
 
-TEST(AgreeOnQuota, UnequalOnesAreRefusedWithBothValues) {
-  for (const std::string& told : Told({{1.5}, {1.5}, {3}}))
-    EXPECT_THAT(told, HasSubstr("the CPU quota of a process is 1.5 CPUs of time in process 0 and 3 "
-                                "CPUs of time in process 2; every step would wait"));
-  for (const std::string& told : Told({{2}, {}}))
-    EXPECT_THAT(told, HasSubstr("2 CPUs of time in process 0 and without limit in process 1"));
+// Such as an ISA path that one host lacks: the leader has begun by then, and would wait for ever.
+TEST(StartTogether, AProcessThatCannotStartTellsAll) {
+  testing::ThreadWorld(3).Run([](Communicator& world) {
+    EngineOptions options;
+    options.tensor_parallel = 3;
+    if (world.process() > 0) {
+      EXPECT_EQ(AwaitOrder(world).kind, OrderKind::kStart);
+    }
+    Status able;
+    if (world.process() == 2) able = Fail(ErrorCode::kUsage, "--isa 'amx' is not usable");
+    const Status started = StartTogether(world, options, std::move(able));
+    ASSERT_FALSE(started);
+    EXPECT_EQ(started.error().code, ErrorCode::kUsage);
+    EXPECT_THAT(started.error().message, HasSubstr("process 2: --isa 'amx' is not usable"));
+  });
 }
 
-TEST(AgreeOnQuota, WhatCountsIsTheTimeOfEachProcess) {
+TEST(StartTogether, NobodyIsToldOfWhatTheLeaderCannotStart) {
+  testing::ThreadWorld(2).Run([](Communicator& world) {
+    EngineOptions options;
+    options.tensor_parallel = 2;
+    if (world.process() == 0) {
+      const Status unable = Fail(ErrorCode::kUsage, "no model given");
+      EXPECT_EQ(StartTogether(world, options, unable).error().message, "no model given");
+      Send(world, {OrderKind::kEnd});
+    } else {
+      EXPECT_EQ(AwaitOrder(world).kind, OrderKind::kEnd);
+    }
+  });
+}
+
+TEST(AgreeOnCpuTime, UnequalQuotasAreRefusedWithBothValues) {
+  for (const std::string& told : Told({{0.5}, {0.5}, {3}}))
+    EXPECT_THAT(told, HasSubstr("the CPU time of a process is 0.5 CPUs in process 0 and 3 CPUs in "
+                                "process 2; every step waits"));
+  for (const std::string& told : Told({{1}, {}}))
+    EXPECT_THAT(told, HasSubstr("1 CPU in process 0 and 4 CPUs in process 1"));
+  for (const std::string& told : Told({{.cpus = 8}, {6, 1, 16}}))
+    EXPECT_THAT(told, HasSubstr("8 CPUs in process 0 and 6 CPUs in process 1"));
+}
+
+TEST(AgreeOnCpuTime, WhatCountsIsTheTimeOfEachProcess) {
   const std::vector<std::string> agreed(3);
   EXPECT_EQ(Told({{}, {}, {}}), agreed);
   EXPECT_EQ(Told({{1.5}, {1.5}, {1.5}}), agreed);
   EXPECT_EQ(Told({{1}, {2, 2}, {2, 2}}), agreed) << "two of them share a host, and its quota";
   EXPECT_EQ(Told({{4}, {}, {8}}), agreed) << "four CPUs are all that there are";
+  EXPECT_EQ(Told({{8, 1, 16}, {.cpus = 8}, {16, 2, 32}}), agreed) << "each may use eight";
 }
 
-TEST(AgreeOnQuota, AProcessWithoutABudgetTellsAll) {
+// As long as no quota is among them, a user sees what the hosts have, and may want that.
+TEST(AgreeOnCpuTime, HostsOfDifferentSizeAreAccepted) {
+  EXPECT_EQ(Told({{.cpus = 16}, {.cpus = 8}}), std::vector<std::string>(2));
+}
+
+// Threads that were given as a list, or by OMP_NUM_THREADS, beyond what the process may use.
+TEST(CpuTime, IsTheLeastOfThreadsAndCpusAndQuota) {
+  EXPECT_EQ((CpuTime{8, 4, std::nullopt}.used()), 4);
+  EXPECT_EQ((CpuTime{2, 4, 3.5}.used()), 2);
+  EXPECT_EQ((CpuTime{4, 4, 3.5}.used()), 3.5);
+}
+
+TEST(AgreeOnCpuTime, AProcessWithoutAPlanTellsAll) {
   testing::ThreadWorld(2).Run([](Communicator& world) {
-    Result<Budget> budget = Budget{};
-    if (world.process() == 1) budget = Fail(ErrorCode::kUsage, "no CPU is left");
-    const Status status = AgreeOnQuota(world, budget, 1);
+    Result<CpuTime> time = CpuTime{};
+    if (world.process() == 1) time = Fail(ErrorCode::kUsage, "no CPU is left");
+    const Status status = AgreeOnCpuTime(world, time);
     ASSERT_FALSE(status);
     EXPECT_THAT(status.error().message, HasSubstr("process 1: no CPU is left"));
   });
