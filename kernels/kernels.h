@@ -150,6 +150,9 @@ struct AttentionArgs {
   const float* const* q;     // [tokens]: head g of token t at q[t] + g * key_dim, NOT yet scaled
   const int64_t* positions;  // [tokens], in any order
   size_t tokens, group, key_dim, value_dim;
+  // If others of a step's calls share the run (0: none does): how many query tokens all of them
+  // have. The way in which sums are grouped follows from that number, not from `tokens`.
+  size_t step_tokens = 0;
   int64_t window;                      // >= 1; kNoWindow: everything up to the position
   int64_t first_seen = 0;              // >= 0
   int64_t context_begin, context_end;  // context_begin: multiple of block_tokens

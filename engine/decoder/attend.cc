@@ -56,6 +56,7 @@ void RunItem(const Attention& attention, const AttentionItem& item, const Mutabl
        .group = group.q_heads,
        .key_dim = shape.key_dim,
        .value_dim = shape.value_dim,
+       .step_tokens = item.step_queries,
        .window = reach.window > 0 ? reach.window : kernels::kNoWindow,
        .first_seen = chunk,
        .context_begin = item.context_begin,

@@ -15,6 +15,9 @@ namespace {
 // of one 64-wide bf16 head are 64 KiB, some 2 us of reading.
 constexpr size_t kMinPartTokens = 256;
 
+// Items differ in length; four per thread let threads finish at nearly the same time.
+constexpr size_t kItemsPerThread = 4;
+
 uint64_t CostOf(const AttentionItem& item) {
   return uint64_t{item.queries} * (item.context_end - item.context_begin);
 }
@@ -23,7 +26,12 @@ class Builder {
  public:
   Builder(AttentionPlan& plan, const StepBatch& batch, size_t block_tokens, const Reach& reach,
           std::span<const size_t> tables)
-      : plan_(plan), batch_(batch), block_tokens_(block_tokens), reach_(reach), tables_(tables) {}
+      : plan_(plan),
+        batch_(batch),
+        whole_(batch.whole()),
+        block_tokens_(block_tokens),
+        reach_(reach),
+        tables_(tables) {}
 
   void Build(size_t threads, std::vector<AttentionPlan::Alike>& all) {
     CollectRuns();
@@ -31,8 +39,7 @@ class Builder {
       uint64_t cost = 0;
       for (const Alike& alike : all)
         ForTiles(alike, [&](const Tile& tile) { cost += Cost(tile) * alike.groups.size(); });
-      // Items differ in length; four per thread let threads finish at nearly the same time.
-      most_cost_ = cost / (4 * threads) + 1;
+      most_cost_ = cost / (kItemsPerThread * threads * batch_.finer()) + 1;
     }
     for (Alike& alike : all) Cut(alike);
   }
@@ -40,19 +47,27 @@ class Builder {
  private:
   using Alike = AttentionPlan::Alike;
 
-  // Query tokens that read the same cached tokens, each as much of [begin, end) as it may see.
+  // Query tokens of the whole step that read the same cached tokens, each as much of [begin, end)
+  // as it may see.
   struct Run {
     uint32_t slice, first_query, queries;
     size_t begin, end;
     bool alone;  // there is no other run for these query tokens
   };
   // The query tokens of a run that one kernel call takes, and the range that they see together.
+  // Those of other parts of the step count as well: however it is cut, a token's context is divided
+  // at the same places. Of the tokens of a shared run, each part takes its own.
   struct Tile {
     const Run& run;
     uint32_t first_query, queries;
     size_t begin, end;
   };
   static uint64_t Cost(const Tile& tile) { return tile.queries * (tile.end - tile.begin); }
+
+  // A query token of the whole step, and how many of AttentionPlan::queries come before it.
+  struct StepQuery {
+    uint32_t position, here;
+  };
 
   // A partial result of one query token, to be merged with others.
   struct Piece {
@@ -74,8 +89,8 @@ class Builder {
 
   void CollectRuns() {
     std::vector<uint32_t> decoding;
-    for (uint32_t s = 0; s < batch_.slices.size(); ++s) {
-      const auto& slice = batch_.slices[s];
+    for (uint32_t s = 0; s < whole_.slices.size(); ++s) {
+      const auto& slice = whole_.slices[s];
       const size_t rows = Planned(slice);
       if (rows == 0) continue;
       if (MayShare(slice)) {
@@ -85,26 +100,32 @@ class Builder {
       AddRun(s, 0, slice.first_position + rows, true);
       for (size_t row = 0; row < rows; ++row) AddQuery(slice, row);
     }
-    FindSharedRuns(batch_, decoding, block_tokens_, tables_, [&](const SharedRun& shared) {
+    FindSharedRuns(whole_, decoding, block_tokens_, tables_, [&](const SharedRun& shared) {
       const uint32_t first = shared.slices.front();
       const bool alone = shared.slices.size() == 1 && shared.begin == 0;
       AddRun(first, shared.begin, shared.end, alone);
-      for (const uint32_t s : shared.slices) AddQuery(batch_.slices[s], 0);
-      plan_.shared_tokens += (shared.slices.size() - 1) * (shared.end - shared.begin);
+      const size_t before = plan_.queries.size();
+      for (const uint32_t s : shared.slices) AddQuery(whole_.slices[s], 0);
+      const size_t here = plan_.queries.size() - before;
+      if (here > 1) plan_.shared_tokens += (here - 1) * (shared.end - shared.begin);
     });
   }
 
   void AddRun(uint32_t slice, size_t begin, size_t end, bool alone) {
-    runs_.push_back({slice, static_cast<uint32_t>(plan_.queries.size()), 0, begin, end, alone});
+    runs_.push_back({slice, static_cast<uint32_t>(queries_.size()), 0, begin, end, alone});
   }
+  // The plan gets those of this part alone, in the same order: a tile's are consecutive there, too.
   void AddQuery(const StepBatch::Slice& slice, size_t row) {
     const size_t last = slice.first_position + slice.rows - 1;
     const size_t position = reach_.ahead == Reach::kWholeSequence
                                 ? last
                                 : slice.first_position + row + static_cast<size_t>(reach_.ahead);
-    plan_.queries.push_back(
-        {static_cast<uint32_t>(slice.first_row + row), static_cast<uint32_t>(position)});
+    queries_.push_back(
+        {static_cast<uint32_t>(position), static_cast<uint32_t>(plan_.queries.size())});
     ++runs_.back().queries;
+    const size_t row_here = slice.first_row + row - batch_.whole_row;  // huge if it is before
+    if (batch_.is_part() && row_here >= batch_.tokens.size()) return;
+    plan_.queries.push_back({static_cast<uint32_t>(row_here), static_cast<uint32_t>(position)});
   }
 
   template <typename F>
@@ -112,27 +133,30 @@ class Builder {
     const auto most = static_cast<uint32_t>(kernels::kAttentionRows / alike.q_heads);
     for (const Run& run : runs_)
       for (uint32_t query = 0; query < run.queries;) {
-        const uint32_t count = std::min(most, InOneChunk(run, query));
+        const uint32_t count = std::min(most, InOneTile(run, query));
         f(MakeTile(run, run.first_query + query, count));
         query += count;
       }
   }
 
-  // How many of a run's query tokens from `query` on are in the same chunk. Those of a shared run
-  // all are in the first one.
-  uint32_t InOneChunk(const Run& run, uint32_t query) const {
-    const uint32_t left = run.queries - query;
-    if (reach_.chunk == 0) return left;
+  // How many of a run's query tokens from `query` on a tile may have: those in the same chunk that
+  // no cut of the step can separate. Those of a shared run all are in the first chunk, and any cut
+  // may lie between them.
+  uint32_t InOneTile(const Run& run, uint32_t query) const {
+    uint32_t most = run.queries - query;
+    if (MayShare(whole_.slices[run.slice])) return most;
+    constexpr auto kCut = static_cast<uint32_t>(kCutRows);
+    if (batch_.is_part()) most = std::min(most, kCut - query % kCut);
+    if (reach_.chunk == 0) return most;
     const auto chunk = static_cast<uint32_t>(reach_.chunk);
-    const uint32_t position = plan_.queries[run.first_query + query].position;
-    return MayShare(batch_.slices[run.slice]) ? left : std::min(left, chunk - position % chunk);
+    return std::min(most, chunk - queries_[run.first_query + query].position % chunk);
   }
 
   Tile MakeTile(const Run& run, uint32_t first_query, uint32_t queries) const {
     // Within one sequence positions ascend: the first query's window begins first, the last query
     // sees furthest. The queries of a shared run all lie behind it, and none of it is hidden.
-    const size_t hidden = reach_.First(plan_.queries[first_query].position);
-    const size_t last_end = plan_.queries[first_query + queries - 1].position + size_t{1};
+    const size_t hidden = reach_.First(queries_[first_query].position);
+    const size_t last_end = queries_[first_query + queries - 1].position + size_t{1};
     return {run, first_query, queries, std::max(run.begin, hidden / block_tokens_ * block_tokens_),
             std::min(run.end, last_end)};
   }
@@ -147,29 +171,52 @@ class Builder {
   }
 
   void CutTile(const Tile& tile, Alike& alike) {
+    const uint32_t first = Here(tile.first_query);
+    const uint32_t queries = Here(tile.first_query + tile.queries) - first;
+    if (queries == 0) return;
     const size_t tokens = tile.end - tile.begin, wanted = (Cost(tile) - 1) / most_cost_ + 1;
     const size_t cuts = std::clamp<size_t>(tokens / kMinPartTokens, 1, wanted);
     const size_t step = kernels::RoundUp((tokens + cuts - 1) / cuts, block_tokens_);
     const bool whole = tile.run.alone && step >= tokens;
+    AttentionItem item = {
+        SliceOf(tile, plan_.queries[first].row), 0, first, queries, 0, 0, -1, tile.queries};
     const uint32_t first_part = alike.parts;
     for (size_t at = tile.begin; at < tile.end; at += step) {
-      alike.items.push_back({tile.run.slice, 0, tile.first_query, tile.queries,
-                             static_cast<uint32_t>(at),
-                             static_cast<uint32_t>(std::min(at + step, tile.end)),
-                             whole ? -1 : static_cast<int32_t>(alike.parts++)});
+      item.context_begin = static_cast<uint32_t>(at);
+      item.context_end = static_cast<uint32_t>(std::min(at + step, tile.end));
+      if (!whole) item.part = static_cast<int32_t>(alike.parts++);
+      alike.items.push_back(item);
     }
-    if (!whole) Join(tile, first_part, alike);
+    if (!whole) Join(item, tile.run.alone, first_part, alike);
   }
 
-  void Join(const Tile& tile, uint32_t first_part, Alike& alike) {
-    if (tile.run.alone) return JoinTile(tile, first_part, alike);
-    for (uint32_t i = 0; i < tile.queries; ++i)
+  // How many query tokens of this part come before one of the whole step.
+  uint32_t Here(size_t query) const {
+    return query < queries_.size() ? queries_[query].here
+                                   : static_cast<uint32_t>(plan_.queries.size());
+  }
+
+  // The slice of this part whose block tables lead to the tile's context: that of the row, as the
+  // run's first one may be in another part.
+  uint32_t SliceOf(const Tile& tile, size_t row) const {
+    if (!batch_.is_part()) return tile.run.slice;
+    const auto& all = batch_.slices;
+    const auto behind = std::upper_bound(
+        all.begin(), all.end(), row,
+        [](size_t each, const StepBatch::Slice& slice) { return each < slice.first_row; });
+    return static_cast<uint32_t>(behind - all.begin()) - 1;
+  }
+
+  // item: the last of a tile's.
+  void Join(const AttentionItem& item, bool alone, uint32_t first_part, Alike& alike) {
+    if (alone) return JoinTile(item, first_part, alike);
+    for (uint32_t i = 0; i < item.queries; ++i)
       for (uint32_t part = first_part; part < alike.parts; ++part)
-        pieces_.push_back({plan_.queries[tile.first_query + i].row, {part, i}});
+        pieces_.push_back({plan_.queries[item.first_query + i].row, {part, i}});
   }
 
-  void JoinTile(const Tile& tile, uint32_t first_part, Alike& alike) const {
-    alike.joins.push_back({0, plan_.queries[tile.first_query].row, tile.queries,
+  void JoinTile(const AttentionItem& item, uint32_t first_part, Alike& alike) const {
+    alike.joins.push_back({0, plan_.queries[item.first_query].row, item.queries,
                            static_cast<uint32_t>(alike.sources.size()), alike.parts - first_part});
     for (uint32_t part = first_part; part < alike.parts; ++part) alike.sources.push_back({part, 0});
   }
@@ -188,12 +235,13 @@ class Builder {
   }
 
   AttentionPlan& plan_;
-  const StepBatch& batch_;
+  const StepBatch &batch_, &whole_;
   const size_t block_tokens_;
   const Reach reach_;
   const std::span<const size_t> tables_;
   uint64_t most_cost_ = std::numeric_limits<uint64_t>::max();  // of an item
   std::vector<Run> runs_;
+  std::vector<StepQuery> queries_;
   std::vector<Piece> pieces_;  // of the groups that are being cut
 };
 

@@ -25,6 +25,7 @@ struct AttentionItem {
   uint32_t first_query, queries;  // of AttentionPlan::queries
   uint32_t context_begin, context_end;
   int32_t part;  // slot of its partial result; -1: the only part of consecutive rows, no merge
+  uint32_t step_queries;  // as many as `queries`, and those of other parts of the step
   bool operator==(const AttentionItem&) const = default;
 };
 
@@ -58,7 +59,9 @@ struct AttentionPlan {
   // attend to these together. A context is cut only if it would be too large a share of the work to
   // keep `threads` busy (few sequences, or one much longer than the others). Cuts lie on block
   // boundaries. Blocks that no token of an item sees are left out; an item's tokens are of one
-  // chunk. Tokens that choose what they see (Reach::Chooses) are left out.
+  // chunk. Tokens that choose what they see (Reach::Chooses) are left out. If the batch is a part
+  // of a step, the whole step decides all that: the parts' plans together are the same for any
+  // number of parts, but for shared blocks, which each part reads for its own tokens.
   //
   // `tables`: of the layers that share the plan (KvPlace); blocks are the same if all of them
   // agree.

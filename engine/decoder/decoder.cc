@@ -265,7 +265,7 @@ class ShardedDecoder : public Decoder {
                threads = static_cast<size_t>(worker.threads);
     AttentionPlans& plans = model_.workspaces[rank].plans;
     const size_t block_tokens = model_.options.block_tokens, kinds = plans.kinds();
-    if (threads == 1 || batch.tokens.size() * kinds < kTokensToPlanTogether)
+    if (threads == 1 || batch.whole().tokens.size() * kinds < kTokensToPlanTogether)
       return worker.Once([&] {
         const TraceSpan span("plan");
         plans.Build(batch, threads, block_tokens);

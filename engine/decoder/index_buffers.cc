@@ -10,6 +10,15 @@ namespace {
 // attention_plan.cc, of wider heads).
 constexpr size_t kLeastCutTokens = 128;
 
+// Rows at a time, of a whole step: how finely they are cut must not depend on its parts.
+size_t RowsAtOnce(const StepBatch& whole, const Reach& reach) {
+  size_t rows = 0;
+  for (const StepBatch::Slice& slice : whole.slices)
+    for (size_t i = 0; i < slice.rows && rows < kIndexRows; ++i)
+      rows += reach.Chooses(slice.first_position + i) ? 1 : 0;
+  return rows;
+}
+
 }  // namespace
 
 void IndexBuffers::Plan(const StepBatch& batch, const Shard& shard, const Reach& reach,
@@ -27,9 +36,9 @@ void IndexBuffers::Plan(const StepBatch& batch, const Shard& shard, const Reach&
     }
   }
   if (rows.empty() || shard.groups.empty()) return;
-  const size_t at_once = std::min(rows.size(), kIndexRows);
+  const size_t at_once = RowsAtOnce(batch.whole(), reach);
   const auto top_k = static_cast<size_t>(reach.chosen);
-  const size_t wanted = (2 * threads + at_once - 1) / at_once;
+  const size_t wanted = (2 * threads * batch.finer() + at_once - 1) / at_once;
   const size_t most = std::max<size_t>(1, top_k / kLeastCutTokens);
   const size_t first_cuts = threads == 1 ? 1 : std::min(wanted, most);
   cut_tokens = kernels::RoundUp((top_k + first_cuts - 1) / first_cuts, block_tokens);

@@ -25,6 +25,8 @@ StepBatch::Slice CutSlice(const StepBatch::Slice& slice, size_t first, size_t en
 MicroBatch PartOf(const StepBatch& batch, size_t first, size_t end) {
   MicroBatch part;
   part.first_row = first;
+  part.batch.whole_step = &batch;
+  part.batch.whole_row = first;
   const auto rows = [&](const std::vector<int32_t>& all) {
     if (all.empty()) return all;
     return std::vector<int32_t>(all.begin() + static_cast<ptrdiff_t>(first),
@@ -73,12 +75,13 @@ std::vector<MicroBatch> CutStep(const StepBatch& batch, size_t parts, size_t gra
 size_t CutGranule(const DecoderSpec& spec) {
   constexpr size_t kChunk = kernels::kDeltaChunk;
   static_assert(kChunk % kernels::kStateChunk == 0, "chunks of both kinds end there");
+  static_assert(kChunk % kCutRows == 0, "attention's tiles end there");
   if (spec.bidirectional) return SIZE_MAX;
   const bool chunks =
       std::any_of(spec.layer_specs.begin(), spec.layer_specs.end(), [](const LayerSpec& layer) {
         return layer.mixer == MixerKind::kDeltaNet || HasMamba(layer.mixer);
       });
-  return chunks ? kChunk : 1;
+  return chunks ? kChunk : kCutRows;
 }
 
 }  // namespace pinion

@@ -18,12 +18,12 @@ struct MicroBatch {
 // other, each while the next stage computes the part before. `parts`: at least 1; fewer come of it
 // if there are fewer rows, or places to cut. A sequence may be cut like a prompt that is computed
 // in chunks, behind any multiple of `granule` of its rows in this step. The parts point to the
-// batch's block tables.
+// batch and to its block tables.
 std::vector<MicroBatch> CutStep(const StepBatch& batch, size_t parts, size_t granule);
 
-// The multiple of tokens at which a sequence of a model may be cut: 1; the length of a chunk if its
-// states advance by chunks, so that these stay the same; the largest number if its tokens see each
-// other in both directions, so that it is not cut.
+// The multiple of tokens at which a sequence of a model may be cut: kCutRows, where attention's
+// tiles end; the length of a chunk if its states advance by chunks, so that these stay the same;
+// the largest number if its tokens see each other in both directions, so that it is not cut.
 size_t CutGranule(const DecoderSpec& spec);
 
 }  // namespace pinion

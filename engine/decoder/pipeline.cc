@@ -237,7 +237,7 @@ Plan PlanOfRanks(const Plan& whole, size_t first, size_t count) {
 
 Status LoadStage(const DecoderSpec& spec, std::shared_ptr<const TensorSource> source,
                  const Plan& plan, const DecoderOptions& options, Stage& stage) {
-  PINION_ASSIGN(stage.ranks, Ranks::Start(plan));
+  PINION_ASSIGN(stage.ranks, StartRanks(plan, options));
   PINION_ASSIGN(stage.decoder, Decoder::Load(spec, std::move(source), *stage.ranks, options));
   return {};
 }
@@ -262,6 +262,12 @@ void Connect(const StagePlaces& places, size_t process, size_t floats, int last_
 }
 
 }  // namespace
+
+Result<std::unique_ptr<Ranks>> StartRanks(const Plan& plan, const DecoderOptions& options) {
+  auto ranks = Ranks::Start(plan);
+  PINION_TRY(Together(options.communicator, ranks ? Status{} : Unexpected(ranks.error())));
+  return ranks;
+}
 
 Result<StagePlaces> StagePlaces::Of(const Partition& partition, size_t processes) {
   const auto stages = static_cast<size_t>(partition.stages);

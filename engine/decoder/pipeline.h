@@ -15,6 +15,10 @@
 
 namespace pinion {
 
+// The ranks that a decoder of these options is loaded on. If one of its processes cannot start its
+// own, all fail: Decoder::Load is collective.
+Result<std::unique_ptr<Ranks>> StartRanks(const Plan& plan, const DecoderOptions& options);
+
 // Where the stages of a pipeline are computed. Process p of several has the ranks
 // [p * n, (p + 1) * n) of Partition's numbering, n being as many as each process has: whole stages,
 // or a part of one.
@@ -46,8 +50,9 @@ struct Pipeline {
 
 // Starts the ranks of `plan` and loads the stages that this process has, all at once. A step is cut
 // into parts (CutStep) that the stages compute one after the other, so that several stages compute
-// at a time; its results are those of the whole model, to the bit if parts change neither how
-// products are cut nor, with several threads, how long contexts are divided among them.
+// at a time. With one GEMM kernel its results are the same to the bit for any number of parts, and
+// with one thread a rank, those of the whole model; several threads divide long contexts more
+// finely than without stages.
 //   options.communicator   the processes that have the same stages; null: this one alone
 //   world                  all processes; null: this one alone. Several threads send and receive
 Result<Pipeline> StartPipeline(const DecoderSpec& spec, std::shared_ptr<const TensorSource> source,

@@ -45,6 +45,17 @@ struct StepBatch {
   std::vector<int32_t> logit_rows;
   // Parts that the stages of a pipeline compute at the same time (CutStep).
   size_t parts = 1;
+  // Of such a part: the step that it is a part of, which outlives it, and its first row there. What
+  // decides how sums are rounded is decided for the whole step, because the number of parts follows
+  // from times that are measured.
+  const StepBatch* whole_step = nullptr;
+  size_t whole_row = 0;
+
+  bool is_part() const { return whole_step != nullptr; }
+  const StepBatch& whole() const { return is_part() ? *whole_step : *this; }
+  // By how many times more finely work is divided than the whole step would need: the threads
+  // finish a part before they begin the next, and most steps that are cut at all have up to four.
+  size_t finer() const { return is_part() ? 4 : 1; }
 
   void Clear() {
     tokens.clear();
@@ -52,7 +63,12 @@ struct StepBatch {
     slices.clear();
     logit_rows.clear();
     parts = 1;
+    whole_step = nullptr;
+    whole_row = 0;
   }
 };
+
+// A sequence is cut into parts of a step only behind multiples of so many of its rows.
+inline constexpr size_t kCutRows = 16;
 
 }  // namespace pinion

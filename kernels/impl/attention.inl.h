@@ -97,7 +97,8 @@ void AttentionIn(const AttentionArgs& args, Scratch<Operand>& scratch) {
   if (range.end <= range.begin) return;
   const auto end = static_cast<size_t>(range.end);
   constexpr auto kGather = Gather<Operand, Products::kStep>;
-  const bool in_order = Products::InOrder(args, rows);
+  const size_t shared = args.step_tokens * args.group;
+  const bool in_order = Products::InOrder(args, shared > rows ? shared : rows);
   const size_t most = StripTokens(args, in_order);
   Products products;
   Strip strips[2];

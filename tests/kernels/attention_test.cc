@@ -235,6 +235,40 @@ TEST_P(AttentionTest, QueryTokensMayStandAnywhere) {
   }
 }
 
+// Of the sequences that share a prefix, each call of a step may have any: the sums must be those of
+// one call with all of them.
+TEST_P(AttentionTest, CallsThatShareARunComputeWhatOneCallDoes) {
+  constexpr size_t kTokens = 3;
+  for (KvDtype dtype : kKvDtypes) {
+    for (size_t head_dim : {64, 128}) {
+      for (size_t group : {1, 4, 7}) {
+        for (bool shuffled : {false, true}) {
+          Shape shape = Plain(kTokens, group, head_dim, 64, 600, 600, dtype);
+          shape.shuffled = shuffled;
+          const Scene scene(kernels_, shape);
+          SCOPED_TRACE(::testing::Message() << shape);
+          const size_t rows = scene.rows(), values = group * head_dim;
+          std::vector<float> out(rows * head_dim), max(rows), sum(rows);
+          kernels_.attention(scene.Args(0, 600, out.data(), max.data(), sum.data()));
+          std::vector<float> own_out(out.size()), own_max(rows), own_sum(rows);
+          for (size_t token = 0; token < kTokens; ++token) {
+            AttentionArgs args = scene.Args(0, 600, &own_out[token * values],
+                                            &own_max[token * group], &own_sum[token * group]);
+            args.q += token;
+            args.positions += token;
+            args.tokens = 1;
+            args.step_tokens = kTokens;
+            kernels_.attention(args);
+          }
+          ExpectSameBits(own_out, out);
+          ExpectSameBits(own_max, max);
+          ExpectSameBits(own_sum, sum);
+        }
+      }
+    }
+  }
+}
+
 // Tokens behind the query are not seen, even if the range and the cache hold them.
 TEST_P(AttentionTest, IgnoresTokensAfterTheQuery) {
   for (KvDtype dtype : kKvDtypes) {

@@ -42,7 +42,7 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(CpuLoad load) {
     executor->decoder_ = std::move(pipeline.decoder);
     return executor;
   }
-  PINION_ASSIGN(executor->ranks_, Ranks::Start(load.plan));
+  PINION_ASSIGN(executor->ranks_, StartRanks(load.plan, load.options));
   PINION_ASSIGN(executor->decoder_,
                 Decoder::Load(load.spec, std::move(load.weights), *executor->ranks_, load.options));
   return executor;

@@ -105,8 +105,8 @@ TEST(CutStep, AModelsStatesDecideWhereItMayBeCut) {
   const auto granule = [](const char* model) {
     return CutGranule(FindModel(testing::ModelFolder(model)).value().spec);
   };
-  EXPECT_EQ(granule("llama"), 1u);
-  EXPECT_EQ(granule("lfm2"), 1u) << "convolutions compute row by row";
+  EXPECT_EQ(granule("llama"), kCutRows);
+  EXPECT_EQ(granule("lfm2"), kCutRows) << "convolutions compute row by row";
   EXPECT_EQ(granule("qwen3.5-text"), 64u);
   EXPECT_EQ(granule("granite4-dense"), 64u);
   DecoderSpec encoder;

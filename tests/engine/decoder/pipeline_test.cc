@@ -181,5 +181,50 @@ TEST(Pipeline, DecodesThatAreCutAreThoseOfOneStage) {
   for (const std::vector<float>& each : got) ExpectNear(each, wanted);
 }
 
+// Two threads of a stage divide long contexts, and sequences share a prefix. How many parts a step
+// has follows from measured times, from which no result may follow.
+TEST(Pipeline, NotABitDependsOnTheNumberOfParts) {
+  constexpr size_t kSequences = 5, kLength = 900, kShared = 608, kBlock = 16;
+  const ModelFiles files = FindModel(testing::ModelFolder("llama")).value();
+  for (const kernels::Isa isa : kernels::UsableIsas()) {
+    DecoderOptions options = testing::Float32();
+    options.isa = isa;
+    options.max_rows = kLength;
+    auto pipeline = StartPipeline(files.spec, OpenWeights(files).value(), testing::Unpinned({2, 2}),
+                                  options, {1, 2}, nullptr);
+    ASSERT_TRUE(pipeline) << pipeline.error().message;
+    Decoder& decoder = *pipeline->decoder;
+    const size_t own_blocks = (kLength - kShared) / kBlock + 1;
+    ASSERT_TRUE(decoder.AllocateKv(kShared / kBlock + (kSequences + 1) * own_blocks, 1024, 1));
+    // The last sequence is a prompt that has its first tokens in the cache.
+    std::vector<std::vector<int32_t>> tables(kSequences + 1);
+    StepBatch step;
+    for (size_t i = 0; i <= kSequences; ++i) {
+      const size_t length = kLength - 23 * i;
+      for (size_t block = 0; block <= length / kBlock; ++block)
+        tables[i].push_back(
+            static_cast<int32_t>(block < kShared / kBlock ? block : block + i * own_blocks));
+      StepBatch prompt;
+      for (size_t at = 0; at < length; ++at)
+        prompt.tokens.push_back(static_cast<int32_t>((7 * at + (at < kShared ? 0 : 11 * i)) % 90));
+      const size_t rows = i < kSequences ? 1 : 70;
+      prompt.slices = {{0, length, 0, {tables[i].data()}}};
+      LogitsOf(decoder, prompt, 0, 0);
+      step.slices.push_back({step.tokens.size(), rows, length - rows, {tables[i].data()}});
+      step.tokens.insert(step.tokens.end(), prompt.tokens.end() - static_cast<ptrdiff_t>(rows),
+                         prompt.tokens.end());
+    }
+    step.logit_rows.resize(step.tokens.size());
+    std::iota(step.logit_rows.begin(), step.logit_rows.end(), 0);
+    const auto vocabulary = static_cast<size_t>(files.spec.vocabulary);
+    const std::vector<float> whole = LogitsOf(decoder, step, vocabulary, 0);
+    for (const size_t parts : {2, 4, 8}) {
+      step.parts = parts;
+      EXPECT_EQ(LogitsOf(decoder, step, vocabulary, 0), whole)
+          << parts << " parts by " << kernels::Name(isa);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace pinion
