@@ -18,8 +18,8 @@ size_t MostRows(const StartedModel& model, const DecoderOptions& options) {
       {options.max_rows, model.info.max_model_len, model.info.blocks * model.info.block_tokens});
 }
 
-// One step with a prompt of so many rows, in so many parts, of which the last `wanted` are wanted.
-void RunPrompt(StartedModel& model, size_t rows, size_t wanted, size_t parts) {
+// One step with a prompt of so many rows, of which the last `wanted` are wanted.
+void RunPrompt(StartedModel& model, size_t rows, size_t wanted) {
   const auto vocabulary = static_cast<size_t>(model.files.spec.vocabulary);
   std::vector<int32_t> blocks((rows + model.info.block_tokens - 1) / model.info.block_tokens);
   std::iota(blocks.begin(), blocks.end(), 0);
@@ -30,7 +30,6 @@ void RunPrompt(StartedModel& model, size_t rows, size_t wanted, size_t parts) {
     input.tokens.push_back(static_cast<int32_t>(i * 7919 % vocabulary));
   for (size_t row = rows - wanted; row < rows; ++row)
     input.wanted.push_back({static_cast<int32_t>(row), RowUse::kItself});
-  input.parts = parts;
   NoCaller nobody;
   model.executor->Execute(input, nobody);
 }
@@ -66,10 +65,11 @@ void TimeCut(StartedModel& model, const DecoderOptions& options, Stages& stages)
   const auto count = static_cast<size_t>(model.options.pipeline_parallel);
   if (count == 1) return;
   // As decodes, of which each row is wanted: the last stage's head then takes its time.
-  auto samples = TimeParts(
-      MostRows(model, options), [&](size_t rows) { RunPrompt(model, rows, rows, 1); },
+  auto samples = TimeSamples(
+      PartSamples(), MostRows(model, options), [&](size_t rows) { RunPrompt(model, rows, rows); },
       kMachineClock);
   if (samples.size() < 2) return;  // steps of next to no rows have no parts
+  for (StepSample& sample : samples) sample.wanted = sample.rows;
   model.cut = StepCut(count, std::move(samples));
   stages.Done("step parts", model.cut.Describe());
 }
@@ -78,15 +78,17 @@ void TimeSteps(StartedModel& model, const DecoderOptions& options, Stages& stage
   const StepBound bound = BoundOfSteps(model.options);
   // Texts that are embedded have no tokens to come that a long step would hold up.
   if (bound.most_s == 0 || model.info.task != ModelTask::kGenerate) return;
-  const auto samples = TimeFirstSteps(
-      MostRows(model, options),
-      [&](size_t rows) { RunPrompt(model, rows, 1, model.cut.Parts(rows)); }, kMachineClock);
+  std::vector<StepSample> samples = model.cut.CutSamples();
+  if (samples.empty())
+    samples = TimeSamples(
+        FirstSamples(), MostRows(model, options), [&](size_t rows) { RunPrompt(model, rows, 1); },
+        kMachineClock);
   model.step_times = std::make_unique<MeasuredStepTimes>(
       CostModel(model.files.spec, options.formats, options.cached(), model.options.tensor_parallel),
       model.isa == kernels::Isa::kAmx);
   model.step_times->Start(samples);
   std::vector<std::string> parts;
-  for (const auto& [rows, seconds] : samples)
+  for (const auto& [rows, seconds, wanted] : samples)
     parts.push_back(StrCat(rows, rows == 1 ? " row " : " rows ",
                            static_cast<int64_t>(std::lround(seconds * 1000)), " ms"));
   stages.Done("step times", StrCat(Join(parts, ", "), "; ", Describe(bound)));

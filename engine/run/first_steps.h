@@ -16,8 +16,8 @@ bool WarmUp(StartedModel& model, const DecoderOptions& options);
 // ones into parts: sets model.cut.
 void TimeCut(StartedModel& model, const DecoderOptions& options, Stages& stages);
 
-// Times the first steps, so that the scheduler can keep later ones within their bound: sets
-// model.step_times.
+// Times the first steps, unless TimeCut has done so, so that the scheduler can keep later ones
+// within their bound: sets model.step_times.
 void TimeSteps(StartedModel& model, const DecoderOptions& options, Stages& stages);
 
 }  // namespace pinion

@@ -27,13 +27,6 @@ constexpr double kMostOff = 2;
 constexpr double kErrorRate = 0.05;  // the margin remembers about twenty steps
 constexpr double kMostMargin = 1.5;
 
-// A longer step is not worth the delay of the start: later steps correct the curve anyway.
-constexpr double kLongStepSeconds = 0.25;
-
-// If 16 rows take this many times as long as one, computing them takes longer than reading the
-// weights: from there on time is proportional to rows, and a longer step says nothing new.
-constexpr double kComputeBound = 1.25;
-
 double Operations(const StepCost& cost) { return static_cast<double>(cost.operations()); }
 
 }  // namespace
@@ -116,12 +109,13 @@ void MeasuredStepTimes::FillUnknown() {
   }
 }
 
-void MeasuredStepTimes::Start(const std::vector<Sample>& samples) {
+void MeasuredStepTimes::Start(const std::vector<StepSample>& samples) {
   CHECK(!samples.empty());
   double last_rows = 0;
-  for (const Sample& sample : samples) {
+  for (const StepSample& sample : samples) {
     StepLoad load;
-    Add(load, 0, sample.rows, true);
+    Add(load, 0, sample.rows, false);
+    load.logit_rows = sample.wanted;
     last_rows = Rows(load);
     Point* nearest = std::min_element(points_.begin(), points_.end(), [&](auto& a, auto& b) {
       return std::abs(std::log(a.rows / last_rows)) < std::abs(std::log(b.rows / last_rows));
@@ -206,20 +200,6 @@ std::string Describe(const StepBound& bound) {
                 ms(bound.least_s), " to ", ms(bound.most_s), " ms");
 }
 
-std::vector<MeasuredStepTimes::Sample> TimeFirstSteps(size_t most_rows,
-                                                      const std::function<void(size_t)>& run,
-                                                      const Clock& clock) {
-  std::vector<MeasuredStepTimes::Sample> samples;
-  for (const size_t rows : {1, 16, 64}) {
-    if (rows > most_rows) break;
-    if (rows == 64 && (samples.back().seconds > kLongStepSeconds ||
-                       samples.back().seconds > kComputeBound * samples.front().seconds))
-      break;
-    const int64_t began_ns = clock.NowNs();
-    run(rows);
-    samples.push_back({rows, std::max(1e-6, static_cast<double>(clock.NowNs() - began_ns) * 1e-9)});
-  }
-  return samples;
-}
+SampleChoice FirstSamples() { return {.rows = {1, 16, 64}, .until_rows_count = true}; }
 
 }  // namespace pinion

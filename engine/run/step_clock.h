@@ -2,14 +2,13 @@
 
 #include <array>
 #include <cstddef>
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "engine/base/clock.h"
 #include "engine/base/json.h"
 #include "engine/decoder/cost.h"
 #include "engine/run/options.h"
+#include "engine/run/step_samples.h"
 #include "engine/sched/step_times.h"
 
 namespace pinion {
@@ -32,11 +31,7 @@ class MeasuredStepTimes : public StepTimes {
 
   // Begins the curve with prompts of so many rows, each alone in a step, that took so long; rows
   // ascending. Beyond the last, time is proportional to rows.
-  struct Sample {
-    size_t rows;
-    double seconds;
-  };
-  void Start(const std::vector<Sample>& samples);
+  void Start(const std::vector<StepSample>& samples);
 
   Json ToJson() const;  // {"rows":[],"seconds":[],"attention_seconds","margin"}: /server_info
 
@@ -71,11 +66,7 @@ class MeasuredStepTimes : public StepTimes {
 StepBound BoundOfSteps(const EngineOptions& options);
 std::string Describe(const StepBound& bound);  // of one that is there
 
-// How long steps of 1, 16 and 64 rows take, the last only if 16 rows do not tell it already and it
-// will not delay the start much:
-// `run` computes one of so many rows. most_rows: of a step.
-std::vector<MeasuredStepTimes::Sample> TimeFirstSteps(size_t most_rows,
-                                                      const std::function<void(size_t)>& run,
-                                                      const Clock& clock);
+// The steps to time for the curve's beginning.
+SampleChoice FirstSamples();
 
 }  // namespace pinion

@@ -24,14 +24,9 @@ constexpr double kTie = 0.01;
 // are always cut into parts of at least this many.
 constexpr size_t kLongPartRows = 128;
 
-// A longer step is not worth the delay of the start, unless without it nothing would show what rows
-// cost.
-constexpr double kLongTimingSeconds = 0.25;
-constexpr size_t kTellingRows = 16;
-
 }  // namespace
 
-StepCut::StepCut(size_t stages, std::vector<Sample> samples)
+StepCut::StepCut(size_t stages, std::vector<StepSample> samples)
     : stages_(stages), samples_(std::move(samples)) {
   CHECK(samples_.size() >= 2) << samples_.size();
   // More rows never take less time: a sample that says so was disturbed.
@@ -43,17 +38,26 @@ StepCut::StepCut(size_t stages, std::vector<Sample> samples)
 double StepCut::Seconds(double rows) const {
   size_t upper = 1;
   while (upper + 1 < samples_.size() && static_cast<double>(samples_[upper].rows) < rows) ++upper;
-  const Sample &from = samples_[upper - 1], &to = samples_[upper];
+  const StepSample &from = samples_[upper - 1], &to = samples_[upper];
   const double each = (to.seconds - from.seconds) / static_cast<double>(to.rows - from.rows);
   return from.seconds + each * std::max(0.0, rows - static_cast<double>(from.rows));
 }
 
+double StepCut::StageSeconds(size_t rows, size_t parts) const {
+  const size_t largest = (rows + parts - 1) / parts;
+  return static_cast<double>(parts + stages_ - 1) * Seconds(static_cast<double>(largest));
+}
+
+std::vector<StepSample> StepCut::CutSamples() const {
+  std::vector<StepSample> cut = samples_;
+  for (auto& [rows, seconds, wanted] : cut)
+    seconds = StageSeconds(rows, Parts(rows)) / static_cast<double>(stages_);
+  return cut;
+}
+
 size_t StepCut::Parts(size_t rows) const {
   if (stages_ == 1 || rows == 0) return 1;
-  const auto seconds = [&](size_t parts) {
-    const size_t largest = (rows + parts - 1) / parts;
-    return static_cast<double>(parts + stages_ - 1) * Seconds(static_cast<double>(largest));
-  };
+  const auto seconds = [&](size_t parts) { return StageSeconds(rows, parts); };
   const size_t most = std::min(rows, kMostPartsPerStage * stages_);
   double least = seconds(1);
   for (size_t parts = 2; parts <= most; ++parts) least = std::min(least, seconds(parts));
@@ -66,7 +70,7 @@ size_t StepCut::Parts(size_t rows) const {
 
 std::string StepCut::Describe() const {
   std::vector<std::string> parts;
-  for (const auto& [rows, seconds] : samples_)
+  for (const auto& [rows, seconds, wanted] : samples_)
     parts.push_back(StrCat(rows, rows == 1 ? " row " : " rows ",
                            static_cast<double>(std::lround(seconds * 1e5)) / 100, " ms"));
   std::vector<std::string> cuts;
@@ -74,23 +78,6 @@ std::string StepCut::Describe() const {
   return StrCat(Join(parts, ", "), "; parts of a step: ", Join(cuts, ", "));
 }
 
-std::vector<StepCut::Sample> TimeParts(size_t most_rows, const std::function<void(size_t)>& run,
-                                       const Clock& clock) {
-  constexpr int kRuns = 2;
-  std::vector<StepCut::Sample> samples;
-  for (const size_t rows : {1, 4, 8, 16, 32, 64}) {
-    const bool long_steps = !samples.empty() && samples.back().seconds > kLongTimingSeconds;
-    if (rows > most_rows || (long_steps && rows > kTellingRows)) break;
-    int64_t least_ns = 0;
-    for (int i = 0; i < (long_steps ? 1 : kRuns); ++i) {
-      const int64_t began_ns = clock.NowNs();
-      run(rows);
-      const int64_t took_ns = clock.NowNs() - began_ns;
-      least_ns = i == 0 ? took_ns : std::min(least_ns, took_ns);
-    }
-    samples.push_back({rows, std::max(1e-6, static_cast<double>(least_ns) * 1e-9)});
-  }
-  return samples;
-}
+SampleChoice PartSamples() { return {.rows = {1, 4, 8, 16, 32, 64}, .runs = 2}; }
 
 }  // namespace pinion

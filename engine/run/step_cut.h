@@ -1,11 +1,10 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "engine/base/clock.h"
+#include "engine/run/step_samples.h"
 
 namespace pinion {
 
@@ -17,29 +16,27 @@ namespace pinion {
 // for up to 64 rows; steps of 256 rows and more are cut in any case.
 class StepCut {
  public:
-  struct Sample {
-    size_t rows;
-    double seconds;  // of a step in one part: of all stages one after the other
-  };
-
   StepCut() = default;  // there is one stage: steps stay whole
-  // By rows, ascending; at least two.
-  StepCut(size_t stages, std::vector<Sample> samples);
+  // Of steps in one part, which all stages compute one after the other; by rows, ascending; at
+  // least two.
+  StepCut(size_t stages, std::vector<StepSample> samples);
 
   size_t Parts(size_t rows) const;
+  // What steps of the samples' rows take if they are cut so. Empty: all steps stay whole.
+  std::vector<StepSample> CutSamples() const;
   // A line for the log: the samples, and what follows for some steps.
   std::string Describe() const;
 
  private:
   double Seconds(double rows) const;
+  // Of a step in so many parts, times the number of stages.
+  double StageSeconds(size_t rows, size_t parts) const;
 
   size_t stages_ = 1;
-  std::vector<Sample> samples_;
+  std::vector<StepSample> samples_;
 };
 
-// The fastest of two steps of 1, 4, 8, 16, 32 and 64 rows each, as far as steps have so many and
-// the start is not delayed much: `run` computes one in one part.
-std::vector<StepCut::Sample> TimeParts(size_t most_rows, const std::function<void(size_t)>& run,
-                                       const Clock& clock);
+// The steps to time for it.
+SampleChoice PartSamples();
 
 }  // namespace pinion

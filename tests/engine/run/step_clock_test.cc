@@ -178,37 +178,16 @@ TEST(StepClock, WantsMoreRowsOnTiles) {
   EXPECT_EQ(tiles.full_speed_rows(), 256u);
 }
 
-// A clock that the steps move.
-class StepsClock final : public Clock {
- public:
-  int64_t NowNs() const override { return now_ns; }
-  void SleepNs(int64_t ns) const override { now_ns += ns; }
-  mutable int64_t now_ns = 0;
-};
-
-// The rows of the steps that are timed if one takes `fixed_ms` and `ms_of_a_row` for each row.
-std::vector<size_t> RowsTimed(size_t most_rows, int64_t fixed_ms, int64_t ms_of_a_row) {
-  StepsClock clock;
-  std::vector<size_t> rows;
-  const auto ms = [&](size_t n) { return fixed_ms + static_cast<int64_t>(n) * ms_of_a_row; };
-  const auto run = [&](size_t n) { clock.SleepNs(ms(n) * 1'000'000); };
-  for (const auto& sample : TimeFirstSteps(most_rows, run, clock)) {
-    rows.push_back(sample.rows);
-    EXPECT_NEAR(sample.seconds, static_cast<double>(ms(sample.rows)) * 1e-3, 1e-9);
-  }
-  return rows;
-}
-
-TEST(TimeFirstSteps, LeavesOutWhatTakesLong) {
-  EXPECT_THAT(RowsTimed(2048, 100, 1), ElementsAre(1, 16, 64));
-  EXPECT_THAT(RowsTimed(2048, 300, 1), ElementsAre(1, 16)) << "steps of a large model";
-  EXPECT_THAT(RowsTimed(40, 100, 1), ElementsAre(1, 16));
-  EXPECT_THAT(RowsTimed(7, 100, 1), ElementsAre(1));
-}
-
-TEST(TimeFirstSteps, LeavesOutWhatFollowsFromShorterSteps) {
-  EXPECT_THAT(RowsTimed(2048, 59, 1), ElementsAre(1, 16, 64)) << "75 ms over 60";
-  EXPECT_THAT(RowsTimed(2048, 58, 1), ElementsAre(1, 16)) << "74 ms over 59: more than a quarter";
+// The head's work for a row is the same for each row that is wanted.
+TEST(StepClock, BeginsWithStepsOfWhichAllRowsAreWanted) {
+  const auto rows_of = [](size_t wanted) {  // as which the step counts
+    MeasuredStepTimes times = Times();
+    times.Start({{64, 0.3, wanted}});
+    return 0.3 / times.ToJson().Find("attention_seconds")->number();
+  };
+  const double head_rows = rows_of(1) - 64;
+  EXPECT_GT(head_rows, 0.1);
+  EXPECT_NEAR(rows_of(64), 64 + 64 * head_rows, 1e-6);
 }
 
 TEST(BoundOfSteps, IsThereIfOthersMayWait) {

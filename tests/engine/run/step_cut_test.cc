@@ -8,12 +8,11 @@
 namespace pinion {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // A step takes fixed + rows x each, in all stages together.
-std::vector<StepCut::Sample> Samples(double fixed, double each) {
-  std::vector<StepCut::Sample> samples;
+std::vector<StepSample> Samples(double fixed, double each) {
+  std::vector<StepSample> samples;
   for (const size_t rows : {1, 8, 16, 32, 64})
     samples.push_back({rows, fixed + each * static_cast<double>(rows)});
   return samples;
@@ -84,37 +83,18 @@ TEST(StepCut, LongStepsAreCutInAnyCase) {
   }
 }
 
-// A clock that the steps move.
-class MovedClock final : public Clock {
- public:
-  int64_t NowNs() const override { return now_ns; }
-  void SleepNs(int64_t ns) const override { now_ns += ns; }
-  mutable int64_t now_ns = 0;
-};
-
-TEST(TimeParts, TakesTheFasterOfTwoStepsAndFewIfTheyAreLong) {
-  MovedClock clock;
-  std::vector<size_t> run;
-  int64_t ms_of_a_row = 1;
-  const auto step = [&](size_t rows) {
-    const bool again = !run.empty() && run.back() == rows;
-    run.push_back(rows);
-    clock.SleepNs(1'000'000 * ms_of_a_row * static_cast<int64_t>(rows) * (again ? 1 : 3));
-  };
-  const auto samples = TimeParts(2048, step, clock);
-  EXPECT_THAT(run, ElementsAre(1, 1, 4, 4, 8, 8, 16, 16, 32, 32, 64, 64));
-  ASSERT_EQ(samples.size(), 6u);
-  EXPECT_EQ(samples[5].rows, 64u);
-  EXPECT_NEAR(samples[5].seconds, 0.064, 1e-9);
-
-  run.clear();
-  TimeParts(40, step, clock);
-  EXPECT_THAT(run, ElementsAre(1, 1, 4, 4, 8, 8, 16, 16, 32, 32)) << "steps of up to 40 rows";
-
-  run.clear();
-  ms_of_a_row = 40;
-  TimeParts(2048, step, clock);
-  EXPECT_THAT(run, ElementsAre(1, 1, 4, 4, 8, 8, 16)) << "8 rows take 320 ms";
+// In two stages of half a step each: two parts take three halves of half a step, and so on.
+TEST(StepCut, TellsWhatStepsTakeThatAreCutSo) {
+  const StepCut cut(2, {{1, 16, 1}, {16, 16, 16}, {64, 64, 64}});
+  const std::vector<StepSample> steps = cut.CutSamples();
+  ASSERT_EQ(steps.size(), 3u);
+  EXPECT_EQ(steps[0].seconds, 16);
+  EXPECT_EQ(steps[1].seconds, 16);
+  ASSERT_EQ(cut.Parts(64), 4u);
+  EXPECT_DOUBLE_EQ(steps[2].seconds, (4 + 1) * 16 / 2.0);
+  EXPECT_EQ(steps[2].rows, 64u);
+  EXPECT_EQ(steps[2].wanted, 64u);
+  EXPECT_TRUE(StepCut().CutSamples().empty());
 }
 
 }  // namespace
