@@ -13,6 +13,7 @@ std::optional<SpreadStep> SpreadStepOf(const StepWork& work, const std::optional
   step.compute_s = std::max(0.0, work.seconds - work.exchanged.seconds) / steps;
   step.link_s = link->SecondsFor(work.exchanged) / steps;
   step.calls = static_cast<double>(work.exchanged.calls) / steps;
+  step.delays = static_cast<double>(work.exchanged.delays) / steps;
   step.bytes = static_cast<double>(work.exchanged.bytes) / steps;
   return step;
 }
@@ -25,6 +26,7 @@ Json ToJson(const std::optional<SpreadStep>& step) {
                       {"compute_s", step->compute_s},
                       {"link_s", step->link_s},
                       {"calls", step->calls},
+                      {"delays", step->delays},
                       {"bytes", step->bytes}};
 }
 

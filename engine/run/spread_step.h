@@ -16,8 +16,8 @@ struct SpreadStep {
   uint64_t steps = 0;
   double measured_s = 0;
   double compute_s = 0;  // of that: outside of calls to the other processes, which includes no wait
-  double link_s = 0;     // calls x the time of a call + bytes / bandwidth
-  double calls = 0, bytes = 0;
+  double link_s = 0;     // delays x the time of a call + bytes / bandwidth
+  double calls = 0, delays = 0, bytes = 0;  // as Traffic has them
 
   double predicted_s() const { return compute_s + link_s; }
 };
@@ -30,7 +30,7 @@ std::optional<SpreadStep> SpreadStepOf(const StepWork& work, const std::optional
 // far, which are null for stages of layers.
 Json LinkJson(const LinkCost& link, const EngineStats& stats, const EngineOptions& options);
 
-// {"steps","measured_s","predicted_s","compute_s","link_s","calls","bytes"}, or null.
+// {"steps","measured_s","predicted_s","compute_s","link_s","calls","delays","bytes"}, or null.
 Json ToJson(const std::optional<SpreadStep>& step);
 
 }  // namespace pinion

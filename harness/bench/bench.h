@@ -92,9 +92,9 @@ Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const
 // {"prefill_tokens_per_s":{"median","low","high"},"decode_tokens_per_s":{...},"load_s",
 //  "peak_rss_bytes","isa","threads","config":{},...}; low and high are null below 6 rounds.
 // "wait_shares": of each rank, 0 to 1.
-// "exchange": {"calls","bytes","seconds","link_seconds","link":{"call_s","bytes_per_s"}} of a
-// round, with "prefill_step" and "decode_step" as SpreadStep's JSON, or null. "counters": as ToJson
-// of them, harness/counters/counters.h, medians of a round. "limits":
+// "exchange": {"calls","delays","bytes","seconds","link_seconds","link":{"call_s","bytes_per_s"}}
+// of a round, with "prefill_step" and "decode_step" as SpreadStep's JSON, or null. "counters": as
+// ToJson of them, harness/counters/counters.h, medians of a round. "limits":
 // {"read_bytes_per_s":{},"flops_per_s":{},"int8_ops_per_s":{},
 //  "prefill":{"bound_by","weight_bytes","kv_bytes","flops","int8_ops"},"decode":{...},
 //  "metrics":{"decode_tokens_per_s":{"limit":{},"fraction":{}},...}}, or null; then

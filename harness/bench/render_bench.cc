@@ -136,6 +136,7 @@ Json ExchangeJson(const BenchResult& result) {
   const LinkCost& link = *result.engine.link;
   Json object = Json::MakeObject();
   object.Set("calls", traffic.calls);
+  object.Set("delays", traffic.delays);
   object.Set("bytes", traffic.bytes);
   object.Set("seconds", traffic.seconds);
   object.Set("link_seconds", link.SecondsFor(traffic));
@@ -169,7 +170,8 @@ std::string SpreadLine(const char* kind, const std::optional<SpreadStep>& step) 
           : "";
   return StrCat("a ", kind, " step is predicted to take ", ms(step->predicted_s()), " (",
                 ms(step->compute_s), " of computing, as measured, and ", ms(step->link_s), " for ",
-                Printf("%.0f", step->calls), " calls and ",
+                Printf("%.0f", step->calls), " calls, ", Printf("%.0f", step->delays),
+                " of them one after the other, and ",
                 FormatBytes(static_cast<uint64_t>(step->bytes)), ") and took ",
                 ms(step->measured_s), beyond, "\n");
 }

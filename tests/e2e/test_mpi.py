@@ -322,13 +322,14 @@ def test_bench_shows_the_exchange_beside_what_the_link_costs(mpirun):
     # preset:tiny has 2 layers. In a step: the order, two terms of each layer, the logits.
     steps = 5
     assert found["calls"] == steps * (1 + 1 + 2 * 2 + 1), found
+    assert found["delays"] == steps * (1 + 2 * 2 + 1), "the order's two parts are under way together"
     assert found["bytes"] > steps * 2 * 2 * 4 * 64  # terms of one row at least
     assert found["seconds"] > 0 and found["link"]["call_s"] > 0 and found["link_seconds"] > 0
     for kind, steps in (("prefill_step", 2), ("decode_step", 2 * 4)):
         step = found[kind]
-        assert (step["steps"], step["calls"]) == (steps, 1 + 1 + 2 * 2 + 1), step
+        assert (step["steps"], step["calls"], step["delays"]) == (steps, 1 + 1 + 2 * 2 + 1, 1 + 2 * 2 + 1), step
         link = found["link"]
-        expected = step["compute_s"] + step["calls"] * link["call_s"]
+        expected = step["compute_s"] + step["delays"] * link["call_s"]
         expected += step["bytes"] / link["bytes_per_s"] if link["bytes_per_s"] else 0
         assert step["predicted_s"] == pytest.approx(expected, rel=1e-6)
         assert 0 < step["compute_s"] < step["measured_s"] and step["link_s"] > 0
@@ -341,7 +342,8 @@ def test_bench_prints_the_predicted_step_beside_the_measured_one(mpirun):
         done = mpirun(2, "bench", "preset:tiny", "--prompt-len", 8, "--output-len", 3, "--rounds", 1, *EXACT, *flags)
         assert done.returncode == 0, done.stderr
         return re.findall(r"a (prefill|decode) step is predicted to take [\d.]+ ms \([\d.]+ ms of computing, as "
-                          r"measured, and [\d.]+ ms for 7 calls and [^()]+\) and took [\d.]+ ms", done.stdout)
+                          r"measured, and [\d.]+ ms for 7 calls, 6 of them one after the other, and [^()]+\) and took "
+                          r"[\d.]+ ms", done.stdout)
 
     assert lines("-tp", 2) == ["prefill", "decode"]
     assert lines("-pp", 2) == [], "stages wait for each other's work"
