@@ -58,6 +58,15 @@ Json ThinkingBlock(std::string text) {
   return Json(Json::Object{{"type", "thinking"}, {"thinking", std::move(text)}, {"signature", ""}});
 }
 
+// `input` has to be an object. Arguments that are none, because max_tokens cut them or the model
+// wrote no JSON, are its one member, in the form that Anthropic's documentation gives to such
+// input: nobody can take a part of them, or nothing, for what the model meant.
+Json InputOf(const std::string& arguments) {
+  auto input = Json::Parse(arguments);
+  if (input && input->is_object()) return std::move(*input);
+  return Json(Json::Object{{"INVALID_JSON", arguments}});
+}
+
 }  // namespace
 
 Json MessagesError(const ApiError& error) {
@@ -88,10 +97,8 @@ std::string MessageWriter::Whole(const std::vector<ChoicePart>& choices, const U
   Json::Array content;
   if (!part.reasoning.empty()) content.push_back(ThinkingBlock(part.reasoning));
   if (!part.text.empty()) content.push_back(TextBlock(part.text));
-  for (size_t i = 0; i < part.calls.size(); ++i) {
-    auto input = Json::Parse(part.calls[i].arguments);
-    content.push_back(Call(part, i, input ? std::move(*input) : Json::MakeObject()));
-  }
+  for (size_t i = 0; i < part.calls.size(); ++i)
+    content.push_back(Call(part, i, InputOf(part.calls[i].arguments)));
   return Head(std::move(content), &part, usage).Dump();
 }
 

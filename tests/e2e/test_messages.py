@@ -72,6 +72,7 @@ def test_a_call_cut_by_max_tokens_is_a_call(client):
     events = list(client.messages.create(**body, stream=True))
     pieces = [event.delta.partial_json for event in events if event.type == "content_block_delta"]
     assert '{"city": "Bern", "days": 2}'.startswith("".join(pieces)) and len(pieces) > 1
+    assert message.content[0].input == {"INVALID_JSON": "".join(pieces)}, "nobody may take it for a whole call"
     assert [event.type for event in events[-3:]] == ["content_block_stop", "message_delta", "message_stop"]
 
 

@@ -101,6 +101,22 @@ TEST(MessageWriter, WritesTheWholeMessage) {
              R"("cache_read_input_tokens":4,"output_tokens":3}})"));
 }
 
+TEST(MessageWriter, ShowsArgumentsThatAreNoObjectAsTheyAre) {
+  const MessageWriter writer({"msg_1", 1, "m", true});
+  const auto input = [&](const std::string& arguments, const char* finish) {
+    const Json whole =
+        *Json::Parse(writer.Whole({Ended(Part("", "", {{"f", arguments}}), finish)}, {}));
+    return StrCat(whole.Find("content")->array()[0].Find("input")->Dump(), " ",
+                  whole.Find("stop_reason")->string());
+  };
+  EXPECT_EQ(input("{}", "length"), "{} max_tokens") << "this call is whole";
+  EXPECT_EQ(input(R"({"a": 1, "b": "x)", "length"),
+            R"({"INVALID_JSON":"{\"a\": 1, \"b\": \"x"} max_tokens)");
+  EXPECT_EQ(input("", "length"), R"({"INVALID_JSON":""} max_tokens)");
+  EXPECT_EQ(input("{a: 1}", "tool_calls"), R"({"INVALID_JSON":"{a: 1}"} tool_use)");
+  EXPECT_EQ(input("[1]", "tool_calls"), R"({"INVALID_JSON":"[1]"} tool_use)");
+}
+
 TEST(MessageWriter, TellsWhyAnAnswerEnded) {
   const MessageWriter writer({"msg_1", 1, "m", true});
   const auto reason = [&](const char* finish, Json stop) {
