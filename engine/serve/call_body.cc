@@ -48,6 +48,14 @@ std::optional<std::string_view> CallBody::TakeUntil(std::string_view mark) {
   return taken;
 }
 
+std::optional<std::string_view> CallBody::TakeUntilAnyOf(std::string_view ends) {
+  const size_t found = text_.find_first_of(ends, std::max(at_, searched_));
+  searched_ = std::min(found, text_.size());
+  if (found == std::string::npos) return {};
+  const size_t begin = std::exchange(at_, found);
+  return std::string_view(text_).substr(begin, found - begin);
+}
+
 void CallBody::BeginCall(std::string_view name) {
   given_.calls.push_back({std::string(name), "{"});
   has_arguments_ = false;

@@ -12,8 +12,8 @@
 
 namespace pinion {
 
-// Reads the text between the marks of calls whose arguments are not JSON as the model writes them,
-// and turns them into JSON as they come. Its text may come in pieces of any size; time and memory
+// Reads the text between the marks of calls that are not JSON as the model writes them, and turns
+// their arguments into JSON as they come. Its text may come in pieces of any size; time and memory
 // are linear in it. Nothing is given away until the text is certain to be calls.
 class CallBody {
  public:
@@ -30,7 +30,7 @@ class CallBody {
   }
 
   // From now on the body stays calls, whatever follows: a tool of the request is called and the
-  // first of its arguments has begun.
+  // first of its arguments has begun, or marks that no text has stand before them.
   bool certain() const { return certain_; }
   // The text is not a body, or not one any more; nothing behind that is read.
   bool broken() const { return broken_; }
@@ -60,6 +60,8 @@ class CallBody {
   bool MayBecome(std::string_view mark) const;
   // Takes the text before `mark` and the mark, once that has come.
   std::optional<std::string_view> TakeUntil(std::string_view mark);
+  // Takes the text before the first of these characters, once one has come.
+  std::optional<std::string_view> TakeUntilAnyOf(std::string_view ends);
 
   void BeginCall(std::string_view name);      // and its object of arguments
   void BeginArgument(std::string_view name);  // all but its value
@@ -72,7 +74,7 @@ class CallBody {
  private:
   std::string text_;  // of which at_ bytes are read; 0 between calls of Push
   size_t at_ = 0;
-  size_t searched_ = 0;  // bytes of text_ that TakeUntil need not search again
+  size_t searched_ = 0;  // bytes of text_ that need not be searched again
   bool certain_ = false, broken_ = false, done_ = false;
   bool has_arguments_ = false;  // the call in progress
   ParsedOutput given_;
@@ -89,6 +91,12 @@ std::unique_ptr<CallBody> MakeGlmBody(const KnownTools& tools);
 // <｜DSML｜invoke name="NAME"><｜DSML｜parameter name="KEY" string="true">VALUE</｜DSML｜parameter>
 // </｜DSML｜invoke>, as often as the model likes; a value that is not a string is JSON.
 std::unique_ptr<CallBody> MakeDsmlBody(const KnownTools& tools);
+// <｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{...}<｜tool▁call▁end｜>, as often as the model likes; V3
+// has the name and a fenced block behind the separator. Any tool: the marks are tokens of their
+// own.
+std::unique_ptr<CallBody> MakeDeepSeekBody(const KnownTools& tools);
+// call:NAME{KEY:VALUE,...}, strings between <escape> or <|"|>, lists and objects of the same.
+std::unique_ptr<CallBody> MakeGemmaBody(const KnownTools& tools);
 // [NAME(KEY=VALUE, ...), ...], values as Python writes constants; only tools of the request.
 std::unique_ptr<CallBody> MakePythonBody(const KnownTools& tools);
 

@@ -62,7 +62,8 @@ struct CallFormat {
   std::optional<std::vector<ToolCall>> (*read)(std::string_view body,
                                                const KnownTools& tools) = nullptr;
   CallStream streams = CallStream::kNone;
-  // What reads a body as it comes, if its arguments are not JSON.
+  // What reads a body as it comes, if that is not JSON. Of one that has `json` within, it finds the
+  // end as well.
   std::unique_ptr<CallBody> (*make_body)(const KnownTools& tools) = nullptr;
   bool harmony = false;  // of harmony_parser.h, which has no use for marks and `read`
 };
@@ -86,8 +87,7 @@ struct OutputFormat {
 Result<OutputFormat> ChooseOutputFormat(const std::string& calls, const std::string& thoughts,
                                         const std::optional<std::string>& chat_template);
 
-// Complete bodies, in tool_json.cc and tool_gemma.cc; those that make_body reads are in
-// call_body.h.
+// Complete bodies, in tool_json.cc; those that make_body reads are in call_body.h.
 using ReadCalls = std::optional<std::vector<ToolCall>>(std::string_view body, const KnownTools&);
 // {"name": ..., "arguments": {...}}
 ReadCalls ReadHermesCalls;
@@ -97,10 +97,5 @@ ReadCalls ReadLlamaCalls;
 ReadCalls ReadCallList;
 // The same, or NAME{...}, NAME[ARGS]{...} with [TOOL_CALLS] between.
 ReadCalls ReadMistralCalls;
-// NAME, separator, {...} between marks for each call; V3 has the name and a fenced block behind the
-// separator.
-ReadCalls ReadDeepSeekCalls;
-// call:NAME{KEY:VALUE}, strings between <escape> or <|"|>.
-ReadCalls ReadGemmaCalls;
 
 }  // namespace pinion

@@ -305,10 +305,11 @@ bool OutputParser::EndCall(std::string_view end) {
 }
 
 bool OutputParser::StepBody() {
-  const std::string_view end = rules_.calls->end;
+  // A body with JSON within finds its end by itself: the mark may be in a string.
+  const std::string_view end = rules_.calls->json ? "" : rules_.calls->end;
   const bool is_all = held().size() <= scanned_ + kBodySlice;
   const std::string_view slice = held().substr(0, scanned_ + kBodySlice);
-  const size_t at = slice.find(end, scanned_);
+  const size_t at = end.empty() ? std::string_view::npos : slice.find(end, scanned_);
   const bool ends = at != std::string_view::npos;
   const size_t known = ends ? at : slice.size() - HeldFor(slice, end);
   body_->Push(slice.substr(scanned_, known - scanned_));
@@ -319,6 +320,7 @@ bool OutputParser::StepBody() {
     if (body_->broken() || body_->done()) return LeaveBody();
   } else if (body_->broken()) {
     part_ = Part::kCall;  // which is text, up to its end
+    scanned_ = 0;
     return true;
   }
   return ends ? EndBody(end) : !is_all;

@@ -1,4 +1,4 @@
-// Calls that are JSON, or a name and JSON: Hermes and Qwen, Llama 3, Mistral, Granite, DeepSeek.
+// Calls that are JSON, or a name and JSON: Hermes and Qwen, Llama 3, Mistral, Granite.
 
 #include <algorithm>
 #include <utility>
@@ -97,34 +97,6 @@ std::optional<std::vector<ToolCall>> ReadMistralCalls(std::string_view body,
     calls.push_back({std::string(name), std::move(*arguments)});
     body = Trim(body);
     Take(body, "[TOOL_CALLS]");
-  }
-  if (calls.empty()) return {};
-  return calls;
-}
-
-std::optional<std::vector<ToolCall>> ReadDeepSeekCalls(std::string_view body, const KnownTools&) {
-  constexpr std::string_view kBegin = "<｜tool▁call▁begin｜>", kSeparator = "<｜tool▁sep｜>",
-                             kEnd = "<｜tool▁call▁end｜>", kFence = "```";
-  std::vector<ToolCall> calls;
-  for (body = Trim(body); !body.empty(); body = Trim(body)) {
-    if (!Take(body, kBegin)) return {};
-    const size_t separator = body.find(kSeparator);
-    if (separator == std::string_view::npos) return {};
-    std::string_view name = Trim(body.substr(0, separator));
-    body.remove_prefix(separator + kSeparator.size());
-    const size_t brace = body.find('{');
-    if (brace == std::string_view::npos) return {};
-    // V3 writes "function", and the name before a fenced block.
-    const std::string_view head = Trim(body.substr(0, brace));
-    if (!head.empty()) name = Trim(head.substr(0, head.find(kFence)));
-    body.remove_prefix(brace);
-    auto arguments = TakeObject(body);
-    if (!arguments || name.empty()) return {};
-    calls.push_back({std::string(name), std::move(*arguments)});
-    body = Trim(body);
-    Take(body, kFence);
-    body = Trim(body);
-    if (!Take(body, kEnd)) return {};
   }
   if (calls.empty()) return {};
   return calls;

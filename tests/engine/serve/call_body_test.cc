@@ -1,5 +1,4 @@
-// Calls whose arguments are not JSON as the model writes them: Qwen3-Coder, GLM, DeepSeek-V3.2,
-// pythonic.
+// Calls that are not JSON as the model writes them: Qwen3-Coder, GLM, DeepSeek, Gemma, pythonic.
 
 #include "engine/serve/call_body.h"
 
@@ -86,6 +85,34 @@ TEST(CallBody, GivesMarkedParametersAsTheyCome) {
                    ":12,\"parts\":", ":[1,\")\"]}", "time:{", ":}", ""}));
 }
 
+TEST(CallBody, GivesGemmasArgumentsAsTheyCome) {
+  using Given = std::vector<std::string>;
+  EXPECT_EQ(CallsOf(Rules("gemma4"), {"<|tool_call>call:wea", "ther{ci", "ty:<|\"", "|>Be", "r\"n<",
+                                      "b|<|\"|", ">", ", days", ":1", "2,parts", ":[", "1,<|\"|>a",
+                                      "<|\"|>,{b:", "true}", "]", "}", "<tool_call|>"}),
+            (Given{"", "", "", "weather:{\"city\":\"Be", ":r\\\"n", ":<b|", ":\"", "",
+                   ":,\"days\":", ":12", ":,\"parts\":[", ":1,\"a", ":\",{\"b\":", ":true}", ":]",
+                   ":}", ""}));
+  EXPECT_EQ(CallsOf(Rules("functiongemma"), {"<start_function_call>call:time{<escape>a b<escape>:",
+                                             "{", "c:x y,", "d:<esc", "ape>1<escape>}}"}),
+            (Given{"", "time:{\"a b\":{", ":\"c\":\"x y\",", ":\"d\":", ":\"1\"}}"}));
+}
+
+TEST(CallBody, GivesDeepSeeksArgumentsAsTheyCome) {
+  using Given = std::vector<std::string>;
+  EXPECT_EQ(CallsOf(Rules("deepseek_v31"),
+                    {"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>wea", "ther<｜tool▁sep｜>",
+                     "{\"city\": ", "\"B<｜tool▁call", "s▁end｜>\"", "}<｜tool▁call▁end｜>",
+                     "<｜tool▁call▁begin｜>f", "<｜tool▁sep｜>{", "}",
+                     "<｜tool▁call▁end｜><｜tool▁calls▁end｜>"}),
+            (Given{"", "", "weather:{\"city\": ", ":\"B<｜tool▁call", ":s▁end｜>\"", ":}", "",
+                   "f:{", ":}", ""}));
+  EXPECT_EQ(CallsOf(Rules("deepseek_v3"),
+                    {"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>ti",
+                     "me\n```json\n", "{\"a\":", " 1}\n", "```<｜tool▁call▁end｜>"}),
+            (Given{"", "", "time:{\"a\":", ": 1}", ""}));
+}
+
 TEST(CallBody, PartsOfMarkedParametersDependOnTheTextAlone) {
   const std::string tags[] = {"<tool_call>",
                               "</tool_call>",
@@ -139,6 +166,39 @@ TEST(CallBody, PartsOfMarkedParametersDependOnTheTextAlone) {
                                 "<|python_start|>",
                                 "<|python_end|>",
                                 "so"};
+  const std::string gemma[] = {"<|tool_call>",
+                               "<tool_call|>",
+                               "call:weather{",
+                               "call:unknown{",
+                               "city:",
+                               "<|\"|>b<|\"|> :",
+                               "<|\"|>",
+                               "<|",
+                               "[",
+                               "]",
+                               "{",
+                               "}",
+                               ",",
+                               " \n",
+                               "12",
+                               "so"};
+  const std::string deepseek[] = {"<｜tool▁calls▁begin｜>",
+                                  "<｜tool▁calls▁end｜>",
+                                  "<｜tool▁call▁begin｜>time<｜tool▁sep｜>",
+                                  "<｜tool▁call▁begin｜>",
+                                  "<｜tool▁call▁end｜>",
+                                  "<｜tool▁sep｜>",
+                                  "function",
+                                  "weather\n```json\n",
+                                  "\n```",
+                                  "{",
+                                  "}",
+                                  "\"a\"",
+                                  "\"",
+                                  ": 1",
+                                  "so"};
+  ExpectNoCutMatters("gemma4", gemma);
+  ExpectNoCutMatters("deepseek_v3", deepseek);
   for (const char* calls : {"qwen3_coder", "glm45"}) ExpectNoCutMatters(calls, tags);
   ExpectNoCutMatters("deepseek_v32", dsml);
   ExpectNoCutMatters("pythonic", python);
@@ -186,7 +246,36 @@ std::string WritePython(const Json::Object& arguments) {
   return text + ")]";
 }
 
-constexpr Spelling kSpellings[] = {{"qwen3_coder", WriteCoder},
+std::string GemmaValue(const Json& value) {
+  if (value.is_string()) return StrCat("<|\"|>", value.string(), "<|\"|>");
+  if (!value.is_array()) return value.Dump();
+  std::string text;
+  for (const Json& item : value.array()) text += StrCat(text.empty() ? "" : ", ", GemmaValue(item));
+  return StrCat("[", text, "]");
+}
+
+std::string WriteGemma(const Json::Object& arguments) {
+  std::string text;
+  for (const auto& [key, value] : arguments)
+    text += StrCat(text.empty() ? "" : ",", key, ":", GemmaValue(value));
+  return StrCat("<|tool_call>call:weather{", text, "}<tool_call|>");
+}
+
+std::string WriteDeepSeek(const Json::Object& arguments) {
+  return StrCat("<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>",
+                Json(arguments).Dump(), "<｜tool▁call▁end｜><｜tool▁calls▁end｜>");
+}
+
+std::string WriteOldDeepSeek(const Json::Object& arguments) {
+  return StrCat(
+      "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n",
+      Json(arguments).Dump(), "\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>");
+}
+
+constexpr Spelling kSpellings[] = {{"gemma4", WriteGemma},
+                                   {"deepseek_v31", WriteDeepSeek},
+                                   {"deepseek_v3", WriteOldDeepSeek},
+                                   {"qwen3_coder", WriteCoder},
                                    {"glm47", WriteGlm},
                                    {"deepseek_v32", WriteDsml},
                                    {"pythonic", WritePython}};
@@ -245,7 +334,31 @@ TEST(CallBody, ACallThatIsCutOffHasTheBeginningOfItsArguments) {
             "content [so] reasoning [] time{\"a\":\"x)]");
 }
 
+// A parser that looks at the text before its cut again and again would take minutes.
+TEST(CallBody, ReadsAMegabyteByteByByte) {
+  const std::string value(size_t{1} << 20, 'v');
+  for (const Spelling& spelling : kSpellings) {
+    for (const char* tool : {"weather", "unknown"}) {
+      std::string text = spelling.write({{"city", value}});
+      text.replace(text.find("weather"), 7, tool);
+      const auto parser = MakeAnswerParser(Rules(spelling.calls));
+      ParsedOutput whole;
+      for (const char c : text) whole.Append(parser->Push({&c, 1}, /*last=*/false));
+      whole.Append(parser->Push("", /*last=*/true));
+      EXPECT_NE(Show(whole).find(value), std::string::npos) << spelling.calls << " " << tool;
+    }
+  }
+}
+
 TEST(CallBody, WhatBreaksMarkedParametersIsText) {
+  EXPECT_EQ(Parsed(Rules("gemma4"), "<|tool_call>call:time{a:1,b:}<tool_call|> so"),
+            "content [}<tool_call|> so] reasoning [] time{\"a\":1,\"b\":");
+  EXPECT_EQ(Parsed(Rules("gemma4"), "<|tool_call>call:time{a:1}!<tool_call|> so"),
+            "content [!<tool_call|> so] reasoning [] time{\"a\":1}");
+  EXPECT_EQ(Parsed(Rules("deepseek_v3"),
+                   "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>time<｜tool▁sep｜>{}!"
+                   "<｜tool▁call▁end｜><｜tool▁calls▁end｜> so"),
+            "content [!<｜tool▁call▁end｜><｜tool▁calls▁end｜> so] reasoning [] time{}");
   EXPECT_EQ(
       Parsed(Rules("qwen3_coder"),
              "<tool_call><function=time><parameter=a>1</parameter> so</function></tool_call>"),
@@ -270,6 +383,16 @@ TEST(CallBody, ACallWithoutItsEndIsClosedUnlessAValueIsCut) {
                    "<tool_call>time<arg_key>a</arg_key><arg_value>1</arg_value><arg_key>b</arg_key>"
                    "</tool_call>"),
             "content [] reasoning [] time{\"a\":\"1\"}");
+  EXPECT_EQ(Parsed(Rules("gemma4"), "<|tool_call>call:time{a:1,<tool_call|> so"),
+            "content [so] reasoning [] time{\"a\":1}");
+  EXPECT_EQ(Parsed(Rules("gemma4"), "<|tool_call>call:time{a:{b:1},<tool_call|>"),
+            "content [] reasoning [] time{\"a\":{\"b\":1}}");
+  EXPECT_EQ(Parsed(Rules("gemma4"), "<|tool_call>call:time{a:{b:1<tool_call|>"),
+            "content [] reasoning [] time{\"a\":{\"b\":");
+  EXPECT_EQ(Parsed(Rules("deepseek_v3"),
+                   "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>time<｜tool▁sep｜>{\"a\": 1"
+                   "<｜tool▁call▁end｜><｜tool▁calls▁end｜> so"),
+            "content [so] reasoning [] time{\"a\": 1");
   EXPECT_EQ(Parsed(Rules("pythonic"), "[time(a='1']"),
             "content []] reasoning [] time{\"a\":\"1\"}");
   EXPECT_EQ(Parsed(Rules("qwen3_coder"), "<tool_call><function=time><parameter=a>1</tool_call>"),

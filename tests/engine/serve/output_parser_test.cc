@@ -265,12 +265,12 @@ TEST(OutputParser, ReadsDeepSeeksOldAndNewCalls) {
                    "Ok.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>{\"city\": "
                    "\"<｜tool▁calls▁end｜>\"}<｜tool▁call▁end｜><｜tool▁call▁begin｜>time"
                    "<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"),
-            "content [Ok.] reasoning [] weather{\"city\":\"<｜tool▁calls▁end｜>\"} time{}");
+            "content [Ok.] reasoning [] weather{\"city\": \"<｜tool▁calls▁end｜>\"} time{}");
   EXPECT_EQ(
       Parsed(rules,
              "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>time\n```json\n"
              "{\"zone\": 1}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"),
-      "content [] reasoning [] time{\"zone\":1}");
+      "content [] reasoning [] time{\"zone\": 1}");
 }
 
 TEST(OutputParser, ReadsGemmasUnquotedObjects) {
