@@ -14,6 +14,7 @@
 namespace pinion {
 
 extern const char* const kGrammarHelperSource;
+extern const char* const kStructuralTagsSource;
 
 namespace {
 
@@ -22,10 +23,18 @@ namespace py = pybind11;
 // A large tokenizer takes some hundreds of MiB, each grammar up to a hundred.
 constexpr uint64_t kMaxGrammarBytes = uint64_t{4} << 30;
 
+// Makes a module that others may import.
+py::object MakeModule(const char* name, const char* source) {
+  py::object module = py::module_::import("types").attr("ModuleType")(name);
+  py::exec(source, module.attr("__dict__"));
+  py::module_::import("sys").attr("modules")[name] = module;
+  return module;
+}
+
 int Serve(std::string request, const std::string& packages) {
   py::module_::import("sys").attr("path").attr("insert")(0, packages);
-  py::module_ module = py::module_::import("types").attr("ModuleType")("grammar_helper");
-  py::exec(kGrammarHelperSource, module.attr("__dict__"));
+  MakeModule("structural_tags", kStructuralTagsSource);
+  const py::object module = MakeModule("grammar_helper", kGrammarHelperSource);
   const py::object handle = module.attr("Helper")().attr("handle");
   for (;;) {
     const auto answer = handle(py::str(request)).cast<std::string>();

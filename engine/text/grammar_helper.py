@@ -13,6 +13,7 @@ import re
 import time
 
 import llguidance
+import structural_tags
 from llguidance.gbnf_to_lark import any_to_lark
 
 MAX_GRAMMAR_BYTES = 256 << 10
@@ -90,8 +91,8 @@ def has_inner_id(schema):
     return False
 
 
-def json_grammar(text):
-    schema = json.loads(text)
+def checked_schema(schema):
+    """An object or a truth value, as an object that the library reads without regard to spaces and bounds of its own."""
     if not isinstance(schema, (dict, bool)):
         raise Refused(f"the schema is of type {type(schema).__name__}, want an object")
     # The library's own options inside of a schema could lift the bounds.
@@ -100,33 +101,39 @@ def json_grammar(text):
     if has_inner_id(schema):
         raise Refused("the schema has '$id' below its top, which is not supported; refer by '#/...' instead")
     if isinstance(schema, bool):
-        text = "{}" if schema else '{"not": {}}'
+        return {} if schema else {"not": {}}
+    return schema
+
+
+def json_grammar(text):
+    schema = json.loads(text)
+    checked = checked_schema(schema)
+    text = text if checked is schema else json.dumps(checked)
     return llguidance.LLMatcher.grammar_from_json_schema(text, overrides=JSON_OPTIONS)
 
 
-def structural_grammar(text):
-    tags = json.loads(text)
-    made = []
-    for structure in tags["structures"]:
-        begins = [t for t in tags["triggers"] if structure["begin"].startswith(t)]
-        if not begins:
-            raise Refused(f"the structure's 'begin' {structure['begin']!r} starts with none of the triggers")
-        made.append(llguidance.StructTag(trigger=max(begins, key=len), begin=structure["begin"],
-                                         grammar=structure["schema"], end=structure["end"]))
-    if not made:
-        raise Refused("the structural tags have no structures, want at least one")
-    return llguidance.StructTag.to_grammar(made, assume_special=False)
+def json_rule(schema):
+    """Of a JSON Schema, or the text of one."""
+    schema = checked_schema(json.loads(schema) if isinstance(schema, str) else schema)
+    return "%json " + json.dumps({**schema, "x-guidance": JSON_OPTIONS})
 
 
-def lark_grammar(text):
+def lark_of(text):
     """Of a grammar in Lark, GBNF or EBNF."""
     try:
-        lark = any_to_lark(text)
+        return any_to_lark(text)
     except MemoryError:
         raise
     except Exception as error:  # of which it raises plain ones, where a rule is missing
         raise ValueError(error) from error
-    return llguidance.LLMatcher.grammar_from_lark(lark)
+
+
+def lark_grammar(text):
+    return llguidance.LLMatcher.grammar_from_lark(lark_of(text))
+
+
+def structural_grammar(text):
+    return structural_tags.to_grammar(json.loads(text), json_rule, lark_of)
 
 
 KINDS = {
@@ -164,7 +171,7 @@ class Grammars:
         if key not in self.compiled:
             try:
                 grammar = KINDS[kind](bounded(text))
-            except (ValueError, KeyError, TypeError, AssertionError, RecursionError) as error:
+            except (ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError) as error:
                 raise Refused(f"the {kind} cannot be read: {one_line(error)}") from error
             matcher = llguidance.LLMatcher(self.tokenizer, grammar, log_level=0, limits=self.limits)
             if matcher.is_error():

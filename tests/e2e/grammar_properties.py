@@ -23,8 +23,8 @@ ENVIRONMENT = pathlib.Path(__file__).parents[2] / "build/grammar-env"
 
 
 def load_helper():
-    sys.path.insert(0, str(ENVIRONMENT))
     path = pathlib.Path(__file__).parents[2] / "engine/text/grammar_helper.py"
+    sys.path[:0] = [str(ENVIRONMENT), str(path.parent)]
     spec = importlib.util.spec_from_file_location("grammar_helper", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

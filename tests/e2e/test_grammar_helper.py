@@ -52,6 +52,110 @@ def test_a_structural_tag_holds_from_its_trigger_on(grammars):
             assert re.match("x>(true|false)</f>", body)
 
 
+def tag(begin, schema, end):
+    return {"type": "tag", "begin": begin, "content": {"type": "json_schema", "json_schema": schema}, "end": end}
+
+
+def text(value):
+    return {"type": "const_string", "value": value}
+
+
+FLAG = tag("<f=x>", {"type": "boolean"}, "</f>")
+PAIR = tag("<f=y>", {"type": "object", "properties": {"a": {"enum": [1]}}, "required": ["a"],
+                     "additionalProperties": False}, "</f>")
+CALLS = {"type": "triggered_tags", "triggers": ["<f="], "tags": [FLAG, PAIR]}
+PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"},
+                                               "unit": {"enum": ["C", "F"]}}, "required": ["city"]}
+
+
+def takes(grammars, part, said):
+    """Whether `said` is a whole answer."""
+    matcher = grammars.compile("structural_tag", json.dumps({"type": "structural_tag", "format": part})).deep_copy()
+    tokens = grammars.tokenizer.tokenize_str(said)
+    return matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting()
+
+
+@pytest.mark.parametrize("part, taken, not_taken", [
+    (text("so"), ["so"], ["s", "son"]),
+    (FLAG, ["<f=x>true</f>"], ["<f=x>true", "<f=x>1</f>", " <f=x>true</f>"]),
+    (tag("", {"type": "integer"}, ""), ["12"], ["", "x"]),
+    ({**FLAG, "end": ["</f>", "."]}, ["<f=x>true</f>", "<f=x>false."], ["<f=x>false"]),
+    (CALLS, ["", "so", 'a<f=x>true</f> b <f=y>{"a": 1}</f>c'], ["<f=", "<f=z>1</f>", "<f=x>1</f>"]),
+    ({**CALLS, "at_least_one": True}, ["<f=x>true</f>", "<f=x>true</f>so<f=x>false</f>"], ["", "so<f=x>true</f>"]),
+    ({**CALLS, "stop_after_first": True}, ["so", "so<f=x>true</f>"], ["<f=x>true</f>so"]),
+    ({**CALLS, "at_least_one": True, "stop_after_first": True}, ["<f=x>true</f>"], ["", "<f=x>true</f><f=x>true</f>"]),
+    ({**CALLS, "excludes": ["no"]}, ["so<f=x>true</f>n"], ["no", "<f=x>true</f>no"]),
+    ({"type": "tag", "begin": "<r>", "content": CALLS, "end": "</r>"}, ["<r></r>", "<r>a<f=x>true</f>b</r>"],
+     ["<r>a", "<r></r>a", "<r><f=</r>"]),
+    ({"type": "tags_with_separator", "tags": [FLAG, PAIR], "separator": ","},
+     ["", "<f=x>true</f>", '<f=x>true</f>,<f=y>{"a": 1}</f>'], ["<f=x>true</f>,", "so"]),
+    ({"type": "tags_with_separator", "tags": [FLAG], "separator": "", "at_least_one": True},
+     ["<f=x>true</f>", "<f=x>true</f><f=x>true</f>"], [""]),
+    ({"type": "tags_with_separator", "tags": [FLAG], "separator": ",", "stop_after_first": True},
+     ["", "<f=x>true</f>"], ["<f=x>true</f>,<f=x>true</f>"]),
+    ({"type": "sequence", "elements": [
+        {"type": "tag", "begin": "<t>", "content": {"type": "any_text"}, "end": "</t>"}, FLAG]},
+     ["<t>a < b</t><f=x>true</f>"], ["<t></t>", "<t></t></t><f=x>true</f>"]),
+    ({"type": "or", "elements": [text("yes"), {"type": "regex", "pattern": "[0-9]+/a"}]}, ["yes", "12/a"], ["12", "no"]),
+    ({"type": "grammar", "grammar": 'root ::= "q" [a-c]'}, ["qa"], ["qd"]),
+    ({"type": "optional", "content": text("a")}, ["", "a"], ["aa"]),
+    ({"type": "plus", "content": text("a")}, ["a", "aaa"], ["", "ab"]),
+    ({"type": "star", "content": text("a")}, ["", "aaa"], ["ab"]),
+    ({"type": "repeat", "min": 1, "max": 2, "content": text("ab")}, ["ab", "abab"], ["", "ababab"]),
+    ({"type": "repeat", "min": 2, "max": -1, "content": text("ab")}, ["abab", "ab" * 9], ["ab"]),
+    ({"type": "tag", "begin": "", "content": {"type": "any_text", "max_chars": 3, "excludes": ["x"]}, "end": "."},
+     ["ab.", "abé.", "."], ["abcd.", "ax."]),
+    ({"type": "dispatch", "rules": [["A:", text("1")], ["B:", FLAG]]}, ["a A:1 b", "B:<f=x>true</f>"], ["A:2", "A:"]),
+    ({"type": "dispatch", "rules": [["A:", text("1")]], "loop": False}, ["a A:1", "a"], ["A:1 b"]),
+    ({"type": "qwen_xml_parameter", "json_schema": PARAMETERS},
+     ["<parameter=city>\nBern\n</parameter>\n<parameter=days>3</parameter>", "<parameter=city>B</parameter>"
+      "<parameter=unit>F</parameter>"], ["<parameter=days>3</parameter>", "<parameter=city>B</parameter>"
+                                         "<parameter=days>x</parameter>"]),
+    ({"type": "json_schema", "json_schema": PARAMETERS, "style": "qwen_xml"}, ["<parameter=city>B</parameter>"], ["{}"]),
+])
+def test_each_part_of_a_structural_tag_takes_its_texts_alone(grammars, part, taken, not_taken):
+    assert [said for said in taken if not takes(grammars, part, said)] == []
+    assert [said for said in not_taken if takes(grammars, part, said)] == []
+
+
+def test_answers_by_a_newer_structural_tag_hold(grammars):
+    answer = {"format": {"type": "sequence", "elements": [
+        {"type": "tag", "begin": "<t>", "content": {"type": "any_text", "max_chars": 4}, "end": "</t>"},
+        {**CALLS, "at_least_one": True}]}}
+    said = texts(grammars, "structural_tag", json.dumps(answer), 40)
+    assert said
+    for one in said:
+        calls = re.fullmatch(r"<t>.{0,4}</t>(<f=.*)", one, re.DOTALL)[1]
+        assert all(re.match(r'(x>(true|false)|y>\{"a": 1\})</f>', call) for call in calls.split("<f=")[1:])
+
+
+@pytest.mark.parametrize("part, why", [
+    ({"type": "token", "token": 3}, "the part 'token' is not supported, want one of const_string, "),
+    ({"type": "any_text", "max_tokens": 3}, "'max_tokens' of the part 'any_text' is not supported"),
+    ({"type": "json_schema", "json_schema": {}, "any_order": True}, "'any_order' of the part 'json_schema'"),
+    ({"type": "json_schema", "json_schema": {}, "style": "glm_xml"}, 'the style "glm_xml" is not supported'),
+    ({"type": "json_schema", "json_schema": {"x-guidance": {}}}, "x-guidance"),
+    ({"type": "json_schema", "json_schema": 3}, "type int"),
+    ({"type": "sequence", "elements": [{"type": "any_text"}, text("a")]}, "has no end and is followed by more"),
+    ({"type": "star", "content": CALLS}, "'triggered_tags' has no end and is followed by more"),
+    ({"type": "sequence", "elements": []}, "'elements' is \\[\\]"),
+    ({"type": "const_string"}, "has no 'value'"),
+    ({"type": "const_string", "value": 3}, "'value' is 3, want a string"),
+    ({"type": "const_string", "value": "a", "lazy": 1}, "'const_string' has 'lazy'"),
+    ({"type": "repeat", "min": 2, "max": 1, "content": text("a")}, "'min' and 'max' are 2 and 1"),
+    ({**FLAG, "begin": {"type": "token", "token": 3}}, "'begin' of a tag is .*, want a string"),
+    ({**CALLS, "triggers": ["<g="]}, "'<f=x>' starts with none of the triggers"),
+    ({**CALLS, "tags": [text("a")]}, "a part 'const_string', want parts 'tag'"),
+    ({"type": "dispatch", "rules": [["", text("a")]]}, "a rule of 'dispatch'"),
+    ({"type": "qwen_xml_parameter", "json_schema": {"$ref": "#/a"}}, "Qwen's parameters"),
+    (3, "a part is 3, want an object"),
+])
+def test_a_part_that_is_not_supported_is_refused_by_its_name(grammars, part, why):
+    with pytest.raises(helper_module.Refused, match=why) as refused:
+        grammars.compile("structural_tag", json.dumps({"format": part}))
+    assert "\n" not in str(refused.value)
+
+
 @pytest.mark.parametrize("kind, text, why", [
     ("json", "{", "cannot be read"),
     ("json", "3", "type int"),
@@ -67,6 +171,8 @@ def test_a_structural_tag_holds_from_its_trigger_on(grammars):
     ("grammar", "root ::= missing", "cannot be read: Rule 'missing' not found"),
     ("grammar", "", "cannot be read: No 'root' rule"),
     ("structural_tag", '{"structures": [], "triggers": []}', "no structures"),
+    ("structural_tag", "{}", "no 'format', nor 'structures' and 'triggers'"),
+    ("structural_tag", "[]", "want an object"),
     ("structural_tag", '{"structures": [{"begin": "a", "schema": {}, "end": ""}], "triggers": ["b"]}', "triggers"),
 ])
 def test_a_grammar_that_cannot_be_is_refused_in_one_line(grammars, kind, text, why):

@@ -26,6 +26,12 @@ TOOLS = [{"type": "function", "function": {"name": name, "parameters": {
     for name in ("weather", "time")]
 
 
+CALL_TAG = {"type": "structural_tag", "format": {
+    "type": "triggered_tags", "triggers": ["<f="], "at_least_one": True, "stop_after_first": True, "tags": [
+        {"type": "tag", "begin": "<f=x>", "content": {"type": "json_schema", "json_schema": {"type": "boolean"}},
+         "end": "</f>"}]}}
+
+
 @pytest.fixture(scope="module")
 def server(start_server, binary, data):
     if not (pathlib.Path(binary).parent / "grammar-env").exists():
@@ -81,6 +87,8 @@ def test_the_clients_own_parser_gets_what_it_asks_for(client):
     ({"structured_outputs": {"choice": ["one", "two"]}}, "one|two"),
     ({"structured_outputs": {"json": {"const": None}}}, "null"),
     ({"structured_outputs": {"grammar": 'start: "q" /[a-b]/'}}, "q[ab]"),
+    ({"response_format": CALL_TAG}, "<f=x>(true|false)</f>"),
+    ({"structured_outputs": {"structural_tag": json.dumps(CALL_TAG)}}, "<f=x>(true|false)</f>"),
 ])
 def test_vllms_fields_hold_for_both_endpoints(client, fields, rule):
     assert re.fullmatch(rule, chat(client, extra_body=fields).choices[0].message.content)
@@ -102,6 +110,7 @@ def test_streams_are_constrained_as_well(client):
     ({"guided_choice": []}, "0 choices"),
     ({"structured_outputs": {"grammar": 'root ::= missing'}}, "cannot be read: Rule 'missing' not found"),
     ({"guided_choice": ["a"], "guided_regex": "a"}, "both constrain"),
+    ({"response_format": {"type": "structural_tag", "format": {"type": "token", "token": 3}}}, "the part 'token'"),
     ({"structured_outputs": {"whitespace_pattern": "x"}}, "whitespace_pattern"),
     ({"response_format": {"type": "xml"}}, "response_format"),
 ])
