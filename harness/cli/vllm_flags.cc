@@ -112,7 +112,9 @@ constexpr FlagGroup kGroups[] = {
      "decode-context-parallel-size dcp-comm-backend dcp-q-replicate dcp-kv-cache-interleave-size "
      "cp-kv-cache-interleave-size prefill-context-parallel-size enable-scale-out headless "
      "master-addr master-port nnodes node-rank enable-fault-tolerance fault-tolerance-config"},
-    {Fate::kRefused, "binds processes to nodes; use --threads-bind and --reserved-cpus",
+    {Fate::kRefused,
+     "binds processes and their memory to nodes; use --threads-bind and --reserved-cpus for the "
+     "CPUs, --memory-policy for the memory",
      "numa-bind numa-bind-nodes numa-bind-cpus"},
     {Fate::kRefused, "sets a number of processes; the front end has --frontend-workers threads",
      "api-server-count renderer-num-workers"},
