@@ -2,12 +2,12 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
-#include <vector>
 
 #include "engine/base/result.h"
 #include "engine/serve/options.h"
 #include "harness/cli/chat_flags.h"
 #include "harness/cli/engine_flags.h"
+#include "harness/cli/gate_flags.h"
 
 namespace pinion::harness {
 
@@ -21,20 +21,19 @@ class ServeFlags {
 
  private:
   void AddHttp(CLI::App& command);     // how to talk to the server
-  void AddAccess(CLI::App& command);   // who may talk to it
   void AddLimits(CLI::App& command);   // what they may ask for
   void AddFaults(CLI::App& command);   // what happens if something breaks or ends
   void AddPrefill(CLI::App& command);  // who computes prompts
   Status ResolvePrefill(ServeOptions& options) const;
-  Status ResolveAccess(HttpRules& rules) const;
+  Status ResolveHttp(HttpRules& rules) const;
 
   EngineFlags engine_;
   ChatFlags chat_;
+  GateFlags gate_;
   ServeOptions options_;  // flags without a unit write here
   std::string role_, max_body_size_, request_memory_, request_timeout_, engine_timeout_,
       shutdown_timeout_;
-  std::string header_timeout_, sse_keep_alive_interval_, api_key_file_, from_profile_;
-  std::vector<std::string> allowed_origins_, allowed_methods_, allowed_headers_, allowed_hosts_;
+  std::string header_timeout_, sse_keep_alive_interval_, from_profile_;
 };
 
 }  // namespace pinion::harness
