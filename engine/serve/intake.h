@@ -7,29 +7,15 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/run/task.h"
 #include "engine/serve/fill_in.h"
 #include "engine/serve/memory_budget.h"
 #include "engine/serve/schema.h"
+#include "engine/serve/served_model.h"
 #include "engine/serve/thought_marks.h"
 #include "engine/text/chat.h"
 #include "engine/text/tokenizer.h"
 
 namespace pinion {
-
-// The facts about the model that the front end has before the engine is ready.
-struct ServedModel {
-  std::string name;  // what clients call it, and answers and metrics
-  std::string root;  // what it was loaded from
-  size_t vocabulary = 0;
-  ApiDefaults defaults;
-  OutputFormat output = {};
-  std::vector<std::string> aliases = {};  // further names that clients may use
-  PoolingFacts pooling = {};              // whose task says what it is served for
-  Json::Object template_kwargs = {};      // of templates, unless a request says otherwise
-
-  bool IsCalled(std::string_view asked) const;
-};
 
 // Turns a client's request into prompts for the engine: renders conversations, tokenizes, and
 // refuses requests that this model cannot serve. Immutable; any thread.
@@ -76,8 +62,5 @@ class Intake {
   std::optional<FillInTokens> fill_in_;
   std::optional<ThoughtMarks> thought_;
 };
-
-// 404 for a model that this server does not have.
-ApiError UnknownModel(const std::string& asked, const ServedModel& served);
 
 }  // namespace pinion

@@ -130,28 +130,8 @@ class Serving {
   // Opens the tokenizer while the engine process loads the weights. `shares_cpus`: with the engine.
   Status OpenModel(bool shares_cpus) {
     PINION_ASSIGN(ModelFiles files, FindModel(options_.engine.model));
-    PINION_ASSIGN(const ModelTask task, ApplyTask(options_.engine.task, files));
     model_at_ = files.folder.empty() ? options_.engine.model : files.folder;
-    ServedModel model;
-    model.root = options_.engine.model;
-    model.name = model.root;
-    if (const auto& names = options_.served_model_names; !names.empty()) {
-      model.name = names.front();
-      model.aliases.assign(names.begin() + 1, names.end());
-    }
-    model.pooling = FactsOf(files, task);
-    model.vocabulary = static_cast<size_t>(files.spec.vocabulary);
-    PINION_ASSIGN(model.defaults,
-                  ReadApiDefaults(options_.generation_config ? options_.generation_config
-                                                             : files.generation_config,
-                                  options_.generation_overrides));
-    if (const auto& config = options_.generation_config; config && !config->object().empty()) {
-      // As in vLLM the file has those of the model's own, whose config.json still counts.
-      PINION_ASSIGN(DecoderSpec spec, ReadSpec(files.config));
-      PINION_TRY(JoinEosIds(*config, spec));
-      model.defaults.params.eos_ids = std::move(spec.eos_ids);
-    }
-    model.template_kwargs = options_.template_kwargs;
+    PINION_ASSIGN(ServedModel model, ServedModelOf(files, options_));
     PINION_ASSIGN(tokenizer_, OpenTokenizer(files));
     if (options_.chat_template) tokenizer_->SetChatTemplate(*options_.chat_template);
     PINION_ASSIGN(model.output,
