@@ -52,4 +52,7 @@ ApiResult<void> ReadGrammar(const Json& body, GenerationRequest& request);
 // The same for tools that must be called; after the conversation and ReadGrammar.
 ApiResult<void> ReadToolChoice(const Json& body, GenerationRequest& request);
 
+// Whether the choices are searched for, and how; after all other fields.
+ApiResult<void> ReadBeamSearch(const Json& body, GenerationRequest& request);
+
 }  // namespace pinion

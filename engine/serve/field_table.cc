@@ -22,6 +22,7 @@ constexpr ApiSet kPrompts = kOfChats | kCountTokens;
 constexpr ApiSet kTemplated = kChat | kMessages | kResponses | kPrompts | kOneText;
 constexpr ApiSet kAllButResponses = kOpenAi | kMessages | kLlamas | kPools | kPrompts | kDetokenize;
 constexpr ApiSet kAll = kAllButResponses | kResponses;
+constexpr ApiSet kAllButOpenAi = kMessages | kResponses | kLlamas | kPools | kPrompts | kDetokenize;
 constexpr ApiSet kNone;
 
 constexpr const char* kAny = "{}";
@@ -143,7 +144,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"instructions", kString, kResponses},
     {"items", kDocuments, kScore},
     {"json_schema", kJsonSchema, kLlamas},
-    {"length_penalty", kAny, kNone, kAll},  // of beam search
+    {"length_penalty", kNumber, kOpenAi, kAllButOpenAi},  // of beam search
     {"logit_bias", kBias, kOpenAi | kMessages | kResponses, kPrompts},
     {"logit_bias", kBiasOrPairs, kLlamas},
     {"logprobs", kBoolOrInt, kOpenAi, kOfChats},
@@ -260,6 +261,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"truncation_side", kSide, kTexts},
     {"typical_p", kNumber, kLlamas},
     {"use_activation", kBool, kOneText | kScores},  // the older name of `activation`
+    {"use_beam_search", kBool, kOpenAi, kOfChats},
     {"user", kString, kResponses},
     {"user", kAny, kNone, kAllButResponses},
     {"with_pieces", kBool, kTokenize},
@@ -300,7 +302,8 @@ constexpr auto kUnsupported = std::to_array<UnsupportedField>({
      "this server stores no responses: send the earlier items again as 'input'"},
     {"prompt", kResponses,
      "this server stores no prompts: send the text as 'instructions' or 'input'"},
-    {"use_beam_search", kTexts | kPrompts, "use n with a temperature above 0"},
+    {"use_beam_search", kMessages | kResponses | kLlamas | kCountTokens,
+     "it is a field of /v1/completions and /v1/chat/completions"},
 });
 
 constexpr bool ByName(const Field& a, const Field& b) { return a.name < b.name; }

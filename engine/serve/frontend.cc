@@ -88,6 +88,7 @@ Frontend::Frontend(ServedModel model, const Tokenizer& tokenizer, const FrontLim
       server_(server),
       memory_(std::move(memory)),
       send_(std::move(send)),
+      beams_([this](const LinkMessage& message) { return send_(message); }),
       preparer_(model_, tokenizer, limits),
       metrics_(model_.name, engines),
       engines_(engines),
@@ -245,8 +246,11 @@ void Frontend::Submit(Request request) {
   next_id_ += generation->choices();
   live_.emplace(first, std::move(request));
   size_t prompt = 0;
-  for (const SubmitMessage& message : generation->TakeSubmits(first))
-    generation->SetEngine(prompt++, send_(message));
+  for (SubmitMessage& message : generation->TakeSubmits(first)) {
+    const BeamRules* rules = generation->beam_rules();
+    const size_t engine = rules ? beams_.Begin(std::move(message), *rules) : send_(message);
+    generation->SetEngine(prompt++, engine);
+  }
   generation->Begin();
 }
 
@@ -260,10 +264,15 @@ std::map<uint64_t, Frontend::Request>::iterator Frontend::Find(uint64_t id) {
 void Frontend::OnMessage(LinkMessage message) {
   if (const auto* batch = std::get_if<EventsMessage>(&message)) {
     const TraceSpan span("answer", "events", batch->events.size());
-    for (const TokenEvent& event : batch->events) OnEvent(event);
+    for (const TokenEvent& event : batch->events) {
+      if (BeamRounds::Owns(event.request))
+        OnSearched(beams_.OnEvent(event));
+      else
+        OnEvent(event);
+    }
     running_ = batch->stats.scheduler.running;
   } else if (const auto* refused = std::get_if<RefusedMessage>(&message)) {
-    const auto found = Find(refused->id);
+    const auto found = Find(beams_.ChoiceOf(refused->id));
     if (found == live_.end()) return;
     const auto generation = found->second.generation;
     Cancel(generation);
@@ -295,6 +304,15 @@ void Frontend::OnEvent(const TokenEvent& event) {
       return;
   }
   if (generation->ended()) Complete(generation);
+}
+
+void Frontend::OnSearched(std::vector<TokenEvent> events, size_t at) {
+  constexpr size_t kAtOnce = 256;  // about a millisecond's
+  for (const size_t end = std::min(at + kAtOnce, events.size()); at < end; ++at)
+    OnEvent(events[at]);
+  if (at == events.size()) return;
+  server_.Post(
+      [this, events = std::move(events), at]() mutable { OnSearched(std::move(events), at); });
 }
 
 void Frontend::Complete(std::shared_ptr<Generation> generation) {

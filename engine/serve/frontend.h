@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/serve/admission.h"
+#include "engine/serve/beam_rounds.h"
 #include "engine/serve/engine_state.h"
 #include "engine/serve/generation.h"
 #include "engine/serve/http.h"
@@ -136,6 +137,9 @@ class Frontend {
   // The request that `id` is a choice of; end() if none.
   std::map<uint64_t, Request>::iterator Find(uint64_t id);
   void OnEvent(const TokenEvent& event);
+  // Events of a beam search that has ended, from `at` on: some now, the others later, because the
+  // client has decided how many there are.
+  void OnSearched(std::vector<TokenEvent> events, size_t at = 0);
   // All choices have ended.
   void Complete(std::shared_ptr<Generation> generation);
   // Has a worker write the whole answer.
@@ -156,6 +160,7 @@ class Frontend {
   HttpServer& server_;
   std::shared_ptr<MemoryBudget> memory_;
   SendToEngine send_;
+  BeamRounds beams_;
   Preparer preparer_;
   ServeMetrics metrics_;
   const size_t engines_;

@@ -22,7 +22,10 @@ bool Frontend::Cancel(const std::shared_ptr<Generation>& generation) {
   if (found != live_.end()) {
     deadlines_.erase(found->second.deadline);
     live_.erase(found);
-    send_(AbortMessage{generation->first_id(), static_cast<uint32_t>(generation->choices())});
+    if (generation->beam_rules())
+      beams_.Abort(generation->first_id(), generation->choices());
+    else
+      send_(AbortMessage{generation->first_id(), static_cast<uint32_t>(generation->choices())});
     return true;
   }
   if (const auto written = writing_.find(generation->first_id()); written != writing_.end()) {
@@ -66,7 +69,7 @@ void Frontend::OnEngineState(EngineState state, const std::string& public_reason
 
 void Frontend::OnLost(const std::vector<uint64_t>& prompts, const std::string& public_reason) {
   for (const uint64_t first_choice : prompts) {
-    const auto found = Find(first_choice);
+    const auto found = Find(beams_.ChoiceOf(first_choice));
     if (found == live_.end()) continue;  // another prompt of the same request was lost as well
     const auto generation = found->second.generation;
     Cancel(generation);
@@ -75,6 +78,7 @@ void Frontend::OnLost(const std::vector<uint64_t>& prompts, const std::string& p
 }
 
 void Frontend::FailLive(const ApiError& error) {
+  if (!ready()) beams_.Clear();
   while (!live_.empty()) {
     const auto generation = live_.begin()->second.generation;
     if (ready()) {

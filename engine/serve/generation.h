@@ -43,6 +43,8 @@ class Generation {
   const std::string& client() const { return origin_.client; }
   double limit_s() const { return origin_.limit_s; }
   uint64_t first_id() const { return first_id_; }  // 0: the engine does not know the request
+  // How its choices are searched for; null: they are sampled.
+  const BeamRules* beam_rules() const { return request_.beam ? &*request_.beam : nullptr; }
 
   // The messages that give the engine this request, one per prompt, with ids from `first_id` on for
   // all choices in their order. Once only: they take the prompts.

@@ -1,5 +1,6 @@
 #include "engine/serve/kept_memory.h"
 
+#include <algorithm>
 #include <string>
 
 #include "engine/serve/request_memory.h"
@@ -49,6 +50,18 @@ size_t PromptLogprobBytes(const Prepared& prepared) {
   const size_t lists = (request.echo && !request.chat && request.params.logprobs >= 0 ? 1 : 0) +
                        (request.prompt_logprobs >= 0 ? 1 : 0);
   return tokens * entries * lists * static_cast<size_t>(request.n) * kLogprobBytes;
+}
+
+size_t BeamBytes(const Prepared& prepared) {
+  const GenerationRequest& request = prepared.request;
+  if (!request.beam) return 0;
+  // A node has 72 bytes, and its list doubles when it is full; each step adds up to two for each
+  // beam, one of an answer that has ended and one that goes on.
+  constexpr size_t kNodeBytes = 4 * 72, kAlternativeBytes = 16;
+  const auto alternatives = static_cast<size_t>(std::max(0, request.params.logprobs));
+  const size_t beams = prepared.prompts.size() * static_cast<size_t>(request.n);
+  return beams * static_cast<size_t>(request.params.max_tokens) *
+         (kNodeBytes + 2 * kAlternativeBytes * alternatives);
 }
 
 }  // namespace pinion

@@ -213,6 +213,7 @@ ApiResult<Prepared> Preparer::Generation(HttpRequest& request, Api api, size_t m
   PINION_ASSIGN(prepared.prompts,
                 intake_.Prepare(prepared.request, max_model_len, render, request.memory));
   PINION_TRY(CheckChoices(prepared, kv_tokens));
+  PINION_TRY(PrepareBeams(prepared.request));
   PINION_TRY(Check(prepared.request, check));
   const TraceSpan span("prime");
   for (const auto& prompt : prepared.prompts)
@@ -223,8 +224,29 @@ ApiResult<Prepared> Preparer::Generation(HttpRequest& request, Api api, size_t m
   PINION_TRY(KeepWhatIsNeeded(request.memory, prepared, "the copies of the prompt"));
   PINION_TRY(
       Reserve(request.memory, PromptLogprobBytes(prepared), "the log-probabilities of the prompt"));
+  PINION_TRY(Reserve(request.memory, BeamBytes(prepared), "the beams of the search"));
   prepared.memory = std::move(request.memory);
   return prepared;
+}
+
+// Says which tokens end the answers of a search, and bounds its width.
+ApiResult<void> Preparer::PrepareBeams(GenerationRequest& request) const {
+  if (!request.beam) return {};
+  const size_t alternatives = 2 * static_cast<size_t>(request.n);
+  const int most = limits_.max_logprobs;
+  const bool is_wide = most >= 0 && alternatives > static_cast<size_t>(most);
+  if (is_wide || alternatives > model_.vocabulary)
+    return Unexpected(
+        BadField("n", StrCat("'n' is ", request.n, ", the width of a beam search that looks at ",
+                             alternatives, " alternatives of each token, want at most ",
+                             is_wide ? StrCat(most, " (--max-logprobs)")
+                                     : StrCat(model_.vocabulary, ", the vocabulary"))));
+  const SamplingParams& params = request.params;
+  std::vector<int32_t>& ends = request.beam->ends;
+  ends = params.stop_token_ids;
+  const std::vector<int32_t>& eos = params.eos_ids.empty() ? model_.eos_ids : params.eos_ids;
+  if (!params.ignore_eos) ends.insert(ends.end(), eos.begin(), eos.end());
+  return {};
 }
 
 ApiResult<Json> Preparer::ReadBody(HttpRequest& request, Api api, size_t& unknown) const {

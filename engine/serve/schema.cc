@@ -260,6 +260,7 @@ ApiResult<GenerationRequest> ReadCompletionRequest(const Json& body, const ApiDe
   if (request.prompts.size() * static_cast<size_t>(request.n) > kMaxChoices)
     return Bad("prompt", StrCat(request.prompts.size(), " prompts with n ", request.n, " exceed ",
                                 kMaxChoices, " choices; send several requests"));
+  PINION_TRY(ReadBeamSearch(body, request));
   return request;
 }
 
@@ -328,6 +329,7 @@ ApiResult<GenerationRequest> ReadChatRequest(const Json& body, const ApiDefaults
   PINION_TRY(ReadSampling(body, defaults, request));
   PINION_ASSIGN(const bool echo, Get<bool>(body, "echo", false));
   if (echo) EchoLastMessage(request);
+  PINION_TRY(ReadBeamSearch(body, request));
   return request;
 }
 

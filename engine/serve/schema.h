@@ -12,6 +12,7 @@
 #include "engine/run/task.h"
 #include "engine/sample/params.h"
 #include "engine/serve/answer_parser.h"
+#include "engine/serve/beam_search.h"
 #include "engine/serve/fill_in.h"
 #include "engine/serve/vector_form.h"
 #include "engine/text/grammar.h"
@@ -121,6 +122,7 @@ struct GenerationRequest {
   bool thought_budget_is_wish = false;
   std::vector<int> thought_in_prompts;  // ThoughtRules::in_prompt, if params have rules
   int n = 1;
+  std::optional<BeamRules> beam;  // the choices are the best of a search of width n
   bool echo = false;
   std::string echoed;  // by a chat: its last message, which the answer goes on with or follows
   int prompt_logprobs = -1;  // -1: none; those that `echo` shows are in params alone

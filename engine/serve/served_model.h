@@ -27,6 +27,7 @@ struct ServedModel {
   std::vector<std::string> aliases = {};  // further names that clients may use
   PoolingFacts pooling = {};              // whose task says what it is served for
   Json::Object template_kwargs = {};      // of templates, unless a request says otherwise
+  std::vector<int32_t> eos_ids = {};      // that end its answers
 
   bool IsCalled(std::string_view asked) const;
 };

@@ -19,6 +19,7 @@ Result<ServedModel> ServedModelOf(ModelFiles& files, const ServeOptions& options
   }
   model.pooling = FactsOf(files, task);
   model.vocabulary = static_cast<size_t>(files.spec.vocabulary);
+  model.eos_ids = files.spec.eos_ids;
   model.template_kwargs = options.template_kwargs;
   PINION_ASSIGN(model.defaults,
                 ReadApiDefaults(

@@ -58,6 +58,7 @@ class StandIn final : public Engine {
         std::min(static_cast<size_t>(request.params.max_tokens), info_.max_model_len - prompt);
     if (request.score) live.most = 0;
     live.rates_prompt = request.params.prompt_logprobs >= 0;
+    live.alternatives = request.params.logprobs;
     live.prompt = std::move(request.prompt_ids);
     live.arrived_ns = clock_.NowNs();
     const uint64_t id = request.id;
@@ -97,6 +98,7 @@ class StandIn final : public Engine {
   struct Live {
     std::vector<int32_t> prompt;
     size_t given = 0, most = 0;  // tokens
+    int alternatives = 0;        // of each
     bool rates_prompt = false;
     int64_t arrived_ns = 0, first_token_ns = 0;
   };
@@ -122,7 +124,15 @@ class StandIn final : public Engine {
     return event;
   }
 
-  static TokenEvent NextToken(uint64_t id, Live& live, int64_t now_ns) {
+  // The token is certain: its alternatives are those behind it in the vocabulary.
+  void AddAlternatives(const Live& live, SampledToken& token) const {
+    constexpr double kUnlikely = -100;
+    for (int i = 0; i < live.alternatives; ++i)
+      token.top.emplace_back((token.id + i) % static_cast<int32_t>(files_.spec.vocabulary),
+                             i == 0 ? 0 : kUnlikely);
+  }
+
+  TokenEvent NextToken(uint64_t id, Live& live, int64_t now_ns) const {
     const int32_t token = live.prompt[live.given % live.prompt.size()];
     const bool first = live.given == 0;
     if (first) live.first_token_ns = now_ns;
@@ -133,6 +143,7 @@ class StandIn final : public Engine {
         event.rated_prompt.push_back({live.prompt[i], 0, {}, 1});
     event.has_token = live.most > 0;
     event.token.id = token;
+    AddAlternatives(live, event.token);
     if (live.given == live.most) event.finish = FinishReason::kLength;
     return event;
   }

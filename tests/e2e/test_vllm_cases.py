@@ -88,7 +88,7 @@ def test_usage_comes_last_or_with_every_event(create):
     ({"extra_body": {"prompt_logprobs": -1}}, "prompt_logprobs"), ({"extra_body": {"cache_salt": ""}}, "cache_salt"),
     ({"extra_body": {"structured_outputs": {"regex": {"1": "Python"}}}}, "structured_outputs"),
     ({"extra_body": {"response_format": {"type": "json_schema"}}}, "response_format"),
-    ({"extra_body": {"use_beam_search": True}}, "use_beam_search"),  # which vLLM has
+    ({"stream": True, "extra_body": {"use_beam_search": True}}, "stream"),
     ({"extra_body": {"min_characters": 10}}, "min_characters"),  # which vLLM ignores: it might change the answer
 ])
 def test_refusals_name_their_field(create, fields, param):
