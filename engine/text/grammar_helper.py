@@ -30,10 +30,12 @@ LIMITS = {
     "max_grammar_size": 200_000,
     "verbose_errors": False,
 }
-# What a check tries of a grammar: so many tokens, each mask and all of it in CPU time.
+# What a check tries of a grammar: so many tokens of one or more answers, each mask and all of it in CPU time.
 PROBED_TOKENS = 12
 MAX_MASK_S = 0.2
 MAX_PROBE_S = 1.0
+# The library's error where nothing can follow.
+NO_WAY_ON = "NoExtension"
 # The longest run of forced tokens: a step computes so many about as quickly as one.
 MAX_FORCED = 32
 MAX_FORCED_S = 0.005  # for finding a run; tokens that are not found in time are chosen by their masks
@@ -201,6 +203,8 @@ class Grammars:
             if not matcher.is_error():
                 self.forced_of(matcher, MAX_FORCED)
             now = time.process_time()
+            if matcher.is_error() and matcher.get_error().startswith(NO_WAY_ON):
+                raise Refused(f"the {kind} allows " + ("beginnings that no answer has" if step else "no answer"))
             if matcher.is_error():
                 raise Refused(f"the {kind} is too costly: {one_line(matcher.get_error())}")
             if now - mask_began > MAX_MASK_S or now - began > MAX_PROBE_S:
@@ -208,8 +212,10 @@ class Grammars:
             token = self.any_allowed(row.raw, rng)
             if token is None and step == 0:
                 raise Refused(f"the {kind} allows no answer")
-            if token is None or not matcher.consume_token(token) or matcher.is_stopped():
-                return
+            if token is not None and not matcher.consume_token(token):
+                raise Refused(f"the {kind} is too costly: {one_line(matcher.get_error())}")
+            if token is None or matcher.is_stopped():  # an answer has ended: another one begins
+                matcher = self.compile(kind, text).deep_copy()
 
     def any_allowed(self, row, rng):
         """One of the tokens that go on; None if there is none."""

@@ -225,13 +225,16 @@ def test_a_slot_that_ended_can_begin_again(helper):
     assert ask(helper, end=[0], begin=[[0, "choice", '["c"]']])["failed"] == {}
 
 
-@pytest.mark.parametrize("kind, text", [
-    ("regex", "(([a-z]{1,60}){1,60}){1,60}"),
-    ("json", '{"not": {}}'),
-    ("json", '{"type": "array", "minItems": 2, "items": false}'),
+@pytest.mark.parametrize("kind, text, why", [
+    ("regex", "(([a-z]{1,60}){1,60}){1,60}", "too costly"),
+    ("json", '{"not": {}}', "not supported"),
+    ("json", '{"type": "array", "minItems": 2, "items": false}', ""),
+    ("json", '{"$ref": "#"}', "allows no answer"),
+    pytest.param("structural_tag", json.dumps({"format": {"type": "or", "elements": [
+        {"type": "const_string", "value": str(i)} for i in range(3000)]}}), "too costly: .*max is 2000", id="wide"),
 ])
-def test_a_check_refuses_what_costs_too_much_or_allows_nothing(grammars, kind, text):
-    with pytest.raises(helper_module.Refused):
+def test_a_check_refuses_what_costs_too_much_or_allows_nothing(grammars, kind, text, why):
+    with pytest.raises(helper_module.Refused, match=why):
         grammars.check(kind, text)
 
 
