@@ -175,6 +175,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"n_predict", kInt, kLlamas},
     {"n_probs", kInt, kLlamas},
     {"normalize", kBool, kVectors},
+    {"output_config", kObject, kMessages | kCountTokens},
     {"output_dimension", kInt, kCohereEmbed},
     {"parallel_tool_calls", kBool, kChat | kResponses, kOfChats},
     {"parse_special", kBool, kTokenize},

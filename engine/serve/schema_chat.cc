@@ -11,6 +11,14 @@
 namespace pinion {
 namespace {
 
+// The text of a part: also of one that is in the form of Responses, and of a refusal that a client
+// sends back.
+const Json* PartText(const Json& part, const std::string& type) {
+  const bool is_text = type == "text" || type == "input_text" || type == "output_text";
+  const Json* text = is_text ? part.Find("text") : type == "refusal" ? part.Find(type) : nullptr;
+  return text && text->is_string() ? text : nullptr;
+}
+
 // Joins text parts with newlines, as templates written for plain strings expect.
 ApiResult<std::string> ReadContent(const Json* content, const std::string& where) {
   if (!content || content->is_null()) return std::string();
@@ -26,10 +34,10 @@ ApiResult<std::string> ReadContent(const Json* content, const std::string& where
       continue;
     }
     const Json* type = part.Find("type");
-    const Json* text = part.Find("text");
     if (!type || !type->is_string())
       return Bad(param, StrCat("'", param, "' has a part without a type, want \"text\""));
-    if (type->string() != "text" || !text || !text->is_string())
+    const Json* text = PartText(part, type->string());
+    if (!text)
       return Bad(param, StrCat("'", param, "' has a part of type ", Excerpt(*type),
                                "; only text parts with a text are supported"));
     texts.push_back(text->string());
@@ -102,6 +110,27 @@ ApiResult<void> AddTemplateFields(const Json& body, Conversation& chat) {
   return {};
 }
 
+// As vLLM: templates get functions with names alone.
+ApiResult<void> CheckTools(const Json& tools) {
+  if (!tools.is_array()) return Bad("tools", "'tools' must be a list");
+  for (size_t i = 0; i < tools.array().size(); ++i) {
+    const Json& tool = tools.array()[i];
+    const std::string where = StrCat("tools[", i, "]");
+    const Json* type = tool.Find("type");
+    const Json* function = tool.Find("function");
+    const Json* name = function ? function->Find("name") : nullptr;
+    const bool is_function = !type || *type == Json("function");
+    if (!is_function || !name || !name->is_string() || name->string().empty())
+      return Bad(where,
+                 StrCat("'", where, "' is ", Excerpt(tool, 100), ", want a function with a name"));
+    const Json* parameters = function->Find("parameters");
+    if (parameters && !parameters->is_null() && !parameters->is_object())
+      return Bad(where, StrCat("'", where, ".function.parameters' is ", Excerpt(*parameters),
+                               ", want a JSON Schema, an object"));
+  }
+  return {};
+}
+
 }  // namespace
 
 ApiResult<Conversation> ReadConversation(const Json& body) {
@@ -112,7 +141,7 @@ ApiResult<Conversation> ReadConversation(const Json& body) {
     return Bad("tool_choice", StrCat("'tool_choice' is ", Excerpt(*choice),
                                      ", want \"auto\", \"none\", \"required\" or an object"));
   if (const Json* tools = body.Find("tools"); tools && !tools->is_null()) {
-    if (!tools->is_array()) return Bad("tools", "'tools' must be a list");
+    PINION_TRY(CheckTools(*tools));
     const Json* choice = body.Find("tool_choice");
     const bool wanted = !choice || !choice->is_string() || choice->string() != "none";
     if (wanted && !tools->array().empty()) chat.tools = *tools;

@@ -117,6 +117,9 @@ Checked AddSamplers(const Json& body, Json& changed) {
 
 Checked AddRest(const Json& body, Json& changed) {
   PINION_ASSIGN(const double penalty, Get<double>(body, "repeat_penalty", 1));
+  if (!(penalty > 0))
+    return Bad("repeat_penalty",
+               StrCat("'repeat_penalty' is ", penalty, ", want a number above 0"));
   if (Given(body, "repeat_penalty")) changed.Set("repetition_penalty", penalty);
   PINION_ASSIGN(const int probabilities, Get<int>(body, "n_probs", 0));
   if (probabilities < 0)

@@ -2,6 +2,8 @@
 
 #include "engine/serve/schema_messages.h"
 
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -102,28 +104,57 @@ void AddTurn(Turn turn, bool user, Json& messages) {
   messages.Append(std::move(message));
 }
 
+// Instructions may stand among the messages, as vLLM lets them; "ctx" and "msg" are what some
+// versions of Claude Code call a user's.
+enum class MessageRole { kUser, kAssistant, kSystem };
+ApiResult<MessageRole> ReadRole(const Json& message, const std::string& where) {
+  PINION_ASSIGN(const std::string role, ReadString(message, "role", where));
+  if (role == "user" || role == "ctx" || role == "msg") return MessageRole::kUser;
+  if (role == "assistant") return MessageRole::kAssistant;
+  if (role == "system") return MessageRole::kSystem;
+  return Bad(where + ".role", StrCat("'", where, ".role' is '", role.substr(0, 40),
+                                     "', want user, assistant or system"));
+}
+
+// `system`, and what messages of that role say, as one text.
+ApiResult<std::string> ReadInstructions(const Json& body) {
+  std::vector<std::string> texts;
+  PINION_ASSIGN(texts.emplace_back(), ReadText(body.Find("system"), "system"));
+  const Json* list = body.Find("messages");
+  const size_t count = list && list->is_array() ? list->array().size() : 0;
+  for (size_t i = 0; i < count; ++i) {
+    const std::string where = StrCat("messages[", i, "]");
+    PINION_ASSIGN(const MessageRole role, ReadRole(list->array()[i], where));
+    if (role != MessageRole::kSystem) continue;
+    PINION_ASSIGN(texts.emplace_back(),
+                  ReadText(list->array()[i].Find("content"), where + ".content"));
+  }
+  std::erase(texts, "");
+  return Join(texts, "\n");
+}
+
 // Adds the conversation. Neighbours of one role are one turn, as the API has it. A last turn of the
 // assistant is the beginning of the answer.
 ApiResult<void> AddMessages(const Json& body, Json& messages, Json& chat) {
   const Json* list = body.Find("messages");
   if (!list || !list->is_array() || list->array().empty())
     return Bad("messages", "'messages' must be a list of at least one message");
-  const Json::Array& given = list->array();
-  Turn turn;
-  for (size_t i = 0; i < given.size(); ++i) {
+  std::optional<Turn> turn;
+  bool user = false;
+  for (size_t i = 0; i < list->array().size(); ++i) {
     const std::string where = StrCat("messages[", i, "]");
-    PINION_ASSIGN(const std::string role, ReadString(given[i], "role", where));
-    const bool user = role == "user";
-    if (!user && role != "assistant")
-      return Bad(where + ".role", StrCat("'", where, ".role' is '", role.substr(0, 40),
-                                         "', want user or assistant; instructions go to 'system'"));
-    PINION_TRY(ReadTurn(given[i], user, where + ".content", turn));
-    const bool last = i + 1 == given.size();
-    const Json* next = last ? nullptr : given[i + 1].Find("role");
-    if (next && *next == Json(role)) continue;
-    if (last && !user && turn.calls.empty()) chat.Set("continue_final_message", true);
-    AddTurn(std::exchange(turn, {}), user, messages);
+    const Json& message = list->array()[i];
+    PINION_ASSIGN(const MessageRole role, ReadRole(message, where));
+    if (role == MessageRole::kSystem) continue;
+    if (turn && user != (role == MessageRole::kUser))
+      AddTurn(*std::exchange(turn, {}), user, messages);
+    user = role == MessageRole::kUser;
+    if (!turn) turn.emplace();
+    PINION_TRY(ReadTurn(message, user, where + ".content", *turn));
   }
+  if (!turn) return Bad("messages", "'messages' has instructions alone, want a message of a user");
+  if (!user && turn->calls.empty()) chat.Set("continue_final_message", true);
+  AddTurn(std::move(*turn), user, messages);
   return {};
 }
 
@@ -202,6 +233,54 @@ ApiResult<void> AddThinking(const Json& body, Json& chat) {
   return {};
 }
 
+// How much to think, and a schema that the answer has to be of.
+ApiResult<void> AddOutputConfig(const Json& body, Json& chat) {
+  constexpr const char* kField = "output_config";
+  if (!Given(body, kField)) return {};
+  const Json& config = *body.Find(kField);
+  if (!config.is_object())
+    return Bad(kField, StrCat("'output_config' is ", Excerpt(config), ", want an object"));
+  for (const auto& [name, value] : config.object())
+    if (name != "effort" && name != "format" && !value.is_null())
+      return Bad(kField,
+                 StrCat("'output_config' has '", name.substr(0, 40), "', want effort or format"));
+  if (Given(config, "effort")) {
+    PINION_ASSIGN(std::string effort, ReadString(config, "effort", kField));
+    chat.Set("reasoning_effort", std::move(effort));
+  }
+  if (!Given(config, "format")) return {};
+  const Json& format = *config.Find("format");
+  const Json* schema = format.Find("schema");
+  const Json* type = format.Find("type");
+  if (!type || *type != Json("json_schema") || !schema || !schema->is_object())
+    return Bad("output_config.format",
+               StrCat("'output_config.format' is ", Excerpt(format, 100),
+                      ", want {\"type\": \"json_schema\", \"schema\": an object}"));
+  if (Given(body, "response_format"))
+    return Bad("output_config.format",
+               "'output_config.format' and 'response_format' both constrain the answer; send one "
+               "of them");
+  Json inner(Json::Object{{"name", "output"}, {"schema", *schema}});
+  chat.Set("response_format",
+           Json(Json::Object{{"type", "json_schema"}, {"json_schema", std::move(inner)}}));
+  return {};
+}
+
+ApiResult<void> AddStopSequences(const Json& body, Json& chat) {
+  constexpr const char* kField = "stop_sequences";
+  if (!Given(body, kField)) return {};
+  const Json& stop = *body.Find(kField);
+  const auto is_text = [](const Json& one) { return one.is_string() && !one.string().empty(); };
+  const bool is_list =
+      stop.is_array() && std::all_of(stop.array().begin(), stop.array().end(),
+                                     [&](const Json& one) { return is_text(one); });
+  if (!is_list && !is_text(stop))
+    return Bad(kField, StrCat("'stop_sequences' is ", Excerpt(stop, 100),
+                              ", want a list of texts that are not empty"));
+  chat.Set("stop", stop);
+  return {};
+}
+
 }  // namespace
 
 ApiResult<Json> ChatBodyOfMessages(const Json& body, bool generates) {
@@ -210,7 +289,7 @@ ApiResult<Json> ChatBodyOfMessages(const Json& body, bool generates) {
   if (generates && !Given(body, "max_tokens"))
     return Bad("max_tokens", "'max_tokens' is missing, want at least 1");
   Json messages = Json::MakeArray();
-  PINION_ASSIGN(std::string system, ReadText(body.Find("system"), "system"));
+  PINION_ASSIGN(std::string system, ReadInstructions(body));
   if (!system.empty())
     messages.Append(Json(Json::Object{{"role", "system"}, {"content", std::move(system)}}));
   PINION_TRY(AddMessages(body, messages, chat));
@@ -218,12 +297,8 @@ ApiResult<Json> ChatBodyOfMessages(const Json& body, bool generates) {
   PINION_TRY(AddToolsOfMessages(body, chat));
   PINION_TRY(AddToolChoiceOfMessages(body, chat));
   PINION_TRY(AddThinking(body, chat));
-  if (Given(body, "stop_sequences")) {
-    const Json& stop = *body.Find("stop_sequences");
-    if (!stop.is_string() && !stop.is_array())
-      return Bad("stop_sequences", StrCat("'stop_sequences' is ", Excerpt(stop), ", want a list"));
-    chat.Set("stop", stop);
-  }
+  PINION_TRY(AddOutputConfig(body, chat));
+  if (generates) PINION_TRY(AddStopSequences(body, chat));
   return chat;
 }
 

@@ -378,7 +378,8 @@ TEST_F(FrontendTest, SurvivesDamagedRequests) {
   const std::string body =
       R"({"model":"fake","prompt":["ab",[97,98]],"n":2,"max_tokens":3,"stop":["x"],"seed":1,)"
       R"("logit_bias":{"5":1.5},"logprobs":1,"stream":false,"messages":[{"role":"u","content":)"
-      R"([{"type":"text","text":"hi"}]}],"tools":[{"type":"function"}]})";
+      R"([{"type":"text","text":"hi"}]}],"tools":[{"type":"function",)"
+      R"("function":{"name":"f"}}]})";
   constexpr std::string_view kBytes = "{}[]\",:019.-ent\\\xff";
   std::mt19937 random(20261120);
   for (int round = 0; round < 600; ++round) {

@@ -93,8 +93,9 @@ TEST(SchemaLlama, RefusesByName) {
   for (const char* body :
        {R"({"mirostat":1})", R"({"typical_p":0.5})", R"({"xtc_probability":0.1})",
         R"({"post_sampling_probs":true})", R"({"lora":[{"id":0}]})", R"({"logprobs":1})",
-        R"({"suffix":"x"})", R"({"input_suffix":"x"})", R"({"n_probs":-1})", R"({"samplers":[1]})",
-        R"({"samplers":5})", R"({"repeat_last_n":-2})", R"({"min_keep":2})", R"({"n_indent":4})",
+        R"({"suffix":"x"})", R"({"input_suffix":"x"})", R"({"n_probs":-1})",
+        R"({"repeat_penalty":0})", R"({"samplers":[1]})", R"({"samplers":5})",
+        R"({"repeat_last_n":-2})", R"({"min_keep":2})", R"({"n_indent":4})",
         R"({"grammar_lazy":true})", R"({"adaptive_target":0.5})",
         R"({"guided_whitespace_pattern":"[ ]*"})",
         R"({"grammar":"root ::= \"a\"","json_schema":{}})"}) {

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "engine/base/strings.h"
 #include "engine/serve/fields.h"
 
 namespace pinion {
@@ -44,6 +45,41 @@ TEST(SchemaMessages, PutsTheSystemFirst) {
     EXPECT_EQ(Turns(hi, system),
               R"([{"role":"system","content":"a\nb"},{"role":"user","content":"hi"}])");
   EXPECT_THAT(Turns(hi, R"("system":[{"type":"image"}],)"), HasSubstr("system: "));
+}
+
+TEST(SchemaMessages, PutsInstructionsAmongTheMessagesFirstAsWell) {
+  EXPECT_EQ(Turns(R"([{"role":"user","content":"hi"},{"role":"system","content":"b"},
+                      {"role":"ctx","content":"so"},{"role":"system","content":[]}])",
+                  R"("system":"a",)"),
+            R"([{"role":"system","content":"a\nb"},{"role":"user","content":"hi\nso"}])");
+  EXPECT_THAT(Turns(R"([{"role":"system","content":"b"}])"), HasSubstr("messages: "));
+  EXPECT_THAT(Turns(R"([{"role":"system","content":[{"type":"image"}]}])"),
+              HasSubstr("messages[0].content: "));
+}
+
+TEST(SchemaMessages, TranslatesEffortAndFormat) {
+  const auto translated = [](const std::string& config) {
+    return Translated(R"({"max_tokens":1,"messages":[{"role":"user","content":"x"}],)" + config +
+                      "}");
+  };
+  EXPECT_EQ(translated(R"("output_config":{"effort":"high","format":{"type":"json_schema",
+                           "schema":{"type":"object"}}})"),
+            R"({"max_tokens":1,"messages":[{"role":"user","content":"x"}],)"
+            R"("reasoning_effort":"high","response_format":{"type":"json_schema","json_schema":)"
+            R"({"name":"output","schema":{"type":"object"}}}})");
+  EXPECT_THAT(translated(R"("output_config":3)"), HasSubstr("'output_config' is 3"));
+  EXPECT_THAT(translated(R"("output_config":{"speed":1})"),
+              HasSubstr("'output_config' has 'speed', want effort or format"));
+  EXPECT_THAT(translated(R"("output_config":{"format":{"type":"json_schema"}})"),
+              HasSubstr("output_config.format: "));
+}
+
+TEST(SchemaMessages, NamesStopSequencesAsTheClientDoes) {
+  for (const char* stop : {R"("")", "[1]", R"([""])", "{}", "3"})
+    EXPECT_THAT(Translated(StrCat(R"({"max_tokens":1,"messages":[{"role":"user","content":"x"}],)",
+                                  R"("stop_sequences":)", stop, "}")),
+                HasSubstr("stop_sequences: 'stop_sequences' is "))
+        << stop;
 }
 
 TEST(SchemaMessages, MakesMessagesOfBlocks) {
@@ -124,7 +160,7 @@ TEST(SchemaMessages, RefusesByName) {
   EXPECT_THAT(Translated("{" + body, /*generates=*/false), HasSubstr(R"("content":"x")"));
   EXPECT_THAT(Translated(R"({"max_tokens":1,"n":2,)" + body),
               HasSubstr("n: 'n' is not a field of this endpoint"));
-  EXPECT_THAT(Turns(R"([{"role":"system","content":"x"}])"), HasSubstr("messages[0].role: "));
+  EXPECT_THAT(Turns(R"([{"role":"wizard","content":"x"}])"), HasSubstr("messages[0].role: "));
   EXPECT_THAT(Turns(R"([{"role":"user","content":3}])"), HasSubstr("messages[0].content: "));
   EXPECT_THAT(
       Turns(R"([{"role":"user","content":[{"type":"image","source":{}}]}])"),

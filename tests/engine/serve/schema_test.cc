@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/base/strings.h"
 #include "engine/serve/field_table.h"
 #include "engine/serve/fields.h"
 
@@ -216,6 +217,32 @@ TEST(Schema, ReadsWhatConstrainsTheAnswer) {
   for (const char* free : {R"("response_format":{"type":"text"})", R"("guided_json":null)",
                            R"("structured_outputs":{"json_object":false})"})
     EXPECT_FALSE(Completion(std::string("{\"prompt\":\"x\",") + free + "}")->grammar) << free;
+}
+
+TEST(Schema, RefusesToolsThatAreNoFunctions) {
+  for (const char* tool :
+       {"3", "{}", R"({"type":"function"})", R"({"type":"function","function":{}})",
+        R"({"type":"function","function":{"name":""}})",
+        R"({"type":"retrieval","function":{"name":"f"}})",
+        R"({"type":"function","function":{"name":"f","parameters":[]}})"}) {
+    const auto request =
+        Chat(StrCat(R"({"messages":[{"role":"user","content":"x"}],"tools":[)", tool, "]}"));
+    ASSERT_FALSE(request) << tool;
+    EXPECT_EQ(request.error().param, "tools[0]") << tool;
+  }
+  EXPECT_TRUE(Chat(R"({"messages":[{"role":"user","content":"x"}],
+      "tools":[{"function":{"name":"f","parameters":null}}]})"));
+}
+
+TEST(Schema, ReadsTextsInTheFormsThatClientsSendBack) {
+  const auto request = Chat(
+      R"({"messages":[{"role":"user","content":[{"type":"input_text","text":"a"},"b"]},
+          {"role":"assistant","content":[{"type":"output_text","text":"c"},
+                                         {"type":"refusal","refusal":"no"}]}]})");
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_EQ(request->conversation.messages.Dump(),
+            R"([{"role":"user","content":"a\nb"},{"role":"assistant","content":"c\nno"}])");
+  EXPECT_FALSE(Chat(R"({"messages":[{"role":"user","content":[{"type":"refusal","text":"a"}]}]})"));
 }
 
 ApiResult<GenerationRequest> WithTools(const std::string& more) {
