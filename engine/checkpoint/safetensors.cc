@@ -173,8 +173,8 @@ tl::unexpected<Error> NoWeights(const std::string& folder) {
           ErrorCode::kUnsupported,
           StrCat("'", folder, "' holds ", pickled,
                  ", a Python pickle that Pinion does not read; "
-                 "convert it once with transformers: AutoModelForCausalLM.from_pretrained(DIR)"
-                 ".save_pretrained(NEW_DIR, safe_serialization=True)"));
+                 "convert it once: load the model with the library that wrote it, transformers or "
+                 "sentence-transformers, and save it with safe_serialization=True"));
   return Fail(ErrorCode::kNotFound,
               StrCat("'", folder,
                      "' holds neither model.safetensors nor "

@@ -152,7 +152,26 @@ Result<QuantScheme> ReadGroup(const Json& config, const Json& group) {
   return scheme;
 }
 
+// A rotation that is folded into weights is part of what they are; one of activations would have to
+// be computed.
+Status CheckTransform(const Json& config) {
+  const Json* transform = config.Find("transform_config");
+  const Json* schemes = transform ? transform->Find("config_groups") : nullptr;
+  if (!schemes || !schemes->is_object()) return {};
+  for (const auto& [name, scheme] : schemes->object()) {
+    const Json* parts = scheme.Find("apply");
+    for (const Json& part : parts && parts->is_array() ? parts->array() : Json::Array{}) {
+      PINION_ASSIGN(const std::string location, Optional<std::string>(part, "location", "input"));
+      if (!location.starts_with("weight_"))
+        return Unsupported("transform_config", location.substr(0, 60),
+                           "transforms of weights alone, weight_input or weight_output");
+    }
+  }
+  return {};
+}
+
 Result<QuantScheme> ReadCompressedTensors(const Json& config) {
+  PINION_TRY(CheckTransform(config));
   const Json* groups = config.Find("config_groups");
   if (!groups || !groups->is_object() || groups->object().size() != 1)
     return Fail(ErrorCode::kUnsupported,

@@ -68,7 +68,7 @@ Result<size_t> IdOf(const Tokenizer& tokenizer, const char* word) {
 Result<DenseLayer> DenseLayer::Load(const DenseSpec& spec, const TensorSource& weights) {
   std::unique_ptr<TensorSource> own;
   if (!spec.folder.empty()) {
-    PINION_ASSIGN(own, OpenSafetensorsFile(spec.folder + "/model.safetensors"));
+    PINION_ASSIGN(own, OpenSafetensors(spec.folder));
   }
   const TensorSource& source = own ? *own : weights;
   DenseLayer layer;

@@ -73,6 +73,16 @@ void PrintTo(const Refusal& refusal, std::ostream* out) { *out << refusal.says; 
 
 class RefusedScheme : public ::testing::TestWithParam<Refusal> {};
 
+std::string Transformed(const std::string& location) {
+  return R"({"quant_method": "compressed-tensors", "format": "int-quantized", "transform_config":
+             {"config_groups": {"R1": {"type": "hadamard", "apply": [{"location": ")" +
+         location + R"("}]}}}, "config_groups": {"group_0": {"weights": {"num_bits": 8}}}})";
+}
+
+TEST(Scheme, RotationsInsideWeightsAreFine) {
+  EXPECT_EQ(ErrorOf(Transformed("weight_output")), "no error");
+}
+
 TEST_P(RefusedScheme, IsNamedInTheError) {
   EXPECT_THAT(ErrorOf(GetParam().quantisation), HasSubstr(GetParam().says));
 }
@@ -99,6 +109,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{Compressed(R"({"num_bits": 8, "strategy": "group"})", "null", "float-quantized"),
                 "'group', want channel, tensor or block"},
         Refusal{Compressed("3"), "'weights'"},
+        Refusal{Transformed("input"), "'transform_config' of the quantisation is 'input'"},
         Refusal{Compressed(R"({"num_bits": 4})"), "'4', want 8"},
         Refusal{Compressed(R"({"num_bits": 8, "strategy": "block"})"), "'block'"},
         Refusal{Compressed(R"({"num_bits": 8})", R"({"num_bits": 4, "dynamic": true})"), "int8"},
