@@ -8,7 +8,8 @@
 namespace pinion {
 namespace {
 
-Status ReadDeepSeek(const Json& config, const char* method, const char* score, DecoderSpec& spec) {
+Status ReadDeepSeek(const Json& given, const char* method, const char* score, DecoderSpec& spec) {
+  const Json config = WithRotatedHead(given);
   PINION_TRY(ReadLlamaShape(config, spec));
   PINION_TRY(ReadLatentAttention(config, spec));
   return ReadGroupedExperts(config, method, score, spec);
@@ -28,7 +29,8 @@ Status CheckIndexed(const Json& config) {
     return Fail(ErrorCode::kCorrupt,
                 StrCat("'layer_types' is ", types->type_name(), ", want a list"));
   for (const Json& type : types->array())
-    if (!type.is_string() || type.string() != "indexed_attention")
+    if (!type.is_string() ||
+        (type.string() != "indexed_attention" && type.string() != "deepseek_sparse_attention"))
       return Fail(ErrorCode::kUnsupported, StrCat("'layer_types' holds ", type.Dump().substr(0, 60),
                                                   ", want indexed_attention only"));
   return {};
@@ -63,15 +65,25 @@ constexpr std::string_view kDeepSeekReads[] = {"kv_lora_rank", "n_routed_experts
                                                "rope_interleave"};
 constexpr std::string_view kDeepSeekV32Reads[] = {"kv_lora_rank", "layer_types", "n_routed_experts",
                                                   "q_lora_rank", "rope_interleave"};
+constexpr std::string_view kDeepSeekV3Defaults =
+    R"({"max_position_embeddings": 4096, "n_shared_experts": 1, "num_experts_per_tok": 8,
+        "first_k_dense_replace": 3, "norm_topk_prob": true, "routed_scaling_factor": 2.5})";
 
 }  // namespace
 
 extern const Architecture kDeepseekV2, kDeepseekV3, kDeepseekV32;
-const Architecture kDeepseekV2 = {"DeepseekV2ForCausalLM", "deepseek_v2",  "DeepSeek-V2",
-                                  kDeepSeekNeutral,        ReadDeepSeekV2, kDeepSeekReads};
+const Architecture kDeepseekV2 = {"DeepseekV2ForCausalLM",
+                                  "deepseek_v2",
+                                  "DeepSeek-V2",
+                                  kDeepSeekNeutral,
+                                  ReadDeepSeekV2,
+                                  kDeepSeekReads,
+                                  R"({"n_shared_experts": 2})"};
 const Architecture kDeepseekV3 = {"DeepseekV3ForCausalLM", "deepseek_v3",  "DeepSeek-V3, R1",
-                                  kDeepSeekNeutral,        ReadDeepSeekV3, kDeepSeekReads};
+                                  kDeepSeekNeutral,        ReadDeepSeekV3, kDeepSeekReads,
+                                  kDeepSeekV3Defaults};
 const Architecture kDeepseekV32 = {"DeepseekV32ForCausalLM", "deepseek_v32",  "DeepSeek-V3.2",
-                                   kDeepSeekNeutral,         ReadDeepSeekV32, kDeepSeekV32Reads};
+                                   kDeepSeekNeutral,         ReadDeepSeekV32, kDeepSeekV32Reads,
+                                   kDeepSeekV3Defaults};
 
 }  // namespace pinion

@@ -8,6 +8,7 @@
 
 #include "engine/base/strings.h"
 #include "engine/spec/architecture.h"
+#include "engine/spec/attention_spec.h"
 
 namespace pinion {
 namespace {
@@ -22,24 +23,78 @@ void NameTensors(TensorNames& names) {
   names.layer_scale = StrCat(layer, "layer_scalar");
 }
 
-// The heads of layers without window, and their rope.
-Status ReadGlobalHeads(const Json& config, DecoderSpec& spec) {
+// The layer that a key of 'per_layer_config' names.
+Result<size_t> ConfiguredLayer(const std::string& key, const DecoderSpec& spec) {
+  const auto layer = ParseInt(key, "");
+  if (layer && *layer >= 0 && *layer < spec.layers) return static_cast<size_t>(*layer);
+  return Fail(ErrorCode::kCorrupt, StrCat("'per_layer_config' names layer '", key.substr(0, 60),
+                                          "', want layers from 0 to ", spec.layers - 1));
+}
+
+// As transformers 5.24 writes it: what differs from the rest of config.json, for each layer in
+// which something does.
+Status ReadConfiguredHeads(const Json& layers, DecoderSpec& spec) {
+  if (!layers.is_object())
+    return Fail(ErrorCode::kCorrupt,
+                StrCat("'per_layer_config' is ", layers.type_name(), ", want an object"));
+  for (const auto& [key, own] : layers.object()) {
+    PINION_ASSIGN(const size_t index, ConfiguredLayer(key, spec));
+    LayerSpec& layer = spec.layer_specs[index];
+    for (const auto& [field, value] : own.is_object() ? own.object() : Json::Object{})
+      if (field != "head_dim" && field != "num_key_value_heads")
+        return Fail(ErrorCode::kUnsupported,
+                    StrCat("'per_layer_config' gives layer ", index, " a '", field.substr(0, 60),
+                           "' of its own, want head_dim and num_key_value_heads only"));
+    PINION_ASSIGN(layer.head_dim, OptionalIn(own, "head_dim", 8, kMaxHeadDim, spec.head_dim));
+    PINION_ASSIGN(layer.kv_heads,
+                  OptionalIn(own, "num_key_value_heads", 1, kMaxHeads, spec.kv_heads));
+  }
+  return {};
+}
+
+// As published: fields of their own for layers without window.
+Status ReadGlobalHeads(const Json& config, bool keys_as_values, DecoderSpec& spec) {
   PINION_ASSIGN(const int head_dim,
                 OptionalIn(config, "global_head_dim", 8, kMaxHeadDim, spec.head_dim));
-  PINION_ASSIGN(const bool keys_as_values, Optional<bool>(config, "attention_k_eq_v", false));
   int kv_heads = spec.kv_heads;
   if (keys_as_values) {
     PINION_ASSIGN(kv_heads,
                   OptionalIn(config, "num_global_key_value_heads", 1, kMaxHeads, spec.kv_heads));
   }
-  for (LayerSpec& layer : spec.layer_specs) {
-    if (layer.window > 0) continue;
-    layer.head_dim = head_dim;
-    layer.kv_heads = kv_heads;
-    layer.keys_as_values = keys_as_values;
+  for (LayerSpec& layer : spec.layer_specs)
+    if (layer.window == 0) layer.head_dim = head_dim, layer.kv_heads = kv_heads;
+  return {};
+}
+
+// The width of the heads of the layers with or without a window, which have a rope in common.
+Result<int> CommonHead(const DecoderSpec& spec, bool windowed) {
+  int common = 0;
+  for (size_t i = 0; i < spec.layer_specs.size(); ++i) {
+    if ((spec.layer_specs[i].window > 0) != windowed) continue;
+    const int own = LayerHeads(spec, i).head_dim;
+    if (common > 0 && common != own)
+      return Fail(ErrorCode::kUnsupported,
+                  StrCat("'per_layer_config' gives layer ", i, " heads of ", own, ", want ", common,
+                         " as in the other layers ", windowed ? "with" : "without", " a window"));
+    common = own;
   }
+  return common > 0 ? common : spec.head_dim;
+}
+
+// The heads of each layer, and the rope of those without window.
+Status ReadGemma4Heads(const Json& config, DecoderSpec& spec) {
+  PINION_ASSIGN(const bool keys_as_values, Optional<bool>(config, "attention_k_eq_v", false));
+  for (LayerSpec& layer : spec.layer_specs) layer.keys_as_values = keys_as_values && !layer.window;
+  const Json* layers = config.Find("per_layer_config");
+  PINION_TRY(layers && !layers->is_null() ? ReadConfiguredHeads(*layers, spec)
+                                          : ReadGlobalHeads(config, keys_as_values, spec));
+  PINION_ASSIGN(const int windowed, CommonHead(spec, true));
+  if (windowed != spec.head_dim)
+    return Fail(ErrorCode::kUnsupported,
+                StrCat("'per_layer_config' gives layers with a window heads of ", windowed,
+                       ", want 'head_dim', ", spec.head_dim));
   DecoderSpec wide = spec;
-  wide.head_dim = head_dim;
+  PINION_ASSIGN(wide.head_dim, CommonHead(spec, false));
   const Json full = WithFullRope(config);
   const Json* parameters = full.Find("rope_parameters");
   PINION_ASSIGN(
@@ -102,7 +157,7 @@ Status ReadGemma4(const Json& config, DecoderSpec& spec) {
   // Five layers with a window, one without; the last never has one.
   const int last = spec.layers - 1;
   PINION_TRY(ReadWindows(config, spec, [last](int i) { return i % 6 != 5 && i != last; }));
-  PINION_TRY(ReadGlobalHeads(config, spec));
+  PINION_TRY(ReadGemma4Heads(config, spec));
   PINION_TRY(ReadGemmaMixture(config, spec));
   PINION_TRY(ReadLayerInputs(config, spec));
   PINION_TRY(ShareKeysAndValues(config, spec));
@@ -112,9 +167,14 @@ Status ReadGemma4(const Json& config, DecoderSpec& spec) {
 
 constexpr NeutralField kNeutral[] = {{"attention_bias", "false"},
                                      {"use_bidirectional_attention", "false|vision"}};
-constexpr std::string_view kReads[] = {
-    "layer_types",   "final_logit_softcapping", "enable_moe_block",           "num_experts",
-    "top_k_experts", "moe_intermediate_size",   "use_bidirectional_attention"};
+constexpr std::string_view kReads[] = {"layer_types",
+                                       "final_logit_softcapping",
+                                       "enable_moe_block",
+                                       "num_experts",
+                                       "top_k_experts",
+                                       "moe_intermediate_size",
+                                       "use_bidirectional_attention",
+                                       "per_layer_config"};
 
 }  // namespace
 

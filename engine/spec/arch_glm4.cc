@@ -31,7 +31,8 @@ Status ReadGlm4Moe(const Json& config, DecoderSpec& spec) {
   return ReadGroupedExperts(config, "noaux_tc", "sigmoid", spec);
 }
 
-Status ReadGlm4MoeLite(const Json& config, DecoderSpec& spec) {
+Status ReadGlm4MoeLite(const Json& given, DecoderSpec& spec) {
+  const Json config = WithRotatedHead(given);
   PINION_TRY(ReadLlamaShape(config, spec));
   PINION_TRY(ReadLatentAttention(config, spec));
   return ReadGroupedExperts(config, "noaux_tc", "sigmoid", spec);
@@ -58,7 +59,7 @@ const Architecture kGlm4 = {"Glm4ForCausalLM",
                             kGlm4Neutral,
                             ReadGlm4,
                             {},
-                            R"({"num_key_value_heads": 2, "head_dim": 128,
+                            R"({"num_key_value_heads": 2, "head_dim": 128, "attention_bias": true,
         "partial_rotary_factor": 0.5, "rms_norm_eps": 1.5625e-07,
         "max_position_embeddings": 131072})"};
 

@@ -57,7 +57,13 @@ constexpr std::string_view kGptOssReads[] = {"layer_types", "num_local_experts"}
 
 extern const Architecture kGptOss;
 const Architecture kGptOss = {
-    "GptOssForCausalLM",         "gpt_oss", "GPT-OSS", kGptOssNeutral, ReadGptOss, kGptOssReads,
-    R"({"sliding_window": 128})"};
+    "GptOssForCausalLM",
+    "gpt_oss",
+    "GPT-OSS",
+    kGptOssNeutral,
+    ReadGptOss,
+    kGptOssReads,
+    R"({"num_key_value_heads": 8, "head_dim": 64, "rms_norm_eps": 1e-05, "rope_theta": 150000.0,
+        "max_position_embeddings": 131072, "sliding_window": 128, "num_experts_per_tok": 4})"};
 
 }  // namespace pinion

@@ -15,7 +15,7 @@ Status ReadGraniteMixers(const Json& config, DecoderSpec& spec) {
                                             spec.layers, " layers"));
   for (size_t i = 0; i < spec.layer_specs.size(); ++i) {
     const Json& type = types->array()[i];
-    const std::string name = type.is_string() ? type.string() : "";
+    const std::string name = OlderLayerType(type);
     if (name != "mamba" && name != "attention")
       return Fail(ErrorCode::kUnsupported, StrCat("'layer_types' holds ", type.Dump().substr(0, 60),
                                                   ", want mamba or attention"));

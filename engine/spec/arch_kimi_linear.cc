@@ -71,20 +71,57 @@ void NameKimiDelta(TensorNames& names) {
   names.delta_o = part + "o_proj";
 }
 
+// config.json's names of Kimi Delta Attention's numbers.
+struct KimiKeys {
+  std::string_view heads, head_dim, conv_width;
+};
+
+Status ReadKimiNumbers(const Json& config, const KimiKeys& keys, DeltaSpec& delta) {
+  PINION_ASSIGN(delta.key_heads, RequireIn(config, keys.heads, 1, kMaxHeads));
+  PINION_ASSIGN(delta.key_dim, RequireIn(config, keys.head_dim, 8, kMaxStateDim));
+  PINION_ASSIGN(delta.conv_width, OptionalIn(config, keys.conv_width, 2, kMaxConvWidth, 4));
+  return {};
+}
+
+// As transformers writes it: numbers beside the others, and a type for each layer.
+Status ReadKimiLayerTypes(const Json& config, DecoderSpec& spec) {
+  const Json* types = config.Find("layer_types");
+  if (!types || !types->is_array() || types->array().size() != spec.layer_specs.size())
+    return Fail(ErrorCode::kCorrupt,
+                StrCat("without 'linear_attn_config', 'layer_types' must be a list of one type for "
+                       "each of ",
+                       spec.layers, " layers"));
+  for (size_t i = 0; i < spec.layer_specs.size(); ++i) {
+    const std::string type = OlderLayerType(types->array()[i]);
+    if (type != "mamba" && type != "attention")
+      return Fail(ErrorCode::kUnsupported,
+                  StrCat("'layer_types' holds ", types->array()[i].Dump().substr(0, 60),
+                         ", want linear_attention or full_attention"));
+    if (type == "mamba") spec.layer_specs[i].mixer = MixerKind::kDeltaNet;
+  }
+  constexpr KimiKeys kKeys = {"linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim"};
+  return ReadKimiNumbers(config, kKeys, spec.delta);
+}
+
+// As published: an object of its own.
+Status ReadKimiObject(const Json& own, DecoderSpec& spec) {
+  if (!own.is_object()) return Fail(ErrorCode::kCorrupt, "'linear_attn_config' must be an object");
+  constexpr KimiKeys kKeys = {"num_heads", "head_dim", "short_conv_kernel_size"};
+  PINION_TRY(ReadKimiNumbers(own, kKeys, spec.delta));
+  return ReadKimiMixers(own, spec);
+}
+
 Status ReadKimiDelta(const Json& config, DecoderSpec& spec) {
   const Json* own = config.Find("linear_attn_config");
-  if (!own || !own->is_object())
-    return Fail(ErrorCode::kCorrupt, "'linear_attn_config' must be an object");
+  PINION_TRY(own && !own->is_null() ? ReadKimiObject(*own, spec)
+                                    : ReadKimiLayerTypes(config, spec));
   DeltaSpec& delta = spec.delta;
-  PINION_ASSIGN(delta.key_heads, RequireIn(*own, "num_heads", 1, kMaxHeads));
-  PINION_ASSIGN(delta.key_dim, RequireIn(*own, "head_dim", 8, kMaxStateDim));
-  PINION_ASSIGN(delta.conv_width, OptionalIn(*own, "short_conv_kernel_size", 2, kMaxConvWidth, 4));
   delta.value_heads = delta.key_heads;
   delta.value_dim = delta.z_rank = delta.a_rank = delta.key_dim;
   delta.decay_per_channel = true;
   delta.z_activation = kernels::Activation::kSigmoid;
   NameKimiDelta(spec.names);
-  return ReadKimiMixers(*own, spec);
+  return {};
 }
 
 void NameKimiExperts(TensorNames& names) {
@@ -101,7 +138,7 @@ void NameKimiExperts(TensorNames& names) {
 }
 
 Status ReadKimiLinear(const Json& given, DecoderSpec& spec) {
-  const Json config = WithDeepSeeksNames(given);
+  const Json config = WithRotatedHead(WithDeepSeeksNames(given));
   PINION_TRY(ReadLlamaShape(config, spec));
   PINION_TRY(ReadLatentAttention(config, spec));
   spec.ropes.clear();
@@ -115,12 +152,21 @@ Status ReadKimiLinear(const Json& given, DecoderSpec& spec) {
 constexpr NeutralField kKimiLinearNeutral[] = {
     {"hidden_act", "silu"},       {"attention_bias", "false"}, {"mla_use_nope", "true"},
     {"use_grouped_topk", "true"}, {"rope_scaling", ""},        {"topk_method", "noaux_tc"}};
-constexpr std::string_view kKimiLinearReads[] = {"kv_lora_rank", "num_experts", "q_lora_rank"};
+constexpr std::string_view kKimiLinearReads[] = {"kv_lora_rank", "layer_types", "num_experts",
+                                                 "q_lora_rank"};
 
 }  // namespace
 
 extern const Architecture kKimiLinear;
-const Architecture kKimiLinear = {"KimiLinearForCausalLM", "kimi_linear",  "Kimi Linear",
-                                  kKimiLinearNeutral,      ReadKimiLinear, kKimiLinearReads};
+const Architecture kKimiLinear = {
+    "KimiLinearForCausalLM",
+    "kimi_linear",
+    "Kimi Linear",
+    kKimiLinearNeutral,
+    ReadKimiLinear,
+    kKimiLinearReads,
+    R"({"rms_norm_eps": 1e-05, "max_position_embeddings": 1048576, "num_experts_per_tok": 8,
+        "n_shared_experts": 1, "first_k_dense_replace": 1, "norm_topk_prob": true,
+        "routed_scaling_factor": 2.446})"};
 
 }  // namespace pinion

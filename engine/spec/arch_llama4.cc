@@ -43,10 +43,14 @@ Status ReadLlama4Ropes(const Json& config, DecoderSpec& spec) {
   return {};
 }
 
-// By 'layer_types' if present, else layers with rope attend within chunks.
+// By 'layer_types' if present, else layers with rope attend within chunks; a size of null means
+// that none does.
 Status ReadLlama4Chunks(const Json& config, DecoderSpec& spec) {
+  const Json* unlimited = config.Find("attention_chunk_size");
   PINION_ASSIGN(const int chunk,
-                OptionalIn(config, "attention_chunk_size", 1, kMaxPositions, 8192));
+                unlimited && unlimited->is_null()
+                    ? Result<int>(0)
+                    : OptionalIn(config, "attention_chunk_size", 1, kMaxPositions, 8192));
   PINION_ASSIGN(const Json* list, Llama4LayerList(config, "layer_types", spec));
   for (size_t i = 0; i < spec.layer_specs.size(); ++i) {
     LayerSpec& layer = spec.layer_specs[i];

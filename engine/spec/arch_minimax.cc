@@ -61,6 +61,7 @@ const Architecture kMiniMaxM2 = {"MiniMaxM2ForCausalLM",
                                  kMiniMaxNeutral,
                                  ReadMiniMaxM2,
                                  kMiniMaxReads,
-                                 R"({"head_dim": 128, "rope_theta": 5000000.0})"};
+                                 R"({"num_key_value_heads": 8, "head_dim": 128,
+        "rope_theta": 5000000.0, "max_position_embeddings": 196608, "num_experts_per_tok": 8})"};
 
 }  // namespace pinion

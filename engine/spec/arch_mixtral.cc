@@ -1,4 +1,5 @@
-// Mixtral: Llama's attention, experts instead of the MLP.
+// Mixtral: Llama's attention, with a window in every layer if the config has one; experts instead
+// of the MLP.
 
 #include "engine/spec/architecture.h"
 
@@ -7,6 +8,7 @@ namespace {
 
 Status ReadMixtral(const Json& config, DecoderSpec& spec) {
   PINION_TRY(ReadLlamaShape(config, spec));
+  PINION_TRY(ReadWindows(config, spec, [](int) { return true; }));
   for (LayerSpec& layer : spec.layer_specs) layer.mlp = MlpKind::kExperts;
   RouterSpec& router = spec.moe.router;
   PINION_ASSIGN(router.experts, RequireIn(config, "num_local_experts", 1, kMaxExperts));
@@ -21,13 +23,20 @@ Status ReadMixtral(const Json& config, DecoderSpec& spec) {
   return {};
 }
 
-constexpr NeutralField kMixtralNeutral[] = {{"hidden_act", "silu"}, {"sliding_window", ""}};
+constexpr NeutralField kMixtralNeutral[] = {{"hidden_act", "silu"}};
 constexpr std::string_view kMixtralReads[] = {"num_local_experts"};
 
 }  // namespace
 
 extern const Architecture kMixtral;
-const Architecture kMixtral = {"MixtralForCausalLM", "mixtral",   "Mixtral",
-                               kMixtralNeutral,      ReadMixtral, kMixtralReads};
+const Architecture kMixtral = {
+    "MixtralForCausalLM",
+    "mixtral",
+    "Mixtral",
+    kMixtralNeutral,
+    ReadMixtral,
+    kMixtralReads,
+    R"({"num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 1000000.0,
+        "max_position_embeddings": 131072, "num_local_experts": 8, "num_experts_per_tok": 2})"};
 
 }  // namespace pinion

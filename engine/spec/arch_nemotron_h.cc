@@ -44,7 +44,7 @@ Result<NemotronParts> ReadBlockTypes(const Json& types) {
   for (const Json& type : types.array()) {
     const NemotronPart* found = nullptr;
     for (const NemotronPart& part : kNemotronParts)
-      if (type.is_string() && type.string() == part.name) found = &part;
+      if (OlderLayerType(type) == part.name) found = &part;
     if (!found)
       return Fail(ErrorCode::kUnsupported,
                   StrCat("'layers_block_type' holds ", type.Dump().substr(0, 60),

@@ -37,12 +37,13 @@ extern const Architecture kOlmo2, kOlmo3;
 const Architecture kOlmo2 = {
     "Olmo2ForCausalLM",          "olmo2", "OLMo 2", kOlmo2Neutral, ReadOlmo2, {},
     R"({"rms_norm_eps": 1e-05})"};
-const Architecture kOlmo3 = {"Olmo3ForCausalLM",
-                             "olmo3",
-                             "OLMo 3",
-                             kOlmo3Neutral,
-                             ReadOlmo3,
-                             kOlmo3Reads,
-                             R"({"rms_norm_eps": 1e-05, "sliding_window": 4096})"};
+const Architecture kOlmo3 = {
+    "Olmo3ForCausalLM",
+    "olmo3",
+    "OLMo 3",
+    kOlmo3Neutral,
+    ReadOlmo3,
+    kOlmo3Reads,
+    R"({"rms_norm_eps": 1e-05, "rope_theta": 500000.0, "sliding_window": 4096})"};
 
 }  // namespace pinion

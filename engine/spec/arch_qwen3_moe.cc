@@ -33,8 +33,16 @@ Status ReadMlpKinds(const Json& config, DecoderSpec& spec) {
   return {};
 }
 
+// All layers have the window, or none.
+Status ReadQwen3MoeWindows(Json config, DecoderSpec& spec) {
+  PINION_ASSIGN(const bool windows, Optional<bool>(config, "use_sliding_window", false));
+  if (!windows) config.Set("sliding_window", nullptr);
+  return ReadWindows(config, spec, [](int) { return true; });
+}
+
 Status ReadQwen3Moe(const Json& config, DecoderSpec& spec) {
   PINION_TRY(ReadLlamaShape(config, spec));
+  PINION_TRY(ReadQwen3MoeWindows(config, spec));
   PINION_TRY(ReadMlpKinds(config, spec));
   PINION_ASSIGN(const bool bias, Optional<bool>(config, "attention_bias", false));
   spec.qkv_bias = spec.o_bias = bias;
@@ -57,15 +65,21 @@ Status ReadQwen3Moe(const Json& config, DecoderSpec& spec) {
   return {};
 }
 
-constexpr NeutralField kQwen3MoeNeutral[] = {{"hidden_act", "silu"},
-                                             {"use_sliding_window", "false"}};
+constexpr NeutralField kQwen3MoeNeutral[] = {{"hidden_act", "silu"}};
 constexpr std::string_view kQwen3MoeReads[] = {"mlp_only_layers", "num_experts",
                                                "num_local_experts"};
 
 }  // namespace
 
 extern const Architecture kQwen3Moe;
-const Architecture kQwen3Moe = {"Qwen3MoeForCausalLM", "qwen3_moe",  "Qwen3 mixtures",
-                                kQwen3MoeNeutral,      ReadQwen3Moe, kQwen3MoeReads};
+const Architecture kQwen3Moe = {
+    "Qwen3MoeForCausalLM",
+    "qwen3_moe",
+    "Qwen3 mixtures",
+    kQwen3MoeNeutral,
+    ReadQwen3Moe,
+    kQwen3MoeReads,
+    R"({"num_key_value_heads": 4, "max_position_embeddings": 32768, "sliding_window": 4096,
+        "num_experts_per_tok": 8})"};
 
 }  // namespace pinion

@@ -141,6 +141,12 @@ Status ReadWindows(const Json& config, DecoderSpec& spec, const std::function<bo
   return {};
 }
 
+std::string OlderLayerType(const Json& type) {
+  const std::string name = type.is_string() ? type.string() : "";
+  if (name == "linear_attention") return "mamba";
+  return name == "full_attention" ? "attention" : name;
+}
+
 Result<float> OptionalPositive(const Json& config, std::string_view key, float fallback) {
   const Json* given = config.Find(key);
   if (!given || given->is_null()) return fallback;

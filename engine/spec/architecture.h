@@ -72,9 +72,15 @@ Result<kernels::Activation> ReadActivation(const Json& config, std::string_view 
 // Sets the windows of layers that layer_types calls sliding_attention or, if it is absent, for
 // which `slides` returns true; none if sliding_window is null or 0.
 Status ReadWindows(const Json& config, DecoderSpec& spec, const std::function<bool(int)>& slides);
+// A layer's type by its name in configs of hybrids before transformers 5.24, which calls mamba
+// linear_attention and attention full_attention; other names stay, "" if it is no string.
+std::string OlderLayerType(const Json& type);
 // A multiplier or cap; absent and null give `fallback`.
 Result<float> OptionalPositive(const Json& config, std::string_view key, float fallback);
 
+// The config of latent attention with the rotated part of a head as 'head_dim', as transformers
+// has it: what configs say there, or what hidden_size leaves for a head, is of no use.
+Json WithRotatedHead(Json config);
 // Reads latent attention as DeepSeek's configs have it, after ReadLlamaShape.
 Status ReadLatentAttention(const Json& config, DecoderSpec& spec);
 // Reads DeepSeek's experts: router, groups, which layers have them, the shared MLP, names. method,

@@ -51,6 +51,7 @@ constexpr NeutralField kCommon[] = {
     {"q_lora_rank", ""},
     {"qk_layernorm", "false"},
     {"qk_norm", "false"},
+    {"per_layer_config", "{}"},
     {"position_embedding_type", "rope|rotary|absolute"},
     {"query_pre_attn_scalar", ""},
     {"residual_multiplier", "1"},

@@ -1,5 +1,6 @@
 // DeepSeek's latent attention, as the configs of its relatives spell it.
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/base/strings.h"
@@ -7,7 +8,13 @@
 
 namespace pinion {
 
-// 'head_dim' in these configs counts the rotary part only, so it is ignored.
+Json WithRotatedHead(Json config) {
+  const Json* rotated = config.Find("qk_rope_head_dim");
+  if (rotated && rotated->is_int())
+    config.Set("head_dim", std::max<int64_t>(8, rotated->integer()));
+  return config;
+}
+
 Status ReadLatentAttention(const Json& config, DecoderSpec& spec) {
   LatentSpec& latent = spec.latent;
   PINION_ASSIGN(latent.kv_rank, RequireIn(config, "kv_lora_rank", 8, kMaxHidden));

@@ -69,6 +69,15 @@ Result<int> Dim(const Source& source, const std::string& type) {
                      ", want one that gives an even number of elements up to the whole head"));
 }
 
+// The length in training: config.json's own field before that among the parameters, as in
+// transformers; without both, the longest sequence.
+Status ReadOriginalLength(const Source& source, RopeSpec& rope) {
+  constexpr std::string_view kKey = "original_max_position_embeddings";
+  rope.original_positions = source.spec.max_positions;
+  PINION_TRY(ReadOver(source.parameters, kKey, rope.original_positions));
+  return ReadOver(source.config, kKey, rope.original_positions);
+}
+
 Status ReadDefault(const Source&, RopeSpec&) { return {}; }
 
 Status ReadLlama3(const Source& source, RopeSpec& rope) {
@@ -76,8 +85,7 @@ Status ReadLlama3(const Source& source, RopeSpec& rope) {
   PINION_ASSIGN(rope.factor, RequirePositive(parameters, "factor"));
   PINION_ASSIGN(rope.low_freq_factor, RequirePositive(parameters, "low_freq_factor"));
   PINION_ASSIGN(rope.high_freq_factor, RequirePositive(parameters, "high_freq_factor"));
-  PINION_ASSIGN(rope.original_positions,
-                RequirePositive(parameters, "original_max_position_embeddings"));
+  PINION_TRY(ReadOriginalLength(source, rope));
   if (rope.high_freq_factor < rope.low_freq_factor)
     return Fail(ErrorCode::kCorrupt,
                 StrCat("'high_freq_factor' is ", rope.high_freq_factor,
@@ -98,9 +106,8 @@ Status ReadProportional(const Source& source, RopeSpec& rope) {
 
 Status ReadDynamic(const Source& source, RopeSpec& rope) {
   PINION_TRY(ReadFactor(source, rope));
-  if (rope.dim <= 2)
-    return Fail(ErrorCode::kUnsupported, "rope type 'dynamic' needs more than 2 rotated elements");
-  return ReadOver(source.parameters, "original_max_position_embeddings", rope.original_positions);
+  if (rope.dim > 2) return {};
+  return Fail(ErrorCode::kUnsupported, "rope type 'dynamic' needs more than 2 rotated elements");
 }
 
 // The factor by which scores are sharpened because attention over `factor` times as many tokens is
@@ -112,7 +119,7 @@ double YarnScale(double factor, double weight) {
 Status ReadYarn(const Source& source, RopeSpec& rope) {
   const Json& parameters = source.parameters;
   PINION_TRY(ReadFactor(source, rope));
-  PINION_TRY(ReadOver(parameters, "original_max_position_embeddings", rope.original_positions));
+  PINION_TRY(ReadOriginalLength(source, rope));
   PINION_TRY(ReadOver(parameters, "beta_fast", rope.beta_fast));
   PINION_TRY(ReadOver(parameters, "beta_slow", rope.beta_slow));
   PINION_ASSIGN(rope.truncate, Optional<bool>(parameters, "truncate", true));
@@ -142,14 +149,12 @@ Result<std::vector<double>> ReadFactors(const Source& source, std::string_view k
 
 // Source: transformers, modeling_rope_utils.py, _compute_longrope_parameters.
 Status ReadLong(const Source& source, RopeSpec& rope) {
-  PINION_TRY(ReadOver(source.parameters, "factor", rope.factor));
-  PINION_TRY(
-      ReadOver(source.parameters, "original_max_position_embeddings", rope.original_positions));
-  PINION_TRY(ReadOver(source.config, "original_max_position_embeddings", rope.original_positions));
+  PINION_TRY(ReadOriginalLength(source, rope));
   if (rope.original_positions <= 1)
     return Fail(ErrorCode::kCorrupt, StrCat("'original_max_position_embeddings' is ",
                                             rope.original_positions, ", want more than 1"));
   rope.factor = source.spec.max_positions / rope.original_positions;
+  PINION_TRY(ReadOver(source.parameters, "factor", rope.factor));
   if (rope.factor > 1)
     rope.scale = std::sqrt(1 + std::log(rope.factor) / std::log(rope.original_positions));
   PINION_TRY(ReadOver(source.parameters, "attention_factor", rope.scale));

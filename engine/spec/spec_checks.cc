@@ -14,9 +14,9 @@ Status CheckHeads(const DecoderSpec& spec) {
   for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer) {
     const auto [heads, kv_heads, head_dim] = LayerHeads(spec, layer);
     if (head_dim < 8 || head_dim > kMaxHeadDim || head_dim % 8 != 0)
-      return Fail(
-          ErrorCode::kUnsupported,
-          StrCat("heads are ", head_dim, " wide, want a multiple of 8 from 8 to ", kMaxHeadDim));
+      return Fail(ErrorCode::kUnsupported,
+                  StrCat("heads are ", head_dim, " wide ('head_dim', else 'hidden_size' over ",
+                         "'num_attention_heads'), want a multiple of 8 from 8 to ", kMaxHeadDim));
     if (heads % kv_heads != 0)
       return Fail(ErrorCode::kCorrupt,
                   StrCat("there are ", heads, " attention heads, want a multiple of the ", kv_heads,
