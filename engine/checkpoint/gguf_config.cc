@@ -112,6 +112,10 @@ Status CopyLatentHeads(Translation& translation) {
                 "there is no 'attention.key_length_mla': the file is of early 2025 or older; "
                 "convert the model with a current llama.cpp");
   translation.Set("qk_nope_head_dim", key - rotated);
+  if (!translation.Find("expert_group_count")) {  // as of models without groups
+    translation.Set("n_group", 1);
+    translation.Set("topk_group", 1);
+  }
   return {};
 }
 

@@ -54,36 +54,6 @@ Result<ModelFiles> FindPreset(const std::string& model) {
   return files;
 }
 
-Result<ModelFiles> OpenFolder(const std::string& model, const std::string& folder) {
-  ModelFiles files;
-  files.name = model;
-  files.folder = folder;
-  const std::string config = folder + "/config.json";
-  if (KindOf(config) == PathKind::kAbsent)
-    return Fail(ErrorCode::kNotFound, StrCat("'", folder,
-                                             "' holds no config.json; MODEL is a folder in "
-                                             "Hugging Face's layout, preset:NAME or org/name"));
-  PINION_ASSIGN(files.config, ParseConfigFile(config));
-  const std::string generation = folder + "/generation_config.json";
-  if (KindOf(generation) != PathKind::kAbsent) {
-    PINION_ASSIGN(files.generation_config, Json::ParseFile(generation));
-  }
-  auto spec = SpecOf(files.config, files.generation_config);
-  if (!spec) return Unexpected(std::move(spec).error().In(config));
-  files.spec = std::move(*spec);
-  PINION_ASSIGN(files.embedder, ReadEmbedder(folder));
-  if (files.embedder) DropHead(files.spec);  // which a checkpoint may have kept from generation
-  auto scheme = ReadScheme(files.config);
-  if (!scheme) return Unexpected(std::move(scheme).error().In(config));
-  files.scheme = *scheme;
-  // Quantisers write float16, the type of the GPUs they were made for. Only a few norms and the
-  // embedding are stored in it: not worth computing in a type that most CPUs have no arithmetic
-  // for.
-  if (files.scheme && files.spec.checkpoint_dtype == "float16")
-    files.spec.checkpoint_dtype = "bfloat16";
-  return files;
-}
-
 Result<ModelFiles> OpenFile(const std::string& model) {
   if (!model.ends_with(".gguf"))
     return Fail(ErrorCode::kUsage, StrCat("'", model,
@@ -164,6 +134,76 @@ std::unique_ptr<TensorSource> ApplyAliases(std::unique_ptr<TensorSource> source,
   return source;
 }
 
+bool HasPrefix(const std::vector<std::string>& sorted, const std::string& prefix) {
+  const auto found = std::lower_bound(sorted.begin(), sorted.end(), prefix);
+  return found != sorted.end() && found->starts_with(prefix);
+}
+
+std::unique_ptr<TensorSource> ApplyLayerAliases(std::unique_ptr<TensorSource> source,
+                                                const DecoderSpec& spec) {
+  const auto stored = source->Names();
+  for (int layer = 0; layer < spec.layers; ++layer) {
+    if (spec.layer_specs[static_cast<size_t>(layer)].mlp != MlpKind::kDense) continue;
+    for (const auto& [first, second] : spec.names.layer_aliases) {
+      const std::string from = LayerTensor(first, layer), to = LayerTensor(second, layer);
+      if (!HasPrefix(stored, from) && HasPrefix(stored, to))
+        source = std::make_unique<RenamedSource>(std::move(source), from, to);
+    }
+  }
+  return source;
+}
+
+// Names the experts as the folder has them: each apart, or all in one tensor.
+void ChooseExpertNames(const std::string& folder, DecoderSpec& spec) {
+  TensorNames& names = spec.names;
+  if (names.expert_apart.empty()) return;
+  auto opened = OpenSafetensors(folder);
+  if (!opened) return;  // OpenWeights says why
+  const auto stored = ApplyAliases(std::move(*opened), names)->Names();
+  int layer = 0;
+  while (layer < spec.layers &&
+         spec.layer_specs[static_cast<size_t>(layer)].mlp != MlpKind::kExperts)
+    ++layer;
+  if (!HasPrefix(stored, ExpertTensor(names.expert_apart, layer, 0))) return;
+  spec.moe.tensors = ExpertTensors::kEach;
+  names.expert_gate = names.expert_apart + "gate_proj";
+  names.expert_up = names.expert_apart + "up_proj";
+  names.expert_down = names.expert_apart + "down_proj";
+  names.experts_gate_up.clear();
+  names.experts_down.clear();
+}
+
+Result<ModelFiles> OpenFolder(const std::string& model, const std::string& folder) {
+  ModelFiles files;
+  files.name = model;
+  files.folder = folder;
+  const std::string config = folder + "/config.json";
+  if (KindOf(config) == PathKind::kAbsent)
+    return Fail(ErrorCode::kNotFound, StrCat("'", folder,
+                                             "' holds no config.json; MODEL is a folder in "
+                                             "Hugging Face's layout, preset:NAME or org/name"));
+  PINION_ASSIGN(files.config, ParseConfigFile(config));
+  const std::string generation = folder + "/generation_config.json";
+  if (KindOf(generation) != PathKind::kAbsent) {
+    PINION_ASSIGN(files.generation_config, Json::ParseFile(generation));
+  }
+  auto spec = SpecOf(files.config, files.generation_config);
+  if (!spec) return Unexpected(std::move(spec).error().In(config));
+  files.spec = std::move(*spec);
+  ChooseExpertNames(folder, files.spec);
+  PINION_ASSIGN(files.embedder, ReadEmbedder(folder));
+  if (files.embedder) DropHead(files.spec);  // which a checkpoint may have kept from generation
+  auto scheme = ReadScheme(files.config);
+  if (!scheme) return Unexpected(std::move(scheme).error().In(config));
+  files.scheme = *scheme;
+  // Quantisers write float16, the type of the GPUs they were made for. Only a few norms and the
+  // embedding are stored in it: not worth computing in a type that most CPUs have no arithmetic
+  // for.
+  if (files.scheme && files.spec.checkpoint_dtype == "float16")
+    files.spec.checkpoint_dtype = "bfloat16";
+  return files;
+}
+
 // A vector may be stored as a matrix of one row, as ERNIE does.
 bool HasShape(const TensorInfo& info, const std::vector<int64_t>& wanted) {
   return info.shape == wanted ||
@@ -207,7 +247,7 @@ Result<std::unique_ptr<TensorSource>> OpenWeights(const ModelFiles& files, uint6
   const auto open = [&]() -> Result<std::unique_ptr<TensorSource>> {
     if (files.gguf) return OpenGgufTensors(files.gguf, files.spec);
     PINION_ASSIGN(auto stored, OpenSafetensors(files.folder));
-    stored = ApplyAliases(std::move(stored), files.spec.names);
+    stored = ApplyLayerAliases(ApplyAliases(std::move(stored), files.spec.names), files.spec);
     if (!files.scheme) return stored;
     switch (files.scheme->method) {
       case QuantMethod::kFp8:

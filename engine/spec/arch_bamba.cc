@@ -36,6 +36,7 @@ Status ReadBamba(const Json& config, DecoderSpec& spec) {
 }
 
 constexpr NeutralField kBambaNeutral[] = {{"attention_bias", "false"},
+                                          {"hidden_act", "silu|swish"},
                                           {"mamba_proj_bias", "false"},
                                           {"mlp_bias", "false"},
                                           {"sliding_window", ""}};

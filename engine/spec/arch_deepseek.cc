@@ -66,8 +66,8 @@ constexpr std::string_view kDeepSeekReads[] = {"kv_lora_rank", "n_routed_experts
 constexpr std::string_view kDeepSeekV32Reads[] = {"kv_lora_rank", "layer_types", "n_routed_experts",
                                                   "q_lora_rank", "rope_interleave"};
 constexpr std::string_view kDeepSeekV3Defaults =
-    R"({"max_position_embeddings": 4096, "n_shared_experts": 1, "num_experts_per_tok": 8,
-        "first_k_dense_replace": 3, "norm_topk_prob": true, "routed_scaling_factor": 2.5})";
+    R"({"max_position_embeddings": 4096, "n_group": 8, "topk_group": 4, "n_shared_experts": 1,
+        "num_experts_per_tok": 8, "first_k_dense_replace": 3, "norm_topk_prob": true, "routed_scaling_factor": 2.5})";
 
 }  // namespace
 

@@ -54,13 +54,14 @@ constexpr NeutralField kErnieMoeNeutral[] = {
 }  // namespace
 
 extern const Architecture kErnie45, kErnie45Moe;
-const Architecture kErnie45 = {"Ernie4_5ForCausalLM",
-                               "ernie4_5",
-                               "ERNIE 4.5",
-                               kErnieNeutral,
-                               ReadErnie45,
-                               {},
-                               R"({"rms_norm_eps": 1e-05, "rope_theta": 500000.0, "head_dim": 128,
+const Architecture kErnie45 = {
+    "Ernie4_5ForCausalLM",
+    "ernie4_5",
+    "ERNIE 4.5",
+    kErnieNeutral,
+    ReadErnie45,
+    {},
+    R"({"num_key_value_heads": 2, "rms_norm_eps": 1e-05, "rope_theta": 500000.0, "head_dim": 128,
         "max_position_embeddings": 131072, "tie_word_embeddings": true})"};
 
 const Architecture kErnie45Moe = {
@@ -70,7 +71,7 @@ const Architecture kErnie45Moe = {
     kErnieMoeNeutral,
     ReadErnie45Moe,
     {},
-    R"({"rms_norm_eps": 1e-05, "rope_theta": 500000.0, "max_position_embeddings": 131072,
+    R"({"num_key_value_heads": 4, "rms_norm_eps": 1e-05, "rope_theta": 500000.0, "max_position_embeddings": 131072,
         "tie_word_embeddings": true, "moe_num_shared_experts": 2, "moe_k": 6})"};
 
 }  // namespace pinion

@@ -9,7 +9,10 @@ namespace {
 
 // sliding_window_pattern: every how many layers one has no window, or a letter (L, G) for each of
 // as many layers.
+// Without a window transformers writes a pattern of 0.
 Status ReadExaoneWindows(const Json& config, DecoderSpec& spec) {
+  const Json* window = config.Find("sliding_window");
+  if (window && window->is_null()) return ReadWindows(config, spec, [](int) { return false; });
   const Json* pattern = config.Find("sliding_window_pattern");
   if (pattern && pattern->is_string()) {
     const std::string letters = pattern->string();

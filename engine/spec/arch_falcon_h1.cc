@@ -60,7 +60,20 @@ Status ReadFalconNorm(const Json& config, DecoderSpec& spec) {
   return {};
 }
 
-Status ReadFalconH1(const Json& given, DecoderSpec& spec) {
+// The inner width is stated; heads that are "auto" divide it.
+Result<Json> WithMambaHeads(Json config) {
+  const Json* inner = config.Find("mamba_d_ssm");
+  const Json* head = config.Find("mamba_d_head");
+  const bool is_auto = head && head->is_string() && head->string() == "auto";
+  if (!is_auto || !inner || inner->is_null()) return config;
+  PINION_ASSIGN(const int width, RequireIn(config, "mamba_d_ssm", 1, kMaxIntermediate));
+  PINION_ASSIGN(const int heads, RequireIn(config, "mamba_n_heads", 1, kMaxHeads));
+  config.Set("mamba_d_head", width / heads);
+  return config;
+}
+
+Status ReadFalconH1(const Json& whole, DecoderSpec& spec) {
+  PINION_ASSIGN(const Json given, WithMambaHeads(whole));
   PINION_TRY(ReadLlamaShape(given, spec));
   PINION_TRY(ReadMamba(given, {}, "model.layers.{}.mamba.", spec));
   PINION_ASSIGN(const int inner,
@@ -82,9 +95,9 @@ Status ReadFalconH1(const Json& given, DecoderSpec& spec) {
 }
 
 constexpr NeutralField kFalconNeutral[] = {
-    {"attention_bias", "false"}, {"attn_layer_indices", ""}, {"mamba_proj_bias", "false"},
-    {"mamba_use_mlp", "true"},   {"mlp_bias", "false"},      {"projectors_bias", "false"},
-    {"sliding_window", ""}};
+    {"hidden_act", "silu|swish"}, {"attention_bias", "false"}, {"attn_layer_indices", ""},
+    {"mamba_proj_bias", "false"}, {"mamba_use_mlp", "true"},   {"mlp_bias", "false"},
+    {"projectors_bias", "false"}, {"sliding_window", ""}};
 constexpr std::string_view kFalconReads[] = {"embedding_multiplier", "lm_head_multiplier"};
 constexpr const char* kFalconDefaults =
     R"({"num_key_value_heads": 8, "rms_norm_eps": 1e-5, "mamba_n_heads": 128,

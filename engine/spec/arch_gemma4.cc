@@ -145,7 +145,13 @@ Status ReadDoubleWidth(const Json& config, DecoderSpec& spec) {
   return {};
 }
 
-Status ReadGemma4(const Json& config, DecoderSpec& spec) {
+constexpr std::string_view kGemma4Ropes =
+    R"({"full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25,
+                           "rope_theta": 1000000.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}})";
+
+Status ReadGemma4(const Json& given, DecoderSpec& spec) {
+  const Json config = WithDefaultRope(given, kGemma4Ropes);
   PINION_TRY(ReadLlamaShape(WithFullRope(config), spec));
   PINION_ASSIGN(spec.activation, ReadActivation(config, "hidden_activation"));
   spec.embedding_multiplier = std::sqrt(static_cast<float>(spec.hidden));

@@ -16,7 +16,12 @@ Result<bool> HasMxfp4(const Json& config) {
   return method == "mxfp4";
 }
 
-Status ReadGptOss(const Json& config, DecoderSpec& spec) {
+constexpr std::string_view kGptOssRope =
+    R"({"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,
+        "truncate": false, "original_max_position_embeddings": 4096})";
+
+Status ReadGptOss(const Json& given, DecoderSpec& spec) {
+  const Json config = WithDefaultRope(given, kGptOssRope);
   PINION_TRY(ReadLlamaShape(config, spec));
   PINION_TRY(ReadWindows(config, spec, [](int layer) { return layer % 2 == 0; }));
   PINION_ASSIGN(const bool bias, Optional<bool>(config, "attention_bias", true));

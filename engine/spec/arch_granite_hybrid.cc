@@ -84,6 +84,7 @@ Status ReadGraniteHybrid(const Json& config, DecoderSpec& spec) {
 }
 
 constexpr NeutralField kGraniteHybridNeutral[] = {{"attention_bias", "false"},
+                                                  {"hidden_act", "silu|swish"},
                                                   {"mamba_proj_bias", "false"},
                                                   {"normalization_function", "rmsnorm"},
                                                   {"sliding_window", ""}};

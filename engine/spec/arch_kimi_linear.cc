@@ -146,6 +146,8 @@ Status ReadKimiLinear(const Json& given, DecoderSpec& spec) {
   PINION_TRY(ReadKimiDelta(config, spec));
   PINION_TRY(ReadGroupedExperts(config, "noaux_tc", "sigmoid", spec));
   NameKimiExperts(spec.names);
+  // As transformers writes it.
+  spec.names.layer_aliases = {{"model.layers.{}.mlp.", "model.layers.{}.block_sparse_moe."}};
   return {};
 }
 

@@ -18,7 +18,13 @@ Status ReadQueryScale(const Json& parameters, DecoderSpec& spec) {
   return {};
 }
 
-Status ReadMinistral3(const Json& config, DecoderSpec& spec) {
+constexpr std::string_view kMinistral3Rope =
+    R"({"rope_type": "yarn", "rope_theta": 1000000.0, "factor": 16.0,
+        "original_max_position_embeddings": 16384, "beta_fast": 32.0, "beta_slow": 1.0,
+        "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1})";
+
+Status ReadMinistral3(const Json& given, DecoderSpec& spec) {
+  const Json config = WithDefaultRope(given, kMinistral3Rope);
   PINION_TRY(ReadLlamaShape(config, spec));
   PINION_TRY(ReadWindows(config, spec, [](int) { return true; }));
   spec.ropes[0].product_scale = 1;  // mscale_all_dim is the rotation's alone here

@@ -76,6 +76,7 @@ Result<Json> AsLlama(Json config, size_t layers) {
   rename("layer_norm_epsilon", "rms_norm_eps");
   rename("mlp_hidden_act", "hidden_act");
   if (!config.Find("head_dim")) rename("attention_head_dim", "head_dim");
+  if (!config.Find("head_dim")) config.Set("head_dim", 128);
   return config;
 }
 
@@ -127,6 +128,7 @@ Status ReadNemotronH(const Json& given, DecoderSpec& spec) {
   PINION_TRY(ReadLlamaShape(config, spec));
   spec.names = NemotronNames();
   spec.gated = false;
+  spec.tied_head = false;  // whatever the config says, as in transformers
   spec.ropes.clear();
   bool has_experts = false;
   for (size_t i = 0; i < parts.size(); ++i) {

@@ -10,11 +10,13 @@ namespace {
 
 // Of text alone all axes of a multi-axis rope have the same position, which makes it a plain one.
 Json WithPlainRope(Json config) {
-  const Json* given = config.Find("rope_parameters");
-  if (!given || !given->is_object()) return config;
-  Json rope = *given;
-  rope.Set("mrope_section", nullptr);
-  config.Set("rope_parameters", std::move(rope));
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    const Json* given = config.Find(key);
+    if (!given || !given->is_object()) continue;
+    Json rope = *given;
+    rope.Set("mrope_section", nullptr);
+    config.Set(key, std::move(rope));
+  }
   return config;
 }
 
@@ -121,6 +123,7 @@ Status ReadQwen35Moe(const Json& given, DecoderSpec& spec) {
   spec.moe.tensors = ExpertTensors::kConsecutive;
   spec.names.experts_gate_up = "model.layers.{}.mlp.experts.gate_up_proj";
   spec.names.experts_down = "model.layers.{}.mlp.experts.down_proj";
+  spec.names.expert_apart = "model.layers.{}.mlp.experts.{}.";
   return {};
 }
 

@@ -110,6 +110,8 @@ Status ReadMamba(const Json& config, const MambaKeys& keys, const std::string& m
 // before, as must head_dim. Types: default, linear, dynamic, llama3 (Llama 3.1), yarn, longrope,
 // proportional; others are errors.
 Status ReadRope(const Json& config, DecoderSpec& spec);
+// The config with these rope parameters if it has none, not even 'rope_scaling'.
+Json WithDefaultRope(Json config, std::string_view parameters);
 // If transformers 5 wrote a rope for each type of layer: the config with that of the layers without
 // window alone.
 Json WithFullRope(Json config);

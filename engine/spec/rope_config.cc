@@ -217,6 +217,11 @@ Result<RopeSpec> ReadRopeParameters(const Json& config, const Json& parameters,
   return rope;
 }
 
+Json WithDefaultRope(Json config, std::string_view parameters) {
+  if (!Parameters(config)) config.Set("rope_parameters", Json::Parse(parameters).value());
+  return config;
+}
+
 Json WithFullRope(Json config) {
   const Json* both = config.Find("rope_parameters");
   if (both && both->Find("full_attention"))

@@ -139,6 +139,33 @@ TEST(Layouts, WithoutAChunkSizeNoLayerOfLlama4HasChunks) {
   for (const LayerSpec& layer : spec.layer_specs) EXPECT_EQ(layer.chunk, 0);
 }
 
+TEST(Layouts, WithoutAWindowExaone4sPatternIsZero) {
+  Json config = Without(With("exaone4", "sliding_window_pattern", "0"), {"sliding_window"});
+  config.Set("layer_types", nullptr);
+  const DecoderSpec spec = ReadSpec(config).value();
+  for (const LayerSpec& layer : spec.layer_specs) {
+    EXPECT_EQ(layer.window, 0);
+    EXPECT_EQ(layer.rope, 0);
+  }
+}
+
+// What the classes of transformers 5.24 begin with.
+TEST(Layouts, AbsentRopeParametersAreTheArchitectures) {
+  const Json none = Without(Config("gptoss"), {"rope_scaling", "rope_parameters"});
+  const RopeSpec rope = ReadSpec(none)->ropes.at(0);
+  EXPECT_EQ(rope.type, "yarn");
+  EXPECT_EQ(rope.factor, 32);
+  EXPECT_FALSE(rope.truncate);
+  const Json gemma = Without(Config("gemma4-dense"), {"rope_parameters"});
+  EXPECT_EQ(ReadSpec(gemma)->ropes.at(0).part, 0.25);
+  EXPECT_EQ(ReadSpec(gemma)->ropes.at(0).theta, 1e6);
+  EXPECT_EQ(ReadSpec(gemma)->ropes.at(1).theta, 1e4);
+  const DecoderSpec ministral =
+      ReadSpec(Without(Config("ministral3"), {"rope_scaling", "rope_parameters"})).value();
+  EXPECT_EQ(ministral.ropes.at(0).theta, 1e6);
+  EXPECT_EQ(ministral.query_scale.length, 16384);
+}
+
 TEST(Layouts, MixturesMayHaveAWindow) {
   EXPECT_EQ(ReadSpec(With("mixtral", "sliding_window", "16"))->layer_specs[0].window, 16);
   Json config = With("qwen3moe", "sliding_window", "16");
