@@ -139,12 +139,14 @@ bool HasPrefix(const std::vector<std::string>& sorted, const std::string& prefix
   return found != sorted.end() && found->starts_with(prefix);
 }
 
+// Applies the aliases of parts of layers ("model.layers.{}.mlp."), to those with a dense MLP.
 std::unique_ptr<TensorSource> ApplyLayerAliases(std::unique_ptr<TensorSource> source,
                                                 const DecoderSpec& spec) {
   const auto stored = source->Names();
   for (int layer = 0; layer < spec.layers; ++layer) {
     if (spec.layer_specs[static_cast<size_t>(layer)].mlp != MlpKind::kDense) continue;
-    for (const auto& [first, second] : spec.names.layer_aliases) {
+    for (const auto& [first, second] : spec.names.prefix_aliases) {
+      if (first.find("{}") == std::string::npos) continue;
       const std::string from = LayerTensor(first, layer), to = LayerTensor(second, layer);
       if (!HasPrefix(stored, from) && HasPrefix(stored, to))
         source = std::make_unique<RenamedSource>(std::move(source), from, to);
@@ -153,24 +155,29 @@ std::unique_ptr<TensorSource> ApplyLayerAliases(std::unique_ptr<TensorSource> so
   return source;
 }
 
-// Names the experts as the folder has them: each apart, or all in one tensor.
-void ChooseExpertNames(const std::string& folder, DecoderSpec& spec) {
-  TensorNames& names = spec.names;
-  if (names.expert_apart.empty()) return;
+// Whether the first layer of experts has one that is stored apart.
+bool StoresExpertsApart(const std::string& folder, const DecoderSpec& spec) {
   auto opened = OpenSafetensors(folder);
-  if (!opened) return;  // OpenWeights says why
-  const auto stored = ApplyAliases(std::move(*opened), names)->Names();
+  if (!opened) return false;  // OpenWeights says why
+  const auto stored = ApplyAliases(std::move(*opened), spec.names)->Names();
   int layer = 0;
   while (layer < spec.layers &&
          spec.layer_specs[static_cast<size_t>(layer)].mlp != MlpKind::kExperts)
     ++layer;
-  if (!HasPrefix(stored, ExpertTensor(names.expert_apart, layer, 0))) return;
-  spec.moe.tensors = ExpertTensors::kEach;
-  names.expert_gate = names.expert_apart + "gate_proj";
-  names.expert_up = names.expert_apart + "up_proj";
-  names.expert_down = names.expert_apart + "down_proj";
-  names.experts_gate_up.clear();
-  names.experts_down.clear();
+  return HasPrefix(stored, ExpertTensor(spec.names.expert_down, layer, 0));
+}
+
+// If the architecture names its experts both in one tensor and apart: keeps the names that the
+// folder has.
+void ChooseExpertNames(const std::string& folder, DecoderSpec& spec) {
+  TensorNames& names = spec.names;
+  if (names.experts_gate_up.empty() || names.expert_down.empty()) return;
+  if (StoresExpertsApart(folder, spec)) {
+    spec.moe.tensors = ExpertTensors::kEach;
+    names.experts_gate_up = names.experts_down = "";
+  } else {
+    names.expert_gate = names.expert_up = names.expert_down = "";
+  }
 }
 
 Result<ModelFiles> OpenFolder(const std::string& model, const std::string& folder) {

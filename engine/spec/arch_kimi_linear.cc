@@ -147,7 +147,8 @@ Status ReadKimiLinear(const Json& given, DecoderSpec& spec) {
   PINION_TRY(ReadGroupedExperts(config, "noaux_tc", "sigmoid", spec));
   NameKimiExperts(spec.names);
   // As transformers writes it.
-  spec.names.layer_aliases = {{"model.layers.{}.mlp.", "model.layers.{}.block_sparse_moe."}};
+  spec.names.prefix_aliases.emplace_back("model.layers.{}.mlp.",
+                                         "model.layers.{}.block_sparse_moe.");
   return {};
 }
 

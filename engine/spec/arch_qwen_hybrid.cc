@@ -123,7 +123,11 @@ Status ReadQwen35Moe(const Json& given, DecoderSpec& spec) {
   spec.moe.tensors = ExpertTensors::kConsecutive;
   spec.names.experts_gate_up = "model.layers.{}.mlp.experts.gate_up_proj";
   spec.names.experts_down = "model.layers.{}.mlp.experts.down_proj";
-  spec.names.expert_apart = "model.layers.{}.mlp.experts.{}.";
+  // As transformers and FP8 files have them: FindModel sees which names a folder has.
+  const std::string apart = "model.layers.{}.mlp.experts.{}.";
+  spec.names.expert_gate = apart + "gate_proj";
+  spec.names.expert_up = apart + "up_proj";
+  spec.names.expert_down = apart + "down_proj";
   return {};
 }
 

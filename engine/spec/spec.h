@@ -112,12 +112,6 @@ struct TensorNames {
   // Other spellings of prefixes in published checkpoints: {"model.", ""} means that
   // "model.norm.weight" may be stored as "norm.weight". Only OpenWeights applies them.
   std::vector<std::pair<std::string, std::string>> prefix_aliases;
-  // The same for parts of layers with a dense MLP; "{}" stands for the layer.
-  std::vector<std::pair<std::string, std::string>> layer_aliases;
-  // If some checkpoints store experts apart whose tensors the others have in one (ExpertTensors):
-  // the module of one of them, "model.layers.{}.mlp.experts.{}.", before gate_proj, up_proj and
-  // down_proj. FindModel takes the names that a folder has.
-  std::string expert_apart;
 };
 
 // Properties that may differ from layer to layer.
