@@ -60,12 +60,12 @@ Status ReadFalconNorm(const Json& config, DecoderSpec& spec) {
   return {};
 }
 
-// The inner width is stated; heads that are "auto" divide it.
+// The inner width is stated; heads that are not, or are "auto", divide it.
 Result<Json> WithMambaHeads(Json config) {
   const Json* inner = config.Find("mamba_d_ssm");
   const Json* head = config.Find("mamba_d_head");
-  const bool is_auto = head && head->is_string() && head->string() == "auto";
-  if (!is_auto || !inner || inner->is_null()) return config;
+  const bool is_stated = head && !head->is_null() && *head != Json("auto");
+  if (is_stated || !inner || inner->is_null()) return config;
   PINION_ASSIGN(const int width, RequireIn(config, "mamba_d_ssm", 1, kMaxIntermediate));
   PINION_ASSIGN(const int heads, RequireIn(config, "mamba_n_heads", 1, kMaxHeads));
   config.Set("mamba_d_head", width / heads);

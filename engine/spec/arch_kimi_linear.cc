@@ -141,6 +141,7 @@ Status ReadKimiLinear(const Json& given, DecoderSpec& spec) {
   const Json config = WithRotatedHead(WithDeepSeeksNames(given));
   PINION_TRY(ReadLlamaShape(config, spec));
   PINION_TRY(ReadLatentAttention(config, spec));
+  spec.tied_head = false;  // whatever the config says, as in transformers
   spec.ropes.clear();
   for (LayerSpec& layer : spec.layer_specs) layer.rope = -1;
   PINION_TRY(ReadKimiDelta(config, spec));

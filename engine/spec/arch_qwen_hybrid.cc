@@ -135,19 +135,24 @@ constexpr NeutralField kHybridNeutral[] = {
     {"hidden_act", "silu"},          {"attention_bias", "false"},  {"attn_output_gate", "true"},
     {"use_sliding_window", "false"}, {"decoder_sparse_step", "1"}, {"mamba_ssm_dtype", "float32"}};
 constexpr std::string_view kHybridReads[] = {"layer_types", "num_experts"};
-constexpr const char* kHybridDefaults =
-    R"({"partial_rotary_factor": 0.25, "head_dim": 256, "max_position_embeddings": 32768})";
+constexpr std::string_view kTwoHeadsDefaults =
+    R"({"num_key_value_heads": 2, "partial_rotary_factor": 0.25, "head_dim": 256,
+        "max_position_embeddings": 32768})";
+constexpr std::string_view kFourHeadsDefaults =
+    R"({"num_key_value_heads": 4, "partial_rotary_factor": 0.25, "head_dim": 256,
+        "max_position_embeddings": 32768})";
 
 }  // namespace
 
 extern const Architecture kQwen3Next, kQwen35, kQwen35Moe;
 const Architecture kQwen3Next = {"Qwen3NextForCausalLM", "qwen3_next",  "Qwen3-Next",
                                  kHybridNeutral,         ReadQwen3Next, kHybridReads,
-                                 kHybridDefaults};
-const Architecture kQwen35 = {"Qwen3_5ForCausalLM", "qwen3_5_text", "Qwen3.5, 3.6", kHybridNeutral,
-                              ReadQwen35,           kHybridReads,   kHybridDefaults};
+                                 kTwoHeadsDefaults};
+const Architecture kQwen35 = {"Qwen3_5ForCausalLM", "qwen3_5_text", "Qwen3.5, 3.6",
+                              kHybridNeutral,       ReadQwen35,     kHybridReads,
+                              kFourHeadsDefaults};
 const Architecture kQwen35Moe = {
     "Qwen3_5MoeForCausalLM", "qwen3_5_moe_text", "Qwen3.5, 3.6 mixtures", kHybridNeutral,
-    ReadQwen35Moe,           kHybridReads,       kHybridDefaults};
+    ReadQwen35Moe,           kHybridReads,       kTwoHeadsDefaults};
 
 }  // namespace pinion

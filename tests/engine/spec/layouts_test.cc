@@ -149,6 +149,29 @@ TEST(Layouts, WithoutAWindowExaone4sPatternIsZero) {
   }
 }
 
+TEST(Layouts, FalconsMambaHeadsDivideTheStatedWidth) {
+  const DecoderSpec stated = SpecOf("falconh1");
+  for (const char* head : {"null", R"("auto")"}) {
+    Json config = With("falconh1", "mamba_d_head", head);
+    config.Set("mamba_d_ssm", stated.mamba.inner());
+    EXPECT_EQ(ReadSpec(config)->mamba.head_dim, stated.mamba.head_dim) << head;
+  }
+}
+
+// transformers has nothing to tie in these.
+TEST(Layouts, SomeHeadsAreNeverTied) {
+  for (const char* model : {"nemotronh", "kimi-linear"})
+    EXPECT_FALSE(ReadSpec(With(model, "tie_word_embeddings", "true"))->tied_head) << model;
+  EXPECT_TRUE(ReadSpec(With("llama", "tie_word_embeddings", "true"))->tied_head);
+}
+
+TEST(Layouts, AStatedWaveOfSeveralAxesIsPlainOnText) {
+  const Json rope = Json::Parse(R"({"rope_type": "default", "mrope_section": [2, 1, 1]})").value();
+  Json config = Without(Config("qwen3.5-text"), {"rope_parameters"});
+  config.Set("rope_scaling", rope);
+  EXPECT_EQ(ErrorOf(config), "no error");
+}
+
 // What the classes of transformers 5.24 begin with.
 TEST(Layouts, AbsentRopeParametersAreTheArchitectures) {
   const Json none = Without(Config("gptoss"), {"rope_scaling", "rope_parameters"});
