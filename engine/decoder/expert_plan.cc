@@ -8,7 +8,7 @@ namespace {
 // Up to this many tokens, an expert is bound by reading its weights: fewer do not make it cheaper.
 constexpr size_t kTokensPerRead = 8;
 // With this many items per thread, threads wait at the end for at most a thirtieth of the time.
-constexpr size_t kItemsPerThread = 32;
+constexpr size_t kExpertItemsPerThread = 32;
 
 size_t CostPerUnit(size_t tokens) { return std::max(tokens, kTokensPerRead); }
 
@@ -43,7 +43,7 @@ void ExpertPlan::Cut(size_t units, size_t threads, std::vector<ExpertItem>& item
   size_t total = 0;
   for (size_t e = 0; e < experts; ++e)
     if (tokens(e) > 0) total += units * CostPerUnit(tokens(e));
-  const size_t wanted = std::max<size_t>(1, total / (threads * kItemsPerThread));
+  const size_t wanted = std::max<size_t>(1, total / (threads * kExpertItemsPerThread));
   for (size_t e = 0; e < experts; ++e) {
     if (tokens(e) == 0) continue;
     const size_t pieces = std::clamp<size_t>(units * CostPerUnit(tokens(e)) / wanted, 1, units);
