@@ -12,9 +12,9 @@
 
 namespace pinion {
 
-// Reads the text between the marks of calls that are not JSON as the model writes them, and turns
-// their arguments into JSON as they come. Its text may come in pieces of any size; time and memory
-// are linear in it. Nothing is given away until the text is certain to be calls.
+// Reads the text between the marks of calls as the model writes them, and turns their arguments
+// into JSON as they come. Its text may come in pieces of any size; time and memory are linear in
+// it. Nothing is given away until the text is certain to be calls.
 class CallBody {
  public:
   virtual ~CallBody() = default;
@@ -30,7 +30,7 @@ class CallBody {
   }
 
   // From now on the body stays calls, whatever follows: a tool of the request is called and the
-  // first of its arguments has begun, or marks that no text has stand before them.
+  // first of its arguments has begun, or what stands before them is in no text.
   bool certain() const { return certain_; }
   // The text is not a body, or not one any more; nothing behind that is read.
   bool broken() const { return broken_; }
@@ -63,6 +63,7 @@ class CallBody {
   // Takes the text before the first of these characters, once one has come.
   std::optional<std::string_view> TakeUntilAnyOf(std::string_view ends);
 
+  void AddCall(ToolCall call) { given_.calls.push_back(std::move(call)); }  // all of it
   void BeginCall(std::string_view name);      // and its object of arguments
   void BeginArgument(std::string_view name);  // all but its value
   void AddJson(std::string_view json) { given_.AddArguments(json); }
@@ -84,6 +85,14 @@ class CallBody {
 size_t HeldFor(std::string_view text, std::string_view mark);
 
 // Readers of one body each; `tools` outlives them.
+// {"name": NAME, "arguments": {...}}
+std::unique_ptr<CallBody> MakeHermesBody(const KnownTools& tools);
+// The same with "parameters", several of them with ';' between; only tools of the request.
+std::unique_ptr<CallBody> MakeLlamaBody(const KnownTools& tools);
+// A list of what Hermes has one of.
+std::unique_ptr<CallBody> MakeGraniteBody(const KnownTools& tools);
+// The same, or NAME{...}, NAME[ARGS]{...}, several of them.
+std::unique_ptr<CallBody> MakeMistralBody(const KnownTools& tools);
 // <function=NAME><parameter=KEY>VALUE</parameter></function>, as often as the model likes.
 std::unique_ptr<CallBody> MakeCoderBody(const KnownTools& tools);
 // NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>

@@ -100,14 +100,20 @@ CallHead ReadNamedHead(std::string_view text) {
   return head;
 }
 
-void JsonEnd::Push(char c) {
-  if (done_) return;
-  if (in_string_) {
-    in_string_ = escaped_ || c != '"';
-    escaped_ = !escaped_ && c == '\\';
+void JsonStrings::Push(char c) {
+  if (!inside_) {
+    inside_ = c == '"';
     return;
   }
-  in_string_ = c == '"';
+  inside_ = escaped_ || c != '"';
+  escaped_ = !escaped_ && c == '\\';
+}
+
+void JsonEnd::Push(char c) {
+  if (done_) return;
+  const bool in_string = strings_.inside();
+  strings_.Push(c);
+  if (in_string) return;
   if (c == '{' || c == '[') ++depth_;
   if (c != '}' && c != ']') return;
   done_ = depth_ <= 1;
@@ -118,8 +124,20 @@ size_t JsonEnd::Take(std::string_view text, std::string_view mark) {
   size_t taken = 0;
   for (; taken < text.size() && !done_; ++taken) {
     const std::string_view rest = text.substr(taken, mark.size());
-    if (!in_string_ && !mark.empty() && mark.starts_with(rest)) break;
+    if (!strings_.inside() && !mark.empty() && mark.starts_with(rest)) break;
     Push(text[taken]);
+  }
+  return taken;
+}
+
+size_t JsonMark::Take(std::string_view text) {
+  if (mark_.empty()) return text.size();
+  size_t taken = 0;
+  for (; taken < text.size(); ++taken) {
+    const std::string_view rest = text.substr(taken);
+    found_ = !strings_.inside() && rest.starts_with(mark_);
+    if (found_ || (!strings_.inside() && mark_.starts_with(rest))) break;
+    strings_.Push(rest[0]);
   }
   return taken;
 }

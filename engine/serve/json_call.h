@@ -25,13 +25,23 @@ CallHead ReadCallHead(std::string_view text);
 // name has letters, digits and "_-.:/" alone.
 CallHead ReadNamedHead(std::string_view text);
 
+// Whether a JSON text is within a string, byte by byte.
+class JsonStrings {
+ public:
+  void Push(char c);
+  bool inside() const { return inside_; }
+
+ private:
+  bool inside_ = false, escaped_ = false;
+};
+
 // Finds the end of a JSON object or list that comes in pieces: the bracket that closes the first
 // one. What is between is not checked.
 class JsonEnd {
  public:
   explicit JsonEnd(size_t depth = 0) : depth_(depth) {}  // depth: of brackets that are open already
   void Push(char c);
-  bool in_string() const { return in_string_; }
+  bool in_string() const { return strings_.inside(); }
   bool done() const { return done_; }
   // How many bytes of `text` belong to the value. It ends before a `mark` that is in no string, and
   // before what may yet become one.
@@ -39,7 +49,22 @@ class JsonEnd {
 
  private:
   size_t depth_;
-  bool in_string_ = false, escaped_ = false, done_ = false;
+  JsonStrings strings_;
+  bool done_ = false;
+};
+
+// Finds a mark in a text that comes in pieces, unless it is within a string.
+class JsonMark {
+ public:
+  explicit JsonMark(std::string_view mark = {}) : mark_(mark) {}  // empty: there is none to find
+  bool found() const { return found_; }
+  // How many bytes of `text` are before the mark, and before what may yet become one.
+  size_t Take(std::string_view text);
+
+ private:
+  std::string_view mark_;
+  JsonStrings strings_;
+  bool found_ = false;
 };
 
 }  // namespace pinion

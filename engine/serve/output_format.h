@@ -41,15 +41,6 @@ class KnownTools {
 
 class CallBody;  // of call_body.h
 
-// How the calls of a body are laid out whose arguments are JSON that is passed on as it comes.
-enum class CallStream {
-  kNone,
-  kOne,    // {"name": ..., "arguments": {...}}: a body is one call
-  kChain,  // several of them with ';' between; only tools of the request
-  kList,   // a list of them
-  kNamed   // the same, or NAME{...}, of which a body has one
-};
-
 // How a family of models writes calls: `begin`, a body, `end`, as often as it likes.
 struct CallFormat {
   std::string_view name;         // vLLM's, of --tool-call-parser
@@ -57,15 +48,9 @@ struct CallFormat {
   std::string_view begin, end;   // end empty: the body goes on to the end of the text
   bool json = false;             // `end` inside a string of the body ends nothing
   char bare = 0;                 // an answer that begins with it is a body, too; 0: none is
-  // The calls in a complete body; unset if it has none, so that it is a part of the text. Null if
-  // there is `make_body`.
-  std::optional<std::vector<ToolCall>> (*read)(std::string_view body,
-                                               const KnownTools& tools) = nullptr;
-  CallStream streams = CallStream::kNone;
-  // What reads a body as it comes, if that is not JSON. Of one that has `json` within, it finds the
-  // end as well.
+  // What reads a body as it comes. Of one that has `json` within, it finds the end as well.
   std::unique_ptr<CallBody> (*make_body)(const KnownTools& tools) = nullptr;
-  bool harmony = false;  // of harmony_parser.h, which has no use for marks and `read`
+  bool harmony = false;  // of harmony_parser.h, which has no use for marks and bodies
 };
 
 // How a family of models sets its reasoning apart from the answer, which it precedes.
@@ -87,7 +72,7 @@ struct OutputFormat {
 Result<OutputFormat> ChooseOutputFormat(const std::string& calls, const std::string& thoughts,
                                         const std::optional<std::string>& chat_template);
 
-// Complete bodies, in tool_json.cc; those that make_body reads are in call_body.h.
+// Complete bodies of JSON, in tool_json.cc: their calls, or nothing if they are a part of the text.
 using ReadCalls = std::optional<std::vector<ToolCall>>(std::string_view body, const KnownTools&);
 // {"name": ..., "arguments": {...}}
 ReadCalls ReadHermesCalls;

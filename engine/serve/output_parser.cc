@@ -37,20 +37,9 @@ bool OutputParser::Step() {
     case Part::kContent:
       return StepContent();
     case Part::kCall:
-      return may_stream_ ? StepCallHead() : StepCall();
+      return StepCall();
     case Part::kBody:
       return StepBody();
-    case Part::kArguments:
-    case Part::kCallRest:
-      return StepArguments();
-    case Part::kBetween:
-      return StepBetween();
-    case Part::kNext:
-      return StepNext();
-    case Part::kItem:
-      return StepItem();
-    case Part::kNamed:
-      return StepNamed();
     case Part::kCallEnd:
       break;
   }
@@ -110,142 +99,9 @@ bool OutputParser::BeginCall(std::string_view begin, size_t at) {
   past_ += begin.size();
   begin_ = begin;
   scanned_ = 0;
-  in_string_ = false;
-  may_stream_ = rules_.calls->streams != CallStream::kNone;
-  part_ = Part::kCall;
-  if (!rules_.calls->make_body) return true;
   body_ = rules_.calls->make_body(*rules_.tools);
   part_ = Part::kBody;
   return true;
-}
-
-bool OutputParser::StepCallHead() {
-  CallHead head = ReadFirstHead();
-  if (head.state == CallHead::State::kMore) return false;
-  may_stream_ = false;
-  if (head.state == CallHead::State::kFound)
-    BeginArguments(std::move(head));
-  else if (in_object_ && rules_.calls->streams != CallStream::kOne)
-    BeginItem(in_list_ ? held().find('[') + 1 : 0, /*is_first=*/true);
-  return true;
-}
-
-// Of a body's first call, with the bracket of the list that it may be in.
-CallHead OutputParser::ReadFirstHead() {
-  const CallStream streams = rules_.calls->streams;
-  const size_t open = std::min(held().find_first_not_of(kSpace), held().size());
-  in_object_ = true;
-  in_list_ = false;
-  if (streams == CallStream::kOne || streams == CallStream::kChain) return ReadHead(held());
-  if (open == held().size()) return {CallHead::State::kMore, "", 0};
-  in_list_ = held()[open] == '[';
-  if (in_list_) {
-    CallHead head = ReadHead(held().substr(open + 1));
-    head.bytes += open + 1;
-    return head;
-  }
-  in_object_ = false;
-  return streams == CallStream::kNamed ? ReadNamedHead(held()) : CallHead{};
-}
-
-CallHead OutputParser::ReadHead(std::string_view text) const {
-  CallHead head = ReadCallHead(text);
-  const bool any = rules_.calls->streams != CallStream::kChain || rules_.tools->Has(head.name);
-  if (head.state == CallHead::State::kFound && !any) head.state = CallHead::State::kNone;
-  return head;
-}
-
-void OutputParser::BeginArguments(CallHead head) {
-  drops_ = !rules_.parallel && calls_++ > 0;
-  if (!drops_) parsed_.calls.push_back({std::move(head.name), ""});
-  past_ += head.bytes;
-  LeaveCall();
-  json_ = JsonEnd();
-  part_ = Part::kArguments;
-}
-
-// A mark that comes too early ends the call, too.
-bool OutputParser::StepArguments() {
-  const std::string_view end = rules_.calls->end;
-  const size_t bytes = json_.Take(held(), end);
-  if (part_ == Part::kArguments && !drops_) parsed_.AddArguments(held().substr(0, bytes));
-  past_ += bytes;
-  const bool is_cut = !end.empty() && held().starts_with(end);
-  if (!json_.done() && !is_cut) return false;
-  const bool has_rest = json_.done() && part_ == Part::kArguments && in_object_;
-  part_ = has_rest ? Part::kCallRest : PartBehind();
-  json_ = JsonEnd(1);
-  return true;
-}
-
-OutputParser::Part OutputParser::PartBehind() const {
-  if (rules_.calls->streams == CallStream::kOne) return Part::kCallEnd;
-  return in_object_ ? Part::kBetween : Part::kNamed;
-}
-
-// Only another call or the end of the list is expected here; anything else is content.
-bool OutputParser::StepBetween() {
-  past_ += std::min(held().find_first_not_of(kSpace), held().size());
-  if (held().empty()) return false;
-  const char c = held()[0];
-  part_ = Part::kContent;
-  if (c == (in_list_ ? ',' : ';') || (in_list_ && c == ']')) ++past_;
-  if (in_list_ ? c == ',' : c == ';' || c == '{') part_ = Part::kNext;
-  return true;
-}
-
-bool OutputParser::StepNext() {
-  past_ += std::min(held().find_first_not_of(kSpace), held().size());
-  if (held().empty()) return false;
-  CallHead head = ReadHead(held());
-  if (head.state == CallHead::State::kMore) return false;
-  if (head.state == CallHead::State::kFound) {
-    BeginArguments(std::move(head));
-    return true;
-  }
-  part_ = Part::kContent;
-  if (held()[0] == '{') BeginItem(0, /*is_first=*/false);
-  return true;
-}
-
-void OutputParser::BeginItem(size_t at, bool is_first) {
-  part_ = Part::kItem;
-  json_ = JsonEnd();
-  scanned_ = item_at_ = at;
-  is_first_ = is_first;
-}
-
-bool OutputParser::StepItem() {
-  scanned_ += json_.Take(held().substr(scanned_));
-  if (!json_.done()) return false;
-  const std::string_view item = held().substr(item_at_, scanned_ - item_at_);
-  const bool is_chain = rules_.calls->streams == CallStream::kChain;
-  auto calls = (is_chain ? ReadLlamaCalls : ReadHermesCalls)(item, *rules_.tools);
-  part_ = calls ? Part::kBetween : is_first_ ? Part::kCall : Part::kContent;
-  if (!calls) {
-    scanned_ = 0;
-    return true;
-  }
-  for (ToolCall& call : *calls) AddCall(std::move(call));
-  past_ += scanned_;
-  LeaveCall();
-  return true;
-}
-
-// Another call may follow without a mark of its own, if it is of a tool of the request.
-bool OutputParser::StepNamed() {
-  past_ += std::min(held().find_first_not_of(kSpace), held().size());
-  if (held().empty()) return false;
-  CallHead head;
-  if (rules_.tools->MayBegin(held())) head = ReadNamedHead(held());
-  if (head.state == CallHead::State::kMore) return false;
-  part_ = Part::kContent;
-  if (head.state == CallHead::State::kFound) BeginArguments(std::move(head));
-  return true;
-}
-
-void OutputParser::AddCall(ToolCall call) {
-  if (rules_.parallel || calls_++ == 0) parsed_.calls.push_back(std::move(call));
 }
 
 bool OutputParser::StepCallEnd() {
@@ -258,50 +114,34 @@ bool OutputParser::StepCallEnd() {
   return true;
 }
 
+// What is no call, up to the end mark, and that mark.
 bool OutputParser::StepCall() {
   const std::string_view end = rules_.calls->end;
   if (end.empty()) return false;
-  if (rules_.calls->json) return ScanJson() && EndCall(end);
-  const size_t at = held().find(end, scanned_);
-  scanned_ = at != std::string_view::npos ? at : held().size() - HeldFor(held(), end);
-  return at != std::string_view::npos && EndCall(end);
-}
-
-// Moves scanned_ up to the end mark; false if it is not there yet.
-bool OutputParser::ScanJson() {
-  const std::string_view end = rules_.calls->end, text = held();
-  while (scanned_ < text.size()) {
-    const char c = text[scanned_];
-    if (in_string_) {
-      if (c == '\\' && scanned_ + 1 == text.size()) return false;
-      scanned_ += c == '\\' ? 2 : 1;
-      in_string_ = c != '"';
-      continue;
-    }
-    const std::string_view rest = text.substr(scanned_);
-    if (rest.starts_with(end)) return true;
-    if (end.starts_with(rest)) return false;
-    in_string_ = c == '"';
-    ++scanned_;
+  bool ends = false;
+  if (rules_.calls->json) {
+    scanned_ += mark_.Take(held().substr(scanned_));
+    ends = mark_.found();
+  } else {
+    const size_t at = held().find(end, scanned_);
+    ends = at != std::string_view::npos;
+    scanned_ = ends ? at : held().size() - HeldFor(held(), end);
   }
-  return false;
+  return ends && EndCall(end);
 }
 
-// The body is held() up to scanned_, and then comes `end`.
+// Text is held() up to scanned_, and then comes `end`.
 bool OutputParser::EndCall(std::string_view end) {
-  const size_t bytes = scanned_ + end.size();
-  const auto read = rules_.calls->read;
-  auto calls = read ? read(held().substr(0, scanned_), *rules_.tools) : std::nullopt;
   part_ = Part::kContent;
-  if (!calls) {
-    Write(begin_, parsed_.content);
-    WriteAllBut(held().size() - bytes, parsed_.content);
-    return true;
-  }
-  for (ToolCall& call : *calls) AddCall(std::move(call));
-  past_ += bytes;
-  LeaveCall();
+  Write(begin_, parsed_.content);
+  WriteAllBut(held().size() - scanned_ - end.size(), parsed_.content);
   return true;
+}
+
+void OutputParser::GiveUpBody() {
+  part_ = Part::kCall;
+  scanned_ = 0;
+  mark_ = JsonMark(rules_.calls->end);
 }
 
 bool OutputParser::StepBody() {
@@ -319,8 +159,7 @@ bool OutputParser::StepBody() {
     GiveBody();
     if (body_->broken() || body_->done()) return LeaveBody();
   } else if (body_->broken()) {
-    part_ = Part::kCall;  // which is text, up to its end
-    scanned_ = 0;
+    GiveUpBody();
     return true;
   }
   return ends ? EndBody(end) : !is_all;
@@ -351,12 +190,13 @@ bool OutputParser::LeaveBody() {
 bool OutputParser::EndBody(std::string_view end) {
   if (!body_->End()) {
     if (!body_->certain()) {
-      part_ = Part::kCall;
+      GiveUpBody();
       return true;
     }
     if (!end.empty()) body_->CloseCall();
   }
   GiveBody();
+  if (body_->done()) return LeaveBody();
   past_ += end.size();
   part_ = Part::kContent;
   return true;
@@ -397,14 +237,14 @@ void OutputParser::EndAll() {
     scanned_ = held().size();
     EndBody("");
   }
-  if (part_ == Part::kCall || (part_ == Part::kItem && is_first_)) {
+  if (part_ == Part::kCall) {
     scanned_ = held().size();
     EndCall("");
   }
-  // Behind arguments that streamed it is the beginning of a mark.
-  const bool is_mark = part_ == Part::kArguments || part_ == Part::kCallRest ||
-                       part_ == Part::kCallEnd || part_ == Part::kBetween;
-  if (is_mark) past_ = text_.size();
+  if (part_ == Part::kCallEnd) {
+    StepCallEnd();
+    if (part_ == Part::kCallEnd) past_ = text_.size();  // the beginning of the mark
+  }
   std::string& dst = part_ == Part::kThought ? parsed_.reasoning : parsed_.content;
   WriteAllBut(0, dst);
   dst += std::exchange(space_, {});
