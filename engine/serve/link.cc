@@ -27,7 +27,7 @@ void Fields(Archive& archive, TokenEvent& e) {
 }
 template <typename Archive>
 void Fields(Archive& archive, Traffic& t) {
-  archive(t.calls, t.bytes, t.seconds);
+  archive(t.calls, t.delays, t.bytes, t.seconds);
 }
 template <typename Archive>
 void Fields(Archive& archive, StepWork& w) {

@@ -75,15 +75,18 @@ std::vector<double> MediansByRank(const std::vector<std::vector<double>>& rounds
 }
 
 std::optional<Traffic> MedianTraffic(const std::vector<Traffic>& rounds) {
-  std::vector<double> calls, bytes, seconds;
+  std::vector<double> calls, delays, bytes, seconds;
   for (const Traffic& round : rounds) {
     calls.push_back(static_cast<double>(round.calls));
+    delays.push_back(static_cast<double>(round.delays));
     bytes.push_back(static_cast<double>(round.bytes));
     seconds.push_back(round.seconds);
   }
   if (Median(calls) == 0) return std::nullopt;
-  return Traffic{static_cast<uint64_t>(Median(calls)), static_cast<uint64_t>(Median(bytes)),
-                 Median(seconds)};
+  return Traffic{.calls = static_cast<uint64_t>(Median(calls)),
+                 .delays = static_cast<uint64_t>(Median(delays)),
+                 .bytes = static_cast<uint64_t>(Median(bytes)),
+                 .seconds = Median(seconds)};
 }
 
 // The peak without the probe's own memory, which is resident from its first measurement on.

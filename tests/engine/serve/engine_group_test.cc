@@ -164,14 +164,14 @@ TEST_F(GroupTest, TotalsOfTheDeadStay) {
   first.stats.scheduler.running = 5;
   second.stats.output_tokens = 10;
   second.stats.scheduler.running = 1;
-  first.stats.prefill = {1, 0.5, {1, 2, 3, 4}, 5, {6, 7, 0.25}};
-  second.stats.prefill = {10, 2, {10, 20, 30, 40}, 50, {60, 70, 4}};
+  first.stats.prefill = {1, 0.5, {1, 2, 3, 4}, 5, {6, 6, 7, 0.25}};
+  second.stats.prefill = {10, 2, {10, 20, 30, 40}, 50, {60, 60, 70, 4}};
   first.stats.decode.steps = 3;
   second.stats.decode.steps = 4;
   first.stats.shared_kv_bytes = 100;
   second.stats.shared_kv_bytes = 200;
-  first.stats.traffic = {1, 20, 0.5};
-  second.stats.traffic = {2, 30, 0.25};
+  first.stats.traffic = {.calls = 1, .delays = 1, .bytes = 20, .seconds = 0.5};
+  second.stats.traffic = {.calls = 2, .delays = 2, .bytes = 30, .seconds = 0.25};
   first.stats.transfer = {1, 2, 3, 4, 5};
   second.stats.transfer = {10, 20, 30, 40, 50};
   const std::string ready = Frames("b", {Ready(500)}), later = Frames("c", {second});
@@ -199,6 +199,7 @@ TEST_F(GroupTest, TotalsOfTheDeadStay) {
   EXPECT_EQ(stats.decode.steps, 7u);
   EXPECT_EQ(stats.shared_kv_bytes, 300u);
   EXPECT_EQ(stats.traffic.calls, 3u);
+  EXPECT_EQ(stats.traffic.delays, 3u);
   EXPECT_EQ(stats.traffic.bytes, 50u);
   EXPECT_EQ(stats.traffic.seconds, 0.75);
   EXPECT_EQ(stats.transfer.orders, 11u);

@@ -39,11 +39,11 @@ EventsMessage MakeEvents() {
   batch.stats.scheduler.running = 4;
   batch.stats.kv.prefix_hit_tokens = 64;
   batch.stats.output_tokens = 1000;
-  batch.stats.prefill = {1, 2.5, {3, 4, 5, 6}, 7, {8, 9, 10.5}};
-  batch.stats.decode = {11, 12.5, {13, 14, 15, 16}, 17, {18, 19, 20.5}};
+  batch.stats.prefill = {1, 2.5, {3, 4, 5, 6}, 7, {8, 28, 9, 10.5}};
+  batch.stats.decode = {11, 12.5, {13, 14, 15, 16}, 17, {18, 29, 19, 20.5}};
   batch.stats.shared_kv_bytes = 21;
   batch.stats.waited_s = {22.5, 23.5};
-  batch.stats.traffic = {24, 25, 26.5};
+  batch.stats.traffic = {.calls = 24, .delays = 27, .bytes = 25, .seconds = 26.5};
   return batch;
 }
 
@@ -106,6 +106,7 @@ void ExpectSame(const StepWork& got, const StepWork& sent) {
   EXPECT_EQ(got.least.int8_ops, sent.least.int8_ops);
   EXPECT_EQ(got.steps, sent.steps);
   EXPECT_EQ(got.exchanged.calls, sent.exchanged.calls);
+  EXPECT_EQ(got.exchanged.delays, sent.exchanged.delays);
   EXPECT_EQ(got.exchanged.bytes, sent.exchanged.bytes);
   EXPECT_EQ(got.exchanged.seconds, sent.exchanged.seconds);
 }
@@ -121,6 +122,7 @@ TEST(Link, CarriesAllThatAnEngineHasDone) {
   EXPECT_EQ(got.shared_kv_bytes, 21u);
   EXPECT_EQ(got.waited_s, sent.stats.waited_s);
   EXPECT_EQ(got.traffic.calls, 24u);
+  EXPECT_EQ(got.traffic.delays, 27u);
   EXPECT_EQ(got.traffic.bytes, 25u);
   EXPECT_EQ(got.traffic.seconds, 26.5);
 }

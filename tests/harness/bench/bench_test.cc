@@ -243,7 +243,8 @@ TEST(Bench, AStepIsSaidToHaveWaitedOnlyIfItTookLongerThanPredicted) {
   SpreadStep step;
   step.compute_s = 0.01;
   step.link_s = 0.002;
-  step.calls = 64;
+  step.calls = 65;
+  step.delays = 64;
   step.bytes = 1 << 20;
   step.measured_s = 0.015;
   result.decode_step = step;
@@ -252,10 +253,11 @@ TEST(Bench, AStepIsSaidToHaveWaitedOnlyIfItTookLongerThanPredicted) {
   const std::string text = Render(result);
   EXPECT_THAT(text,
               HasSubstr("a decode step is predicted to take 12.0 ms (10.0 ms of computing, as "
-                        "measured, and 2.00 ms for 64 calls and 1.0 MiB) and took 15.0 ms; the "
+                        "measured, and 2.00 ms for 65 calls, 64 of them one after the other, and "
+                        "1.0 MiB) and took 15.0 ms; the "
                         "difference is time spent waiting for other processes or for a "
                         "slower link\n"));
-  EXPECT_THAT(text, HasSubstr("and 2.00 ms for 64 calls and 1.0 MiB) and took 11.0 ms\n"));
+  EXPECT_THAT(text, HasSubstr("one after the other, and 1.0 MiB) and took 11.0 ms\n"));
 }
 
 TEST(Bench, ImpossiblePlansAreRefused) {
