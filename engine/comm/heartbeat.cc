@@ -1,5 +1,6 @@
 #include "engine/comm/heartbeat.h"
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -20,10 +21,11 @@ void SilenceWatch::Heard(size_t process, int64_t now_ns) {
 }
 
 std::optional<size_t> SilenceWatch::Lost(int64_t now_ns) {
-  const bool held_up = now_ns - asked_ns_ > kHeldUpNs;
+  const int64_t since_ns = now_ns - asked_ns_;
+  const int64_t late_ns = std::max<int64_t>(0, since_ns - kBeatNs);
   asked_ns_ = now_ns;
   for (auto& [process, heard_ns] : heard_ns_) {
-    if (held_up) heard_ns = now_ns;
+    heard_ns = since_ns > kHeldUpNs ? now_ns : heard_ns + late_ns;
     if (now_ns - heard_ns > kLostNs) return process;
   }
   return std::nullopt;

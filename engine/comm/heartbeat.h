@@ -39,8 +39,9 @@ class SilenceWatch {
 
   SilenceWatch(const std::vector<size_t>& processes, int64_t now_ns);
   void Heard(size_t process, int64_t now_ns);
-  // The first process of which nothing was heard for kLostNs. To be asked every kBeatNs: a watcher
-  // that was itself held up for several of them has heard nobody meanwhile, and begins anew.
+  // The first process of which nothing was heard for kLostNs. To be asked every kBeatNs: time for
+  // which a watcher was itself held up does not count, since it has heard nobody meanwhile, and
+  // what held it up may hold up the others; after several beats it begins anew.
   std::optional<size_t> Lost(int64_t now_ns);
 
  private:

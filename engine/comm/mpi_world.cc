@@ -85,11 +85,14 @@ class MpiWorld final : public Communicator {
     processes_ = static_cast<size_t>(number);
   }
   ~MpiWorld() override {
-    heartbeat_.reset();
     if (group_ != MPI_COMM_WORLD) {
       MPI_Comm_free(&group_);
       return;
     }
+    // The last one may unload its model for longer than others would believe it to live without
+    // signs of life: they go on until all are here.
+    if (heartbeat_) MPI_Barrier(group_);
+    heartbeat_.reset();
     constexpr unsigned kLastSeconds = 10;  // nobody watches the others any more
     SetAlarm(kLastSeconds);
     MPI_Finalize();

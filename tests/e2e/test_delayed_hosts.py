@@ -88,9 +88,6 @@ done
 /usr/bin/tc -n host1 -s -j qdisc show dev eth0"""
 
 
-SILENT = "gave no sign of life for 6 s"
-
-
 def name_of(kind, link):
     return f"30-{kind}-{list(LINKS).index(link)}"
 
@@ -129,14 +126,9 @@ def ran(binary, data, tmp_path_factory):
     return virtual_machine.run(binary, COMMANDS, tmp_path_factory.mktemp("machine"), more, timeout=TIMEOUT_S)
 
 
+# However little of a busy machine the emulator gets: hosts that are slow still give signs of life, and leave together.
 def lines_of(ran, name):
     status, told, errors = ran[name]
-    # Processes give each other 6 s, however little of a busy machine the emulator gets meanwhile. If most of them are
-    # silent for so long, it is not the machine.
-    silent = [name for name, (_, _, errors) in ran.items() if SILENT in errors]
-    assert 2 * len(silent) < len([name for name in COMMANDS if name.startswith("30-")]), errors
-    if SILENT in errors:
-        pytest.skip("the emulated hosts were so slow that they took each other for lost")
     assert status == 0, errors
     return told.splitlines()
 
@@ -173,8 +165,8 @@ def large_call_s(link):
 
 
 # A call ends when the other process's message is there, which was sent after the call before, in which that process
-# waited for a message of ours: two calls in a row, with the moment between them, take two delays or more. So one call
-# in two takes a delay, less half of that moment, and so does the median.
+# waited for a message of ours: two calls in a row, with the moment between them, take two delays or more. So each pair
+# of calls takes a delay a call, less half of that moment, and so does the median.
 def test_no_call_is_measured_as_faster_than_the_link(measured):
     delay_s, rate, _, exchange = measured
     assert exchange["link"]["call_s"] > 0.9 * delay_s
@@ -183,7 +175,8 @@ def test_no_call_is_measured_as_faster_than_the_link(measured):
     assert large_call_s(exchange["link"]) > 0.9 * (2 * delay_s + (MIB - eager) * 8 / rate)
 
 
-# At least 25 of 50 small calls take as long as their median, and 3 of 5 large ones.
+# Of 49 pairs of small calls in a row 25 take at least as long as their median, of which 13 have no call in common: 26
+# calls. Of 5 pairs of large ones it is 3, of which 2 have none in common: 4 calls.
 def test_the_calls_that_are_measured_fit_into_the_time_they_were_made_in(measured):
     *_, seconds, exchange = measured
     assert 25 * exchange["link"]["call_s"] + 3 * large_call_s(exchange["link"]) < seconds
@@ -196,5 +189,6 @@ def test_a_step_is_neither_predicted_nor_measured_as_faster_than_its_messages(me
     for kind in "prefill_step", "decode_step":
         step = exchange[kind]
         assert step["measured_s"] >= 6 * delay_s, kind
-        assert step["predicted_s"] > 0.9 * step["calls"] * delay_s, kind
+        assert step["delays"] == 6, kind
+        assert step["predicted_s"] > 0.9 * step["delays"] * delay_s, kind
         assert step["steps"] * step["measured_s"] < seconds, kind

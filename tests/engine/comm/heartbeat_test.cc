@@ -50,6 +50,15 @@ TEST(SilenceWatch, AWatcherThatWasHeldUpJudgesNobody) {
   EXPECT_GT(LostAt(watch, 5 * kLost), 6 * kLost) << "from then on it listens again";
 }
 
+// Each time for less than makes it begin anew, as on a host that has far more to do than cores.
+TEST(SilenceWatch, AWatcherThatIsHeldUpAgainAndAgainWaitsForAsManyBeats) {
+  SilenceWatch watch({2}, 0);
+  int64_t beats = 0;
+  for (int64_t now_ns = 0; !watch.Lost(now_ns) && beats < 100; now_ns += 3 * kBeat) ++beats;
+  EXPECT_GT(beats, kLost / kBeat);
+  EXPECT_LE(beats, kLost / kBeat + 2);
+}
+
 // Process 1 is heard with every call until it is lost.
 class FakeSigns final : public LifeSigns {
  public:
