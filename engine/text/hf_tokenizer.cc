@@ -33,7 +33,7 @@ class PlanStream : public TokenStream {
              StreamMode mode)
       : tokenizer_(tokenizer), decoder_(plan.Start(mode)), skip_special_(skip_special) {}
   std::string Push(int32_t id) override {
-    if (!tokenizer_.Has(id) || (skip_special_ && tokenizer_.is_special(id))) return {};
+    if (!tokenizer_.Has(id) || (skip_special_ && tokenizer_.Skips(id))) return {};
     return decoder_.Push(tokenizer_.DecodingText(id));
   }
   std::string Finish() override { return decoder_.Finish(); }
@@ -212,6 +212,10 @@ std::optional<int32_t> HfTokenizer::TokenId(std::string_view token) const {
 
 bool HfTokenizer::is_special(int32_t id) const {
   return !special_.empty() && special_.contains(TokenText(id));
+}
+
+bool HfTokenizer::Skips(int32_t id) const {
+  return !special_.empty() && special_.contains(DecodingText(id));
 }
 
 size_t HfTokenizer::vocabulary_size() const {

@@ -37,6 +37,9 @@ class HfTokenizer : public Tokenizer {
   // The text that decoding starts from: for added tokens that are looked for in normalised text,
   // the normalised form.
   std::string DecodingText(int32_t id) const;
+  // Whether texts without special tokens lack it. The reference asks for the text that it decodes:
+  // a special token that the normaliser changes stays.
+  bool Skips(int32_t id) const;
 
  private:
   explicit HfTokenizer(std::unique_ptr<const WordModel> model) : model_(std::move(model)) {}

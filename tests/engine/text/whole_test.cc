@@ -40,6 +40,20 @@ TEST(Whole, EncodesTextsAndPairsLikeTheReference) {
   EXPECT_GT(cases, 700u);
 }
 
+// Decoded with tokenizers 0.23: X is normalised, and then no special token's text.
+TEST(Whole, SpecialTokensAreSkippedByTheTextThatIsDecoded) {
+  const auto tokenizer = MakeTokenizer(Json::Parse(R"({"normalizer": {"type": "Lowercase"},
+      "added_tokens": [{"id": 2, "content": "X", "normalized": true, "special": true},
+                       {"id": 3, "content": "y", "normalized": true, "special": true}],
+      "model": {"type": "WordPiece", "unk_token": "u", "vocab": {"u": 0, "a": 1}}})")
+                                           .value(),
+                                       Json());
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  const std::vector<int32_t> ids = {1, 2, 3};
+  EXPECT_EQ((*tokenizer)->Decode(ids, true), "a x");
+  EXPECT_EQ((*tokenizer)->Decode(ids, false), "a x y");
+}
+
 class EncoderGolden : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
