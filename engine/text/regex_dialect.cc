@@ -110,8 +110,21 @@ class Translator {
     return {};
   }
 
+  // \b or \B: a border of what Oniguruma counts as \w, marks among them.
+  void WordBorder() {
+    const std::string word = StrCat('[', Word(), kLatin1Numbers, ']');
+    const bool is_border = Peek(1) == 'b';
+    dst_ += StrCat("(?:(?<=", word, ")(?", is_border ? '!' : '=', word, ")|(?<!", word, ")(?",
+                   is_border ? '=' : '!', word, "))");
+    at_ += 2;
+  }
+
   Status Escape() {
     atom_ = dst_.size();
+    if (Peek(1) == 'b' || Peek(1) == 'B') {
+      WordBorder();
+      return {};
+    }
     Set set;
     PINION_ASSIGN(const bool is_set, SetEscape(set, /*in_class=*/false));
     dst_ += is_set ? set.Text() : LiteralEscape();
