@@ -109,8 +109,8 @@ struct TensorNames {
   std::string head;  // whole name; unused if the head is tied to the embedding
   // Of a ClassifierSpec: linears and a norm, without a layer.
   std::string classifier_dense, classifier_norm, classifier_out;
-  // Other spellings of prefixes in published checkpoints: {"model.", ""} means that
-  // "model.norm.weight" may be stored as "norm.weight". Only OpenWeights applies them.
+  // Other spellings of prefixes in checkpoints, applied by OpenWeights alone: {"model.", ""} means
+  // that "model.norm.weight" may be stored as "norm.weight"; "{}" is each layer with a dense MLP.
   std::vector<std::pair<std::string, std::string>> prefix_aliases;
 };
 
