@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 # FP8 is read and written as bytes.
-KINDS = {"F8_E4M3": np.uint8, "F64": np.float64, "F32": np.float32, "F16": np.float16, "I64": np.int64, "I32": np.int32, "I8": np.int8}
+KINDS = {"F8_E4M3": np.uint8, "F64": np.float64, "F32": np.float32, "F16": np.float16, "I64": np.int64, "I32": np.int32, "I8": np.int8, "U8": np.uint8}
 AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]  # which of eight outputs each nibble of a word holds, lowest first
 SHIFTS = np.arange(0, 32, 4, dtype=np.uint32)
 
