@@ -162,6 +162,7 @@ std::vector<std::string> RoundedLinears(const DecoderSpec& spec) {
 std::vector<std::string> ExpertLinears(const DecoderSpec& spec) {
   std::vector<std::string> names;
   const TensorNames& of = spec.names;
+  if (spec.moe.tensors != ExpertTensors::kEach) return names;
   for (int layer = 0; layer < spec.layers; ++layer) {
     if (spec.layer_specs[static_cast<size_t>(layer)].mlp != MlpKind::kExperts) continue;
     for (const std::string& pattern : {of.expert_gate, of.expert_up, of.expert_down})

@@ -142,7 +142,7 @@ class Planner {
 std::vector<std::string> ExpertModules(const DecoderSpec& spec, int layer, MatrixRole role) {
   const TensorNames& names = spec.names;
   std::vector<std::string> modules;
-  if (names.expert_down.empty()) return modules;  // all experts in one tensor are never quantised
+  if (spec.moe.tensors != ExpertTensors::kEach) return modules;  // which is never quantised
   for (int expert = 0; expert < spec.moe.router.experts; ++expert) {
     if (role == MatrixRole::kExpertDown) {
       modules.push_back(ExpertTensor(names.expert_down, layer, expert));
