@@ -36,13 +36,17 @@ Result<std::vector<EngineChoice>> EnginesFrom(const SweepFlags& flags, const Jso
   Definition asked;
   if (flags.engines.empty()) {
     const Json* engines = file.Find("engines");
-    if (engines) PINION_TRY(FromJson(Json(Json::Object{{"engines", *engines}}), asked));
+    if (!engines) return asked.engines;
+    if (auto read = FromJson(Json(Json::Object{{"engines", *engines}}), asked); !read)
+      return Unexpected(std::move(read).error().In(flags.definition_file));
     return asked.engines;
   }
   Json engines = Json::MakeArray();
   for (const std::string& flag : flags.engines) {
-    PINION_ASSIGN(Json one, flag.starts_with('{') ? Json::Parse(flag) : Result<Json>(Json(flag)));
-    engines.Append(std::move(one));
+    auto one = flag.starts_with('{') ? Json::Parse(flag) : Result<Json>(Json(flag));
+    if (!one)
+      return Fail(ErrorCode::kUsage, StrCat("--engine '", flag, "' is ", one.error().message));
+    engines.Append(std::move(*one));
   }
   PINION_TRY(FromJson(Json(Json::Object{{"engines", std::move(engines)}}), asked));
   return asked.engines;
@@ -138,6 +142,10 @@ Status ApplyFlags(const SweepFlags& flags, const EngineOptions& base, Definition
   if (flags.strategy) {
     PINION_ASSIGN(definition.strategy, ParseStrategy(*flags.strategy));
   }
+  // Of a pair every round counts, so the budget alone limits them unless a number is given.
+  if (definition.strategy == Strategy::kPair && definition.rounds == Definition().rounds &&
+      !flags.rounds)
+    definition.rounds = kMaxRounds;
   if (flags.budget) {
     PINION_ASSIGN(definition.budget_s, ParseDuration(*flags.budget, "--budget"));
   }

@@ -36,6 +36,7 @@ Result<Json> ReadAxisValue(const std::string& key, const Json& item) {
 Status ReadAxes(const Json& value, Definition& definition) {
   if (!value.is_object())
     return Fail(ErrorCode::kUsage, StrCat("'axes' must be an object, not ", value.type_name()));
+  PINION_TRY(CheckNoneTwice(value, "'axes'"));
   Axes axes;
   for (const auto& [key, list] : value.object()) {
     PINION_TRY(CheckAxisKey(key));
@@ -53,6 +54,14 @@ Status ReadAxes(const Json& value, Definition& definition) {
   return {};
 }
 
+// A value as a configuration's text has it, so that "512MiB" matches 0.5 GiB. Text is taken as it
+// is if it is no value of the setting: stored definitions have texts.
+std::string ConditionValue(const std::string& key, const Json& value) {
+  if (const SettingRow* row = FindSetting(key))
+    if (const auto read = ReadSetting(*row, value, key)) return SettingText(*read);
+  return value.is_string() ? value.string() : SettingText(value);
+}
+
 // {"engine": "vllm", "tensor_parallel": [1, 2]}
 Result<std::vector<Condition>> ReadConditions(const std::string& axis, const Json& value) {
   const std::string what = StrCat("'", axis, "' in 'when'");
@@ -60,13 +69,16 @@ Result<std::vector<Condition>> ReadConditions(const std::string& axis, const Jso
     return Fail(
         ErrorCode::kUsage,
         StrCat(what, " must be an object such as {\"engine\":\"vllm\"}, not ", value.Dump()));
+  PINION_TRY(CheckNoneTwice(value, what));
   std::vector<Condition> conditions;
   for (const auto& [key, wanted] : value.object()) {
     if (key != "engine") PINION_TRY(CheckAxisKey(key));
     Condition condition{key, {}};
     const std::vector<Json> list = wanted.is_array() ? wanted.array() : std::vector{wanted};
-    for (const Json& one : list)
-      condition.values.push_back(one.is_string() ? one.string() : SettingText(one));
+    if (list.empty())
+      return Fail(ErrorCode::kUsage, StrCat(what, " needs at least one value of '", key,
+                                            "', with which the axis varies, not []"));
+    for (const Json& one : list) condition.values.push_back(ConditionValue(key, one));
     conditions.push_back(std::move(condition));
   }
   return conditions;
@@ -75,6 +87,7 @@ Result<std::vector<Condition>> ReadConditions(const std::string& axis, const Jso
 Status ReadWhen(const Json& value, Definition& definition) {
   if (!value.is_object())
     return Fail(ErrorCode::kUsage, StrCat("'when' must be an object, not ", value.type_name()));
+  PINION_TRY(CheckNoneTwice(value, "'when'"));
   for (const auto& [key, conditions] : value.object()) {
     const Axis* found = FindAxis(definition.axes, key);
     if (!found)
@@ -154,9 +167,12 @@ Status ReadSlo(const Json& value, Workload& workload) {
   if (!slo.limits.any())
     return Fail(ErrorCode::kUsage,
                 "'slo' needs a limit: 'ttft', 'tpot' or 'e2el', such as \"500ms\"");
-  if (!(slo.attain > 0 && slo.attain <= 1) || !(slo.start.value_or(1) > 0))
-    return Fail(ErrorCode::kUsage,
-                "in 'slo', 'attain' must be above 0 and at most 1, and 'start' above 0");
+  if (!(slo.attain > 0 && slo.attain <= 1))
+    return Fail(ErrorCode::kUsage, StrCat("'attain' in 'slo' is ", slo.attain,
+                                          "; it must be a share above 0 and at most 1"));
+  if (!(slo.start.value_or(1) > 0))
+    return Fail(ErrorCode::kUsage, StrCat("'start' in 'slo' is ", *slo.start, "; it must be above 0 ",
+                                          slo.unit()));
   workload.slo = slo;
   return {};
 }
@@ -248,6 +264,7 @@ Status ReadCandidates(const Json& value, Definition& definition) {
                   StrCat("each of 'candidates' must be an object of settings, such as "
                          "{\"isa\":\"avx2\"}, not ",
                          point.Dump()));
+    PINION_TRY(CheckNoneTwice(point, "one of 'candidates'"));
     definition.candidates.push_back(point);
   }
   return {};

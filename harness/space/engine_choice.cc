@@ -35,9 +35,14 @@ Status ReadEnvironment(const Json& value, EngineChoice& engine) {
     are_texts = are_texts && text.is_string();
     if (are_texts) engine.environment.emplace_back(name, text.string());
   }
-  if (are_texts) return {};
-  return Fail(ErrorCode::kUsage,
-              StrCat("'environment' must be an object of strings, not ", value.Dump()));
+  if (!are_texts)
+    return Fail(ErrorCode::kUsage,
+                StrCat("'environment' must be an object of strings, not ", value.Dump()));
+  for (const auto& [name, text] : engine.environment)
+    if (name.empty() || name.find('=') != std::string::npos)
+      return Fail(ErrorCode::kUsage, StrCat("'environment' has '", name,
+                                            "', which is no variable's name: give one without '='"));
+  return CheckNoneTwice(value, "'environment'");
 }
 
 Json WriteEnvironment(const EngineChoice& engine) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <unordered_map>
 
 #include "engine/base/check.h"
@@ -10,6 +11,7 @@
 #include "engine/checkpoint/model.h"
 #include "engine/run/replicas.h"
 #include "engine/run/start.h"
+#include "harness/space/conditions.h"
 #include "harness/space/own_settings.h"
 #include "harness/space/settings.h"
 #include "kernels/isa.h"
@@ -152,16 +154,21 @@ class EngineSpace {
   }
 
   // Every combination of one setting per axis, the last axis changing fastest, and the candidates.
-  Result<std::vector<std::vector<Setting>>> Combinations() const {
+  // Adds the axes that varied to `varied`.
+  Result<std::vector<std::vector<Setting>>> Combinations(const Axes& axes,
+                                                         std::set<std::string>& varied) const {
     std::vector<std::vector<Setting>> combinations;
-    if (!definition_.axes.empty()) combinations.emplace_back();
-    for (const Axis& axis : definition_.axes) {
+    if (!axes.empty()) combinations.emplace_back();
+    for (const Axis& axis : axes) {
       std::vector<std::vector<Setting>> longer;
-      for (std::vector<Setting>& prefix : combinations)
-        if (Applies(axis, prefix))
-          PINION_TRY(Extend(axis, prefix, longer));
-        else
+      for (std::vector<Setting>& prefix : combinations) {
+        if (!Applies(axis, prefix)) {
           longer.push_back(std::move(prefix));
+          continue;
+        }
+        PINION_TRY(Extend(axis, prefix, longer));
+        varied.insert(axis.key);
+      }
       combinations = std::move(longer);
       if (const size_t most = MostPoints(definition_.strategy); combinations.size() > most)
         return Fail(
@@ -296,6 +303,8 @@ Result<Host> Host::This() {
 Result<std::vector<Point>> Expand(const Definition& definition, const EngineOptions& base,
                                   const Host& host, const DecoderSpec& model) {
   PointList points;
+  PINION_ASSIGN(const Axes axes, BehindTheirConditions(definition.axes));
+  std::set<std::string> varied;
   for (const EngineChoice& engine : definition.engines) {
     const DecoderSpec own = SpecOf(engine, model);
     EngineSpace space(definition, engine, base, host);
@@ -303,10 +312,11 @@ Result<std::vector<Point>> Expand(const Definition& definition, const EngineOpti
     if (!defaults.infeasible.empty() && &engine == &definition.engines.front())
       return Fail(ErrorCode::kUsage, StrCat("the defaults cannot run here: ", defaults.infeasible));
     points.Add(std::move(defaults), host, own);
-    PINION_ASSIGN(const auto combinations, space.Combinations());
+    PINION_ASSIGN(const auto combinations, space.Combinations(axes, varied));
     for (const std::vector<Setting>& settings : combinations)
       points.Add(space.Make(settings), host, own);
   }
+  PINION_TRY(CheckConditionsHold(axes, varied));
   std::vector<Point> all = points.Take();
   if (definition.strategy == Strategy::kPair && all.size() != 2)
     return Fail(

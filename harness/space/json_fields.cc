@@ -2,8 +2,19 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
+#include <string_view>
 
 namespace pinion::harness {
+
+Status CheckNoneTwice(const Json& object, const std::string& where) {
+  std::set<std::string_view> seen;
+  for (const auto& [key, value] : object.object())
+    if (!seen.insert(key).second)
+      return Fail(ErrorCode::kUsage,
+                  StrCat("'", key, "' stands twice in ", where, ": keep one of them"));
+  return {};
+}
 
 Status CheckKeys(const Json& object, const std::string& where,
                  const std::vector<std::string>& known) {
@@ -13,7 +24,7 @@ Status CheckKeys(const Json& object, const std::string& where,
     if (std::find(known.begin(), known.end(), key) == known.end())
       return Fail(ErrorCode::kUsage,
                   StrCat("unknown key '", key, "' in ", where, "; known are ", Join(known, ", ")));
-  return {};
+  return CheckNoneTwice(object, where);
 }
 
 Result<int> ToInt(const Json& value, const std::string& what) {

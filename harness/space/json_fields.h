@@ -32,7 +32,12 @@ Result<double> ToSeconds(const Json& value, const std::string& what);  // 90 or 
 template <typename V>
 using Convert = Result<V> (*)(const Json& value, const std::string& what);
 
-// Checks that an object has only these keys; the error (kUsage) names the key and lists them.
+// Checks that an object has no key twice, of which only the last would count; the error (kUsage)
+// names it.
+Status CheckNoneTwice(const Json& object, const std::string& where);
+
+// Checks that an object has only these keys, each once; the error (kUsage) names the key and lists
+// them.
 Status CheckKeys(const Json& object, const std::string& where,
                  const std::vector<std::string>& known);
 

@@ -1,5 +1,8 @@
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "engine/base/strings.h"
 #include "harness/load/steady.h"
@@ -63,14 +66,21 @@ Status ValidateNumbers(const Definition& definition) {
     return Fail(ErrorCode::kUsage,
                 StrCat("'divergence_limit_nats' is ", definition.divergence_limit_nats,
                        "; it must be at least 0 nats per token"));
-  if (!(definition.price_per_hour.value_or(1) > 0) || !(definition.price_per_kwh.value_or(1) > 0))
-    return Fail(ErrorCode::kUsage, "'price_per_hour' and 'price_per_kwh' must be above 0");
+  for (const auto& [key, price] : {std::pair("price_per_hour", definition.price_per_hour),
+                                   std::pair("price_per_kwh", definition.price_per_kwh)})
+    if (price && !(*price > 0 && std::isfinite(*price)))
+      return Fail(ErrorCode::kUsage, StrCat("'", key, "' is ", *price,
+                                            "; it must be above 0, in any currency"));
   if (definition.strategy == Strategy::kPair && definition.objectives.size() > 1)
     return Fail(ErrorCode::kUsage,
                 StrCat("strategy pair judges one objective, not ", definition.objectives.size(),
                        ": name one with --objectives"));
-  if (!(definition.budget_s > 0) || !(definition.trial_limit_s.value_or(1) > 0))
-    return Fail(ErrorCode::kUsage, "'budget' and 'trial_limit' must be above 0 seconds");
+  for (const auto& [key, seconds] :
+       {std::pair("budget", std::optional(definition.budget_s)),
+        std::pair("trial_limit", definition.trial_limit_s)})
+    if (seconds && !(*seconds > 0))
+      return Fail(ErrorCode::kUsage, StrCat("'", key, "' is ", *seconds,
+                                            " seconds; it must be above 0, such as 20s or 10m"));
   return {};
 }
 

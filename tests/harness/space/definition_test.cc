@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <limits>
 
 #include "engine/base/strings.h"
 #include "harness/stats/metrics.h"
@@ -104,13 +105,46 @@ TEST(Definition, ErrorsNameTheKeyAndTheAllowedValues) {
   EXPECT_THAT(ErrorOf(R"({"workload":{"concurrency":[8]}})"), HasSubstr("add 1 to 'concurrency'"));
   EXPECT_THAT(ErrorOf(R"({"objectives":["speed"]})"), HasSubstr("unknown objective 'speed'"));
   EXPECT_THAT(ErrorOf(R"({"budget":"soon"})"), HasSubstr("soon"));
-  EXPECT_THAT(ErrorOf(R"({"budget":0})"), HasSubstr("above 0"));
+  EXPECT_EQ(ErrorOf(R"({"budget":0})"),
+            "'budget' is 0 seconds; it must be above 0, such as 20s or 10m");
+  EXPECT_THAT(ErrorOf(R"({"trial_limit":0})"), HasSubstr("'trial_limit' is 0 seconds"));
   EXPECT_THAT(ErrorOf(R"({"budget":-5})"), HasSubstr("'-5'"));
   EXPECT_THAT(ErrorOf(R"({"trial_limit":1e10})"), HasSubstr("longer than a year"));
   EXPECT_THAT(ErrorOf(R"({"rounds":0})"), HasSubstr("'rounds' is 0"));
   EXPECT_THAT(ErrorOf(R"({"seed":-1})"), HasSubstr("'seed'"));
   EXPECT_THAT(ErrorOf(R"({"candidates":[{}]})"), HasSubstr("'candidates'"));
   EXPECT_THAT(ErrorOf(R"([1])"), HasSubstr("must be an object"));
+}
+
+// The first of two would be lost without a word.
+TEST(Definition, NoKeyStandsTwice) {
+  EXPECT_EQ(ErrorOf(R"({"axes":{"isa":["avx2"],"isa":["scalar"]}})"),
+            "'isa' stands twice in 'axes': keep one of them");
+  EXPECT_THAT(ErrorOf(R"({"rounds":2,"rounds":3})"), HasSubstr("'rounds' stands twice"));
+  EXPECT_THAT(ErrorOf(R"({"candidates":[{"isa":"avx2","isa":"scalar"}]})"),
+              HasSubstr("'isa' stands twice in one of 'candidates'"));
+  EXPECT_THAT(ErrorOf(R"({"engines":[{"name":"a","name":"b"}]})"),
+              HasSubstr("'name' stands twice"));
+  EXPECT_THAT(ErrorOf(R"({"engines":[{"environment":{"A":"1","A":"2"}}]})"),
+              HasSubstr("'A' stands twice in 'environment'"));
+  EXPECT_THAT(ErrorOf(R"({"axes":{"-a":[1]},"when":{"-a":{"isa":"avx2"},"-a":{"smt":true}}})"),
+              HasSubstr("'-a' stands twice in 'when'"));
+}
+
+TEST(Definition, VariablesHaveNamesWithoutAnEqualsSign) {
+  EXPECT_EQ(ErrorOf(R"({"axes":{"env.A=B":["1"]}})"),
+            "'env.A=B' names no variable, because of its '=': write \"env.A\" and its values");
+  EXPECT_THAT(ErrorOf(R"({"engines":[{"environment":{"A=B":"1"}}]})"),
+              HasSubstr("'environment' has 'A=B', which is no variable's name"));
+}
+
+TEST(Definition, AConditionHasValuesAsTheSettingHasThem) {
+  Definition definition;
+  ASSERT_TRUE(Read(R"({"axes":{"-a":[1]},"when":{"-a":{"kv_cache_space":["512MiB",1]}}})",
+                   definition));
+  EXPECT_THAT(definition.axes[0].when[0].values, ElementsAre("0.5", "1"));
+  EXPECT_THAT(ErrorOf(R"({"axes":{"-a":[1]},"when":{"-a":{"isa":[]}}})"),
+              HasSubstr("'-a' in 'when' needs at least one value of 'isa'"));
 }
 
 TEST(Definition, ThroughputAloneNeedsNoSingleClient) {
@@ -244,8 +278,10 @@ TEST(Definition, CostNeedsAPrice) {
   EXPECT_EQ(*definition.price_per_hour, 2.5);
   EXPECT_EQ(ToJson(definition).Find("price_per_hour")->number(), 2.5);
   EXPECT_FALSE(ToJson(definition).Find("price_per_kwh"));
-  EXPECT_THAT(FromJson(*Json::Parse(R"({"price_per_kwh":0})"), definition).error().message,
-              HasSubstr("must be above 0"));
+  EXPECT_EQ(ErrorOf(R"({"price_per_kwh":0})"),
+            "'price_per_kwh' is 0; it must be above 0, in any currency");
+  definition.price_per_hour = std::numeric_limits<double>::infinity();
+  EXPECT_THAT(Validate(definition).error().message, HasSubstr("'price_per_hour' is inf"));
 }
 
 TEST(Definition, ErrorsNameAMissingSloAndInvalidLimits) {
@@ -257,6 +293,10 @@ TEST(Definition, ErrorsNameAMissingSloAndInvalidLimits) {
   EXPECT_THAT(error(R"({"objectives":["goodput"]})"), testing::HasSubstr("--slo ttft=500ms"));
   EXPECT_THAT(error(R"({"workload":{"slo":{"itl":1}}})"), testing::HasSubstr("unknown key 'itl'"));
   EXPECT_THAT(error(R"({"workload":{"slo":{"ttft":0}}})"), testing::HasSubstr("above 0"));
+  EXPECT_EQ(error(R"({"workload":{"slo":{"ttft":1,"attain":2}}})"),
+            "'attain' in 'slo' is 2; it must be a share above 0 and at most 1");
+  EXPECT_EQ(error(R"({"workload":{"slo":{"ttft":1,"start":-3}}})"),
+            "'start' in 'slo' is -3; it must be above 0 requests/s");
   EXPECT_THAT(error(R"({"constraints":{"cores":0}})"), testing::HasSubstr("at least 1"));
   for (const char* none : {"0", "-1", "\"0GiB\"", "[]"})
     EXPECT_THAT(error(StrCat("{\"constraints\":{\"peak_rss\":", none, "}}").c_str()),

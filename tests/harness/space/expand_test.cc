@@ -35,6 +35,39 @@ TEST(Expand, APairIsTwoConfigurations) {
   EXPECT_THAT(Labels(*two), ElementsAre("default", "max_num_seqs=4"));
 }
 
+// Settings stand in the order of the registry and flags in that of the file, whatever depends on
+// what.
+TEST(Expand, AConditionHoldsWhereverItsSettingStands) {
+  const auto points = Expand(
+      Parse(R"({"axes":{"tensor_parallel":[1,2],"max_num_seqs":[4]},
+                "when":{"tensor_parallel":{"max_num_seqs":4}},"candidates":[{"max_num_seqs":8}]})"),
+      Base(), Imagine(kTwoSockets), Tiny());
+  ASSERT_TRUE(points) << points.error().message;
+  EXPECT_THAT(Labels(*points), ElementsAre("default", "max_num_seqs=4",
+                                           "tensor_parallel=2 max_num_seqs=4", "max_num_seqs=8"));
+  const auto flags =
+      Expand(Parse(R"({"engines":["vllm"],"axes":{"-a":[1,2],"-b":["x",null]},
+                       "when":{"-a":{"-b":"x"}}})"),
+             Base(), Imagine(kTwoSockets), Tiny());
+  ASSERT_TRUE(flags) << flags.error().message;
+  EXPECT_THAT(Labels(*flags), ElementsAre("default", "-b=x -a=1", "-b=x -a=2"));
+}
+
+TEST(Expand, AConditionThatNeverHoldsIsNamed) {
+  const auto error = [](const char* text) {
+    const auto points = Expand(Parse(text), Base(), Imagine(kTwoSockets), Tiny());
+    return points ? std::string() : points.error().message;
+  };
+  EXPECT_EQ(error(R"({"axes":{"isa":["scalar"]},"when":{"isa":{"tensor_parallel":[7,8]}}})"),
+            "'isa' varies only if tensor_parallel is 7 or 8, as 'when' says, and no configuration "
+            "has that: give the values to 'axes', or take 'isa' out");
+  EXPECT_EQ(error(R"({"axes":{"isa":["scalar"]},"when":{"isa":{"isa":"auto"}}})"),
+            "'isa' in 'when' depends on itself: it varies if isa is auto; take that condition out");
+  EXPECT_THAT(error(R"({"axes":{"isa":["scalar"],"dtype":["float32"]},
+                        "when":{"isa":{"dtype":"float32"},"dtype":{"isa":"scalar"}}})"),
+              HasSubstr("depends on itself"));
+}
+
 TEST(Expand, PointsWithTheSameEffectivePlanAreMerged) {
   // auto takes the first CPU of each core, and the best ISA path, which the list names outright.
   const Host host = Imagine("pack:1 numa:1 core:4 pu:2");
