@@ -26,6 +26,9 @@ void SweepFlags::AddTo(CLI::App& command) {
   add("Prediction", &SweepFlags::AddPrediction);
   add("Several nodes", &SweepFlags::AddFleet);
   replay.AddTo(command);
+  for (const char* of_engines : {"--def", "--quick", "--engine", "--out", "--resume", "--watch",
+                                 "--plan", "--machine", "--probe", "--launcher"})
+    command.get_option("--replay")->excludes(command.get_option(of_engines));
 }
 
 void SweepFlags::AddJob(CLI::App& command) {

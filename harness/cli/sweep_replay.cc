@@ -1,12 +1,32 @@
 #include "harness/cli/sweep_replay.h"
 
 #include <iostream>
+#include <utility>
+#include <vector>
 
 #include "engine/base/strings.h"
+#include "harness/sweep/planted.h"
 #include "harness/sweep/recording.h"
 #include "harness/sweep/replay.h"
 
 namespace pinion::harness {
+
+namespace {
+
+// What the file plants on a recorded sweep; without a file, nothing.
+Result<Planted> PlantedOn(const RecordedSweep& recorded, const std::string& file) {
+  std::vector<std::string> names;
+  for (const RecordedSweep::Contestant& one : recorded.contestants) names.push_back(one.name);
+  Json effects = Json::MakeObject();
+  if (!file.empty()) {
+    PINION_ASSIGN(effects, Json::ParseFile(file));
+  }
+  auto planted = ParsePlantedOn(names, effects);
+  if (!planted) return Unexpected(std::move(planted).error().In(file));
+  return planted;
+}
+
+}  // namespace
 
 void ReplayFlags::AddTo(CLI::App& command) {
   const std::string group = "Replay";
@@ -24,7 +44,9 @@ void ReplayFlags::AddTo(CLI::App& command) {
       ->group(group);
   command
       .add_option("--planted", planted,
-                  "with a series: {\"configurations\":{\"name\":relative speed,...}}")
+                  "differences to find: {\"configurations\":{\"name\":relative speed,...}}, of a "
+                  "recorded sweep's candidates on top of its own; also \"failures\" and "
+                  "\"disturbed\" (shares of trials), \"noise\" (factors by name), \"objectives\"")
       ->needs(replay)
       ->check(CLI::ExistingFile)
       ->group(group);
@@ -42,12 +64,10 @@ Status RunReplayCommand(const ReplayFlags& flags, Definition definition, double 
   if (flags.seeds) options.seeds = *flags.seeds;
   ReplayReport report;
   if (flags.file.ends_with(".db")) {
-    if (!flags.planted.empty())
-      return Fail(ErrorCode::kUsage,
-                  "--planted needs a CSV series: a recorded sweep has its own differences");
     const auto objective = flags.metric.empty() ? std::nullopt : std::optional(flags.metric);
     PINION_ASSIGN(const RecordedSweep recorded, ReadRecordedSweep(flags.file, objective));
-    PINION_ASSIGN(report, ReplaySweep(recorded, options));
+    PINION_ASSIGN(const Planted planted, PlantedOn(recorded, flags.planted));
+    PINION_ASSIGN(report, ReplaySweep(recorded, planted, options));
   } else {
     if (flags.metric.empty() || flags.planted.empty())
       return Fail(ErrorCode::kUsage, StrCat("a replay of the series ", flags.file,

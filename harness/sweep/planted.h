@@ -24,7 +24,12 @@ struct Planted {
   double failures = 0, disturbed = 0;
 };
 // {"configurations":{"name":relative speed,...},"noise":{"name":factor,...},"objectives":1,
-// "failures":share,"disturbed":share}; only the configurations are required.
+// "failures":share,"disturbed":share}; only the configurations are required. Errors (kUsage) name
+// the key.
 Result<Planted> ParsePlanted(const Json& object);
+
+// The same on top of a recorded sweep, whose candidates are `names`, the default first: a speed is
+// relative to the recorded one, and 1 unless it is given.
+Result<Planted> ParsePlantedOn(const std::vector<std::string>& names, const Json& object);
 
 }  // namespace pinion::harness

@@ -66,6 +66,8 @@ Result<Recording> ReadRecording(const std::string& path, const std::string& colu
   std::vector<std::string> header = Split(lines.front(), ',');
   if (!header.empty() && header.back().ends_with("\r")) header.back().pop_back();
   const auto found = std::find(header.begin(), header.end(), column);
+  if (text.empty())
+    return Fail(ErrorCode::kUsage, StrCat(path, " is empty: a series is a CSV file with a header"));
   if (found == header.end())
     return Fail(ErrorCode::kUsage, StrCat(path, " has no column '", column, "'; it has ",
                                           Join(header, ", "), ": name one with --metric"));

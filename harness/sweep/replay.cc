@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <random>
 #include <sstream>
 
 #include "engine/base/check.h"
 #include "engine/base/strings.h"
 #include "harness/stats/estimate.h"
 #include "harness/sweep/assemble.h"
+#include "harness/sweep/drawn.h"
 #include "harness/sweep/pair.h"
 #include "harness/sweep/proposer.h"
 #include "harness/sweep/protocol.h"
@@ -19,129 +19,6 @@ namespace pinion::harness {
 namespace {
 
 constexpr int kExhaustiveRounds = 20;
-constexpr double kLimitSeconds = 2;  // of a trial that takes 1 s at the recording's median
-
-// One trial's log scores, how long it took, and what went wrong.
-struct Draw {
-  double log_score = 0, log_latency_score = 0, seconds = 0;
-  bool fails = false, is_disturbed = false;
-};
-
-// Contestants whose trials are drawn, and their true speeds.
-class Drawn : public TrialSource {
- public:
-  explicit Drawn(Proposer* proposer) : proposer_(proposer) {}
-
-  Result<std::vector<int>> Propose(int, const ProposalQuestion& question) override {
-    CHECK(proposer_);
-    return proposer_->Propose(question);
-  }
-  Result<std::optional<TrialRow>> Run(const Slot& slot, int position,
-                                      const ProgressLine&) override {
-    const Draw draw = Next(slot);
-    TrialRow trial;
-    static_cast<Slot&>(trial) = slot;
-    trial.position = position;
-    trial.seconds = draw.seconds;
-    trial.ok = !draw.fails;
-    if (draw.fails) trial.reason = "planted";
-    if (draw.fails) return std::optional(std::move(trial));
-    if (draw.is_disturbed) trial.suspect = {"planted"};
-    const double latency_s = std::exp(-draw.log_latency_score);
-    trial.samples = {{"output_tokens_per_s", 0, std::exp(draw.log_score)},
-                     {"ttft_s", 1, latency_s},
-                     {"tpot_s", 1, latency_s}};
-    return std::optional(std::move(trial));
-  }
-  const std::map<Slot, TrialRow>& Stored() const override { return nothing_; }
-
- protected:
-  virtual Draw Next(const Slot& slot) = 0;
-
- private:
-  Proposer* proposer_;  // of the strategies that need one
-  std::map<Slot, TrialRow> nothing_;
-};
-
-class PlantedSource : public Drawn {
- public:
-  PlantedSource(const Recording& recording, const Planted& planted,
-                const std::vector<double>& log_truth, const std::vector<double>& noisier,
-                uint64_t seed, Proposer* proposer)
-      : Drawn(proposer),
-        planted_(planted),
-        random_(seed),
-        noise_(recording.log_speeds),
-        log_truth_(log_truth),
-        noisier_(noisier),
-        middle_(Median(noise_)),
-        offset_(random_() % noise_.size()),
-        row_(offset_) {}
-
-  size_t offset() const { return offset_; }
-
- private:
-  Draw Next(const Slot& slot) override {
-    const auto index = static_cast<size_t>(slot.candidate);
-    // Latency's noise comes from the other half of the series.
-    const double speed = SpeedAt(row_, index), latency = SpeedAt(row_ + noise_.size() / 2, index);
-    ++row_;
-    std::uniform_real_distribution<double> share(0, 1);
-    const double fate = share(random_);
-    Draw draw;
-    draw.fails = fate < planted_.failures;
-    draw.is_disturbed = !draw.fails && fate < planted_.failures + planted_.disturbed;
-    const double lost = draw.is_disturbed ? std::log1p(-share(random_) / 2) : 0;
-    draw.log_score = speed + lost;
-    draw.log_latency_score = latency + lost;
-    // The same work, faster or slower; a trial's limit cuts it off.
-    draw.seconds = std::min(kLimitSeconds, std::exp(middle_ - draw.log_score));
-    return draw;
-  }
-  // What is noisier has noise of its own on top: differences of neighbours elsewhere in the series,
-  // which favour neither side, so that the truth stays the median of a comparison.
-  double SpeedAt(size_t row, size_t candidate) const {
-    const auto at = [&](size_t r) { return noise_[r % noise_.size()]; };
-    const double factor = noisier_[candidate], own = std::sqrt((factor * factor - 1) / 2);
-    const size_t elsewhere = row + noise_.size() / 4;
-    return at(row) + own * (at(elsewhere) - at(elsewhere + 1)) + log_truth_[candidate];
-  }
-
-  const Planted& planted_;
-  std::mt19937_64 random_;
-  const std::vector<double>& noise_;
-  const std::vector<double>& log_truth_;
-  const std::vector<double>& noisier_;
-  double middle_;
-  size_t offset_, row_;
-};
-
-class RecordedSource : public Drawn {
- public:
-  RecordedSource(const RecordedSweep& recorded, uint64_t seed, Proposer* proposer)
-      : Drawn(proposer), recorded_(recorded), random_(seed) {}
-
-  size_t offset() const { return 0; }  // whole rounds are drawn, of no series
-
- private:
-  Draw Next(const Slot& slot) override {
-    const auto [drawn, is_new] = rounds_.emplace(std::pair(slot.phase, slot.round), 0);
-    if (is_new) drawn->second = random_() % recorded_.rounds.size();
-    const RecordedSweep::Round& round = recorded_.rounds[drawn->second];
-    const auto index = static_cast<size_t>(slot.candidate);
-    const RecordedSweep::Contestant& contestant = recorded_.contestants[index];
-    const double seconds = contestant.seconds[random_() % contestant.seconds.size()];
-    if (slot.candidate == 0) return {slot.copy ? round.baseline_again : round.baseline, 0, seconds};
-    const auto own = round.scores.find(index);
-    if (own != round.scores.end()) return {own->second, 0, seconds};
-    const std::vector<double>& ratios = contestant.log_ratios;
-    return {round.baseline + ratios[random_() % ratios.size()], 0, seconds};
-  }
-
-  const RecordedSweep& recorded_;
-  std::mt19937_64 random_;
-  std::map<RoundKey, size_t> rounds_;
-};
 
 // Whether the truth lies in the interval with which the verdict was printed.
 std::optional<bool> Covered(const Verdict& verdict, double log_truth) {
@@ -176,7 +53,7 @@ void Take(const Verdict& verdict, int leader, const std::vector<double>& log_tru
 }
 
 Result<ReplayEnding> ReplayOnce(const Definition& definition,
-                                const std::vector<CandidateRow>& candidates, Drawn& source,
+                                const std::vector<CandidateRow>& candidates, TrialSource& source,
                                 const std::vector<double>& log_truth) {
   SilentProgress silence;
   const Forecasts nothing_predicted;
@@ -255,6 +132,7 @@ ReplayReport Summed(const std::vector<ReplayEnding>& endings,
   int covered = 0, confirmed = 0;
   for (const ReplayEnding& one : endings) {
     (one.crowned ? report.winners[static_cast<size_t>(one.crowned) - 1].second : report.none) += 1;
+    report.default_best += one.default_best ? 1 : 0;
     report.undecided += one.undecided ? 1 : 0;
     report.unspent += one.unspent ? 1 : 0;
     regrets.push_back(one.regret);
@@ -298,29 +176,38 @@ Result<std::vector<ReplayEnding>> Replays(const std::vector<std::string>& names,
   return endings;
 }
 
-}  // namespace
-
-Result<ReplayReport> ReplayPlanted(const Recording& recording, const Planted& planted,
-                                   const ReplayOptions& options) {
-  std::vector<std::string> names;
-  std::vector<double> log_truth, noisier;
-  for (const auto& [name, speed] : planted.configurations) {
-    names.push_back(name);
-    log_truth.push_back(std::log(speed / planted.configurations[0].second));
-    const auto factor = planted.noise.find(name);
-    noisier.push_back(factor == planted.noise.end() ? 1 : factor->second);
-  }
+// Objectives of the same speed, of which a replay asks for the first ones.
+Result<ReplayOptions> AskedOf(const Planted& planted, const ReplayOptions& options) {
   ReplayOptions asked = options;
   asked.definition.objectives = {Objective::kThroughput, Objective::kLatency, Objective::kBalanced};
   asked.definition.objectives.resize(planted.objectives);
   if (options.definition.strategy == Strategy::kPair &&
-      (names.size() != 2 || planted.objectives != 1))
-    return Fail(ErrorCode::kUsage, "strategy pair compares two configurations in one objective");
+      (planted.configurations.size() != 2 || planted.objectives != 1))
+    return Fail(ErrorCode::kUsage,
+                StrCat("strategy pair compares two configurations in one objective, not ",
+                       planted.configurations.size(), " in ", planted.objectives));
+  return asked;
+}
+
+std::vector<std::string> NamesOf(const Planted& planted) {
+  std::vector<std::string> names;
+  for (const auto& [name, speed] : planted.configurations) names.push_back(name);
+  return names;
+}
+
+}  // namespace
+
+Result<ReplayReport> ReplayPlanted(const Recording& recording, const Planted& planted,
+                                   const ReplayOptions& options) {
+  const std::vector<std::string> names = NamesOf(planted);
+  std::vector<double> log_truth;
+  for (const PlantedCandidate& one : CandidatesOf(planted)) log_truth.push_back(one.log_speed);
+  PINION_ASSIGN(const ReplayOptions asked, AskedOf(planted, options));
   const size_t contestants = names.size() - (planted.default_is_listed ? 0 : 1);
   PINION_ASSIGN(
       const std::vector<ReplayEnding> endings,
       Replays(names, log_truth, contestants, 1, asked, [&](uint64_t seed, Proposer* proposer) {
-        return PlantedSource(recording, planted, log_truth, noisier, seed, proposer);
+        return SeriesSource(recording, planted, seed, proposer);
       }));
   ReplayReport report = Summed(endings, names);
   report.by_blocks = FiguresOf(endings, recording.log_speeds.size(),
@@ -328,23 +215,22 @@ Result<ReplayReport> ReplayPlanted(const Recording& recording, const Planted& pl
   return report;
 }
 
-Result<ReplayReport> ReplaySweep(const RecordedSweep& recorded, const ReplayOptions& options) {
-  std::vector<std::string> names;
+Result<ReplayReport> ReplaySweep(const RecordedSweep& recorded, const Planted& planted,
+                                 const ReplayOptions& options) {
+  const std::vector<PlantedCandidate> candidates = CandidatesOf(planted);
   std::vector<double> log_truth;
   double trial_s = 0;
   for (const RecordedSweep::Contestant& one : recorded.contestants) {
-    names.push_back(one.name);
-    log_truth.push_back(Median(one.log_ratios));
+    log_truth.push_back(Median(one.log_ratios) + candidates[log_truth.size()].log_speed);
     trial_s = std::max(trial_s, Median(one.seconds));
   }
-  ReplayOptions asked = options;
-  asked.definition.objectives = {Objective::kThroughput};
+  PINION_ASSIGN(const ReplayOptions asked, AskedOf(planted, options));
   PINION_ASSIGN(const std::vector<ReplayEnding> endings,
-                Replays(names, log_truth, names.size(), trial_s, asked,
+                Replays(NamesOf(planted), log_truth, log_truth.size(), trial_s, asked,
                         [&](uint64_t seed, Proposer* proposer) {
-                          return RecordedSource(recorded, seed, proposer);
+                          return SweepSource(recorded, planted, seed, proposer);
                         }));
-  return Summed(endings, names);
+  return Summed(endings, NamesOf(planted));
 }
 
 }  // namespace pinion::harness

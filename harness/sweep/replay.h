@@ -29,6 +29,7 @@ struct ReplayReport {
   std::string default_name;
   std::vector<std::pair<std::string, int>> winners;  // crowned: all but the default, in their order
   int none = 0;                                      // none crowned
+  int default_best = 0;                              // of those: everything else was called worse
   int undecided = 0;                                 // of those: too few rounds for a verdict
   int unspent = 0;  // of those: with time left for a round of the default and one other
   std::optional<double> interval_coverage;  // of the intervals that verdicts are printed with
@@ -48,13 +49,15 @@ Result<ReplayReport> ReplayPlanted(const Recording& recording, const Planted& pl
                                    const ReplayOptions& options);
 
 // Trials of a round are taken from one recorded round, whole rounds drawn at random; the truth is
-// each candidate's median over all its rounds. A candidate that was not measured in a round has the
-// baseline's score there and its own ratio of another round. A trial lasts as long as one of its
-// candidate's did, drawn at random.
-Result<ReplayReport> ReplaySweep(const RecordedSweep& recorded, const ReplayOptions& options);
+// each candidate's median over all its rounds, times its planted speed. A candidate that was not
+// measured in a round has the baseline's score there and its own ratio of another round. A trial
+// lasts as long as one of its candidate's did, drawn at random. `planted` has the candidates of the
+// recording (ParsePlantedOn).
+Result<ReplayReport> ReplaySweep(const RecordedSweep& recorded, const Planted& planted,
+                                 const ReplayOptions& options);
 
-// {"seeds","winners":{"name":count,"none":count},"undecided","unspent","interval_coverage",
-//  "regret_p95","cost_fraction_p50","budget_overrun_p95","floor_p50","default",
+// {"seeds","winners":{"name":count,"none":count},"undecided","default_best","unspent",
+//  "interval_coverage","regret_p95","cost_fraction_p50","budget_overrun_p95","floor_p50","default",
 //  "series":{"rows","rows_per_sweep","stretches"},
 //  "figures":{"name":{"mean","low","high","replays","effective_replays"},...}}; a recorded sweep
 //  has

@@ -44,6 +44,7 @@ Json ToJson(const ReplayReport& report) {
   json.Set("seeds", report.seeds);
   json.Set("winners", std::move(winners));
   json.Set("undecided", report.undecided);
+  json.Set("default_best", report.default_best);
   json.Set("unspent", report.unspent);
   json.Set("interval_coverage",
            report.interval_coverage ? Json(*report.interval_coverage) : Json());
@@ -68,6 +69,8 @@ std::string Render(const ReplayReport& report) {
   for (const auto& [name, count] : report.winners)
     if (count > 0) line("recommended " + name, StrCat(count));
   line("none recommended", StrCat(report.none));
+  if (report.default_best > 0)
+    line("of those, called the default best", StrCat(report.default_best));
   if (report.undecided > 0) line("of those without a verdict", StrCat(report.undecided));
   line("intervals that hold the truth",
        report.interval_coverage ? Percent(*report.interval_coverage) : "nothing was confirmed");

@@ -12,7 +12,9 @@
 namespace pinion::harness {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Pair;
 
 TEST(Planted, TheDefaultIsTheOneSoCalledElseTheFirstOfSpeedOneElseUnlisted) {
   const auto first = [](const char* text) {
@@ -23,6 +25,40 @@ TEST(Planted, TheDefaultIsTheOneSoCalledElseTheFirstOfSpeedOneElseUnlisted) {
   EXPECT_EQ(first(R"({"configurations":{"a":1.0,"default":0.9}})"), "default");
   EXPECT_EQ(first(R"({"configurations":{"fast":1.05,"b":1.0,"c":1.0}})"), "b");
   EXPECT_EQ(first(R"({"configurations":{"fast":1.05}})"), "default unlisted");
+}
+
+TEST(Planted, NothingIsIgnored) {
+  const auto error = [](const std::string& more) {
+    return ParsePlanted(*Json::Parse(R"({"configurations":{"a":1,"b":1})" + more + "}"))
+        .error()
+        .message;
+  };
+  EXPECT_THAT(error(R"(,"nois":{"b":2})"),
+              HasSubstr("unknown key 'nois' in planted effects; known are configurations, noise"));
+  EXPECT_THAT(error(R"(,"noise":{"b":2,"b":3})"), HasSubstr("'b' stands twice in \"noise\""));
+  EXPECT_THAT(
+      error(R"(,"failures":"half")"),
+      HasSubstr("\"failures\" must be a share of trials from 0 to below 0.5, not \"half\""));
+  EXPECT_THAT(
+      ParsePlanted(*Json::Parse(R"({"configurations":{"a":1,"b":1,"b":2}})")).error().message,
+      HasSubstr("'b' stands twice in \"configurations\""));
+}
+
+TEST(Planted, OnARecordedSweepSpeedsAreThoseOfItsCandidates) {
+  const auto read = [](const char* text) {
+    return ParsePlantedOn({"default", "isa=avx2", "smt=on"}, *Json::Parse(text));
+  };
+  const auto planted = read(R"({"configurations":{"smt=on":0.9},"failures":0.1})");
+  ASSERT_TRUE(planted) << planted.error().message;
+  EXPECT_THAT(planted->configurations,
+              ElementsAre(Pair("default", 1), Pair("isa=avx2", 1), Pair("smt=on", 0.9)));
+  EXPECT_EQ(planted->failures, 0.1);
+  EXPECT_EQ(read("{}")->configurations.size(), 3u);
+  EXPECT_EQ(read(R"({"configurations":{"smt=off":1}})").error().message,
+            "the recorded sweep has no candidate 'smt=off'; it has default, isa=avx2, smt=on");
+  EXPECT_THAT(read(R"({"configurations":{"smt=on":0}})").error().message,
+              HasSubstr("must be a number above 0, not 0"));
+  EXPECT_THAT(read("[]").error().message, HasSubstr("planted effects must be an object"));
 }
 
 TEST(Planted, BadEffectsAreNamed) {
@@ -97,6 +133,7 @@ ReplayReport PairOf(double speed_of_b, double budget_s, double failures, double 
   ReplayOptions options;
   options.seeds = 20;
   options.definition.strategy = Strategy::kPair;
+  options.definition.rounds = kMaxRounds;
   options.definition.budget_s = budget_s;
   return ReportOf(planted, options);
 }

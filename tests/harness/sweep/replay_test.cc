@@ -312,6 +312,14 @@ std::string StoredSweep() {
   return path;
 }
 
+Planted On(const RecordedSweep& recorded, const std::string& effects) {
+  std::vector<std::string> names;
+  for (const RecordedSweep::Contestant& one : recorded.contestants) names.push_back(one.name);
+  const auto planted = ParsePlantedOn(names, *Json::Parse(effects));
+  EXPECT_TRUE(planted) << planted.error().message;
+  return *planted;
+}
+
 TEST(Replay, ABudgetIsKeptWithTheDurationsOfARecordedSweep) {
   const std::string path = StoredSweep();
   const auto recorded = ReadRecordedSweep(path, std::nullopt);
@@ -321,10 +329,38 @@ TEST(Replay, ABudgetIsKeptWithTheDurationsOfARecordedSweep) {
     ReplayOptions options;
     options.seeds = kReplays;
     options.definition.budget_s = budget_s;
-    const auto report = ReplaySweep(*recorded, options);
+    const auto report = ReplaySweep(*recorded, On(*recorded, "{}"), options);
     ASSERT_TRUE(report) << report.error().message;
     EXPECT_LE(report->budget_overrun_p95, 0.05) << budget_s;
   }
+}
+
+// The recorded candidates are equal and their noise is 2 %.
+TEST(Replay, EffectsPlantedOnARecordedSweepAreFound) {
+  const std::string path = StoredSweep();
+  const auto recorded = ReadRecordedSweep(path, std::nullopt);
+  std::filesystem::remove(path);
+  ASSERT_TRUE(recorded) << recorded.error().message;
+  const std::string third = recorded->contestants[2].name;
+  ReplayOptions options;
+  options.seeds = 40;
+  options.definition.budget_s = 1e5;
+  const auto replay = [&](const std::string& effects) {
+    const auto report = ReplaySweep(*recorded, On(*recorded, effects), options);
+    EXPECT_TRUE(report) << report.error().message;
+    return *report;
+  };
+  const std::string faster = "\"configurations\":{\"" + third + "\":1.2}";
+  EXPECT_EQ(CrownedOf(replay("{" + faster + "}"), third), 40);
+  // Half of the trials would end any sweep, two of five nearly do.
+  EXPECT_LE(CrownedOf(replay("{" + faster + ",\"failures\":0.4}"), third), 10);
+  // The truth stays what it is, and is harder to find.
+  EXPECT_LE(CrownedOf(replay("{" + faster + ",\"noise\":{\"" + third + "\":40}}"), third), 10);
+  const auto calm = replay("{" + faster + ",\"objectives\":3}");
+  EXPECT_EQ(CrownedOf(calm, third), 40);
+  EXPECT_GT(replay("{" + faster + ",\"disturbed\":0.2,\"objectives\":3}").cost_fraction_p50,
+            calm.cost_fraction_p50)
+      << "disturbed trials are repeated";
 }
 
 TEST(Replay, TheSameSeedGivesTheSameSearch) {
