@@ -171,8 +171,8 @@ Status ReadSlo(const Json& value, Workload& workload) {
     return Fail(ErrorCode::kUsage, StrCat("'attain' in 'slo' is ", slo.attain,
                                           "; it must be a share above 0 and at most 1"));
   if (!(slo.start.value_or(1) > 0))
-    return Fail(ErrorCode::kUsage, StrCat("'start' in 'slo' is ", *slo.start, "; it must be above 0 ",
-                                          slo.unit()));
+    return Fail(ErrorCode::kUsage,
+                StrCat("'start' in 'slo' is ", *slo.start, "; it must be above 0 ", slo.unit()));
   workload.slo = slo;
   return {};
 }

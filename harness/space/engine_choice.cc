@@ -40,8 +40,9 @@ Status ReadEnvironment(const Json& value, EngineChoice& engine) {
                 StrCat("'environment' must be an object of strings, not ", value.Dump()));
   for (const auto& [name, text] : engine.environment)
     if (name.empty() || name.find('=') != std::string::npos)
-      return Fail(ErrorCode::kUsage, StrCat("'environment' has '", name,
-                                            "', which is no variable's name: give one without '='"));
+      return Fail(ErrorCode::kUsage,
+                  StrCat("'environment' has '", name,
+                         "', which is no variable's name: give one without '='"));
   return CheckNoneTwice(value, "'environment'");
 }
 

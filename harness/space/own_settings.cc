@@ -17,8 +17,9 @@ bool IsOwnKey(std::string_view key) {
 Result<std::optional<Setting>> ReadOwnSetting(const std::string& key, const Json& value) {
   const bool is_flag = key.starts_with('-');
   if (!is_flag && key.find('=') != std::string::npos)
-    return Fail(ErrorCode::kUsage, StrCat("'", key, "' names no variable, because of its '=': write ",
-                                          "\"", key.substr(0, key.find('=')), "\" and its values"));
+    return Fail(ErrorCode::kUsage,
+                StrCat("'", key, "' names no variable, because of its '=': write ", "\"",
+                       key.substr(0, key.find('=')), "\" and its values"));
   if (value.is_null() || (value.is_bool() && !value.boolean())) return std::optional<Setting>();
   if (value.is_bool() && is_flag) return std::optional(Setting{key, ""});
   if (value.is_string() && (!is_flag || !value.string().empty()))

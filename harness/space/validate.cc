@@ -69,15 +69,14 @@ Status ValidateNumbers(const Definition& definition) {
   for (const auto& [key, price] : {std::pair("price_per_hour", definition.price_per_hour),
                                    std::pair("price_per_kwh", definition.price_per_kwh)})
     if (price && !(*price > 0 && std::isfinite(*price)))
-      return Fail(ErrorCode::kUsage, StrCat("'", key, "' is ", *price,
-                                            "; it must be above 0, in any currency"));
+      return Fail(ErrorCode::kUsage,
+                  StrCat("'", key, "' is ", *price, "; it must be above 0, in any currency"));
   if (definition.strategy == Strategy::kPair && definition.objectives.size() > 1)
     return Fail(ErrorCode::kUsage,
                 StrCat("strategy pair judges one objective, not ", definition.objectives.size(),
                        ": name one with --objectives"));
-  for (const auto& [key, seconds] :
-       {std::pair("budget", std::optional(definition.budget_s)),
-        std::pair("trial_limit", definition.trial_limit_s)})
+  for (const auto& [key, seconds] : {std::pair("budget", std::optional(definition.budget_s)),
+                                     std::pair("trial_limit", definition.trial_limit_s)})
     if (seconds && !(*seconds > 0))
       return Fail(ErrorCode::kUsage, StrCat("'", key, "' is ", *seconds,
                                             " seconds; it must be above 0, such as 20s or 10m"));

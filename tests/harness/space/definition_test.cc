@@ -140,8 +140,8 @@ TEST(Definition, VariablesHaveNamesWithoutAnEqualsSign) {
 
 TEST(Definition, AConditionHasValuesAsTheSettingHasThem) {
   Definition definition;
-  ASSERT_TRUE(Read(R"({"axes":{"-a":[1]},"when":{"-a":{"kv_cache_space":["512MiB",1]}}})",
-                   definition));
+  ASSERT_TRUE(
+      Read(R"({"axes":{"-a":[1]},"when":{"-a":{"kv_cache_space":["512MiB",1]}}})", definition));
   EXPECT_THAT(definition.axes[0].when[0].values, ElementsAre("0.5", "1"));
   EXPECT_THAT(ErrorOf(R"({"axes":{"-a":[1]},"when":{"-a":{"isa":[]}}})"),
               HasSubstr("'-a' in 'when' needs at least one value of 'isa'"));

@@ -38,17 +38,15 @@ TEST(Expand, APairIsTwoConfigurations) {
 // Settings stand in the order of the registry and flags in that of the file, whatever depends on
 // what.
 TEST(Expand, AConditionHoldsWhereverItsSettingStands) {
-  const auto points = Expand(
-      Parse(R"({"axes":{"tensor_parallel":[1,2],"max_num_seqs":[4]},
+  const auto points = Expand(Parse(R"({"axes":{"tensor_parallel":[1,2],"max_num_seqs":[4]},
                 "when":{"tensor_parallel":{"max_num_seqs":4}},"candidates":[{"max_num_seqs":8}]})"),
-      Base(), Imagine(kTwoSockets), Tiny());
+                             Base(), Imagine(kTwoSockets), Tiny());
   ASSERT_TRUE(points) << points.error().message;
   EXPECT_THAT(Labels(*points), ElementsAre("default", "max_num_seqs=4",
                                            "tensor_parallel=2 max_num_seqs=4", "max_num_seqs=8"));
-  const auto flags =
-      Expand(Parse(R"({"engines":["vllm"],"axes":{"-a":[1,2],"-b":["x",null]},
+  const auto flags = Expand(Parse(R"({"engines":["vllm"],"axes":{"-a":[1,2],"-b":["x",null]},
                        "when":{"-a":{"-b":"x"}}})"),
-             Base(), Imagine(kTwoSockets), Tiny());
+                            Base(), Imagine(kTwoSockets), Tiny());
   ASSERT_TRUE(flags) << flags.error().message;
   EXPECT_THAT(Labels(*flags), ElementsAre("default", "-b=x -a=1", "-b=x -a=2"));
 }
