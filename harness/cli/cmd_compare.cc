@@ -90,8 +90,8 @@ void AddRaceFlags(CLI::App& command, CompareFlags& flags) {
       ->capture_default_str();
   command
       .add_option("--rounds", race.rounds,
-                  help("at most so many rounds before those of the confirmation, which count as "
-                       "well (default: as many as the budget allows)"))
+                  help("at most so many rounds, each of which runs both once, in random order; "
+                       "fewer than 8 give no verdict (default: as many as the budget allows)"))
       ->each(asks)
       ->check(CLI::Range(1, kMaxRounds));
   command
@@ -121,7 +121,7 @@ void AddCompare(CLI::App& app, int& exit_code) {
   AddRaceFlags(*command, *flags);
   command
       ->add_option("--threshold", flags->threshold_percent,
-                   "smallest difference that counts [%]; the noise floor is added to it")
+                   "smallest difference that counts [%], if it is more than noise makes")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
   command->add_flag("--json", flags->json, "print JSON instead of text");

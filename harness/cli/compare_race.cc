@@ -22,9 +22,9 @@
 namespace pinion::harness {
 namespace {
 
-// Rounds that a budget is to hold. Twice as many narrow an interval by a third, and then half of a
-// trial is its start.
-constexpr int kRounds = 16;
+// Rounds of two trials that a budget is to hold. Twice as many narrow an interval by a third, and
+// then half of a trial is its start.
+constexpr int kRounds = 24;
 constexpr double kLeastTrialSeconds = 8;
 
 // The two sides, and what they have in common.
@@ -88,8 +88,9 @@ Result<Definition> DefinitionOf(const Contest& contest, const CompareRaceFlags& 
   definition.engines = contest.engines;
   definition.objectives = {contest.objective};
   PINION_ASSIGN(definition.budget_s, ParseDuration(flags.budget, "--budget"));
-  definition.trial_limit_s = std::max(
-      kLeastTrialSeconds, definition.budget_s / (kRounds * (definition.engines.size() + 1.0)));
+  definition.trial_limit_s =
+      std::max(kLeastTrialSeconds,
+               definition.budget_s / (kRounds * static_cast<double>(definition.engines.size())));
   // A batch says most in the least time; a single client's latency varies several times as much.
   Workload& load = definition.workload = {128, 32, {}, 16};
   if (contest.objective != Objective::kThroughput)

@@ -51,9 +51,9 @@ Chart Absent(const char* name, const char* title, const std::string& why) {
 std::vector<Chart> AllCharts(const Results& results) {
   // The page puts two side by side: neighbours are of about the same height.
   constexpr Chart (*kMakers[])(const Results&) = {
-      FrontierChart, SloChart,          RooflineChart, ScalingChart, PairedChart,
-      RaceChart,     ImportanceChart,   BindingChart,  DriftChart,   PredictedChart,
-      KvChart,       DistributionChart, PlacementChart};
+      FrontierChart, SloChart,        RooflineChart,     ScalingChart,  PairedChart,
+      RaceChart,     ImportanceChart, BindingChart,      DriftChart,    PredictedChart,
+      KvChart,       GoodputChart,    DistributionChart, PlacementChart};
   std::vector<Chart> charts;
   for (const auto make : kMakers) {
     charts.push_back(make(results));

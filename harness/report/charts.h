@@ -29,6 +29,7 @@ std::vector<Chart> ChartsOf(const Results& results);
 inline constexpr size_t kChartCandidates = 24;
 Chart FrontierChart(const Results& results);      // throughput against latency
 Chart SloChart(const Results& results);           // the largest load that meets the service level
+Chart GoodputChart(const Results& results);       // that load, by the value of each setting
 Chart BindingChart(const Results& results);       // binding x threads
 Chart ScalingChart(const Results& results);       // throughput over threads
 Chart RooflineChart(const Results& results);      // the machine's limits, and what was reached

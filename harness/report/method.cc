@@ -6,6 +6,7 @@
 #include "engine/base/strings.h"
 #include "harness/report/facts.h"
 #include "harness/report/page.h"
+#include "harness/report/pair_words.h"
 #include "harness/report/words.h"
 #include "harness/space/settings.h"
 #include "harness/stats/text.h"
@@ -78,25 +79,39 @@ std::string GeneratorText(const Results& results) {
                 " of a core.");
 }
 
+// How a sweep decides, and how a comparison of two does.
+std::string DecisionText(const Results& results) {
+  if (IsPair(results))
+    return "Every round measures each of the two once, in random order and with the same prompts. "
+           "Each trial is compared with those of the other side among the three before it and the "
+           "three after it, by which of the two was faster, and the nearer the more, so that drift "
+           "beyond a few trials cancels. The difference is the weighted median of these "
+           "comparisons. Its 99 % interval has the differences after whose removal the two could "
+           "be exchanged in every round: it rests on the random order alone, so that two equal "
+           "ones are told apart in at most 1 % of comparisons, whatever the noise. One is called "
+           "better if the interval is a gain and the difference exceeds the smallest one worth "
+           "having.";
+  return "First the defaults are measured against themselves. Then every round measures each "
+         "configuration that is still in the race once, in random order and with the same "
+         "prompts, and the defaults twice: the second copy shows what difference noise alone "
+         "makes (the floor). A configuration is dropped when it can no longer beat the best by "
+         "the smallest difference worth having. "
+         "Configurations are compared within rounds by the log of the ratio, so that drift longer "
+         "than a round cancels. Figures are medians; intervals are distribution-free, from order "
+         "statistics, with a coverage of at least 95 %, and need 6 rounds. The leaders and "
+         "runners-up, at most three, are then measured against the defaults in fresh rounds with "
+         "fresh prompts. One is recommended if its whole interval is a gain, and the gain exceeds "
+         "the floor and the smallest difference worth having; the level of these intervals is "
+         "corrected for all comparisons of the sweep (Holm), so that any of them is wrong in at "
+         "most 5 % of sweeps. Otherwise the defaults stay.";
+}
+
 }  // namespace
 
 Html MethodSection(const Results& results) {
   const Html text =
       Tag("p", "", WorkloadText(results)) + Tag("p", "", GeneratorText(results)) +
-      Tag("p", "",
-          "First the defaults are measured against themselves. Then every round measures each "
-          "configuration that is still in the race once, in random order and with the same "
-          "prompts, and the defaults twice: the second copy shows what difference noise alone "
-          "makes (the floor). A configuration is dropped when it can no longer beat the best by "
-          "the smallest difference worth having. "
-          "Configurations are compared within rounds by the log of the ratio, so that drift longer "
-          "than a round cancels. Figures are medians; intervals are distribution-free, from order "
-          "statistics, with a coverage of at least 95 %, and need 6 rounds. The leaders and "
-          "runners-up, at most three, are then measured against the defaults in fresh rounds with "
-          "fresh prompts. One is recommended if its whole interval is a gain, and the gain exceeds "
-          "the floor and the smallest difference worth having; the level of these intervals is "
-          "corrected for all comparisons of the sweep (Holm), so that any of them is wrong in at "
-          "most 5 % of sweeps. Otherwise the defaults stay.") +
+      Tag("p", "", DecisionText(results)) +
       Tag("p", "",
           StrCat("Throughput = output tokens/s of the batch. Latency = 1 / (TTFT + (",
                  results.definition.workload.output_len,

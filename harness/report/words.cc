@@ -4,6 +4,7 @@
 
 #include "engine/base/strings.h"
 #include "harness/report/pair_words.h"
+#include "harness/stats/exchanges.h"
 #include "harness/stats/rules.h"
 #include "harness/stats/text.h"
 
@@ -86,7 +87,9 @@ std::string Confidence(const Results& results, const Verdict& verdict) {
                    FormatChangeInterval(ratio), " from ");
   if (ratio.interval || is_named) text += Counted(ratio.n, "round");
   if (early)
-    return StrCat(text, "; a verdict needs ", LeastRoundsFor(verdict.comparisons), " fresh rounds");
+    return StrCat(text, "; a verdict needs ",
+                  IsPair(results) ? StrCat(LeastPairs(kPairLevel), " rounds")
+                                  : StrCat(LeastRoundsFor(verdict.comparisons), " fresh rounds"));
   if (verdict.confirmed) text += " on fresh prompts";
   if (verdict.comparisons > 1)
     text += StrCat(", corrected for ", verdict.comparisons, " comparisons");

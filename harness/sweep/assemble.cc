@@ -189,6 +189,17 @@ void AddObjectives(const std::vector<CandidateRow>& rows, const ProtocolState& s
     AddObjective(objectives[i], inputs[i], std::move(verdicts[i]), results);
 }
 
+// What a comparison of two found, in place of a sweep's verdict.
+void TakePair(const std::vector<TrialRow>& trials, Results& results) {
+  const Definition& definition = results.definition;
+  const PairVerdict pair = JudgePair(trials, definition.objectives.front(), definition);
+  results.verdicts = {AsVerdict(pair)};
+  results.floors = {pair.floor};
+  for (Candidate& candidate : results.candidates)
+    if (!candidate.is_baseline)
+      for (Comparison& comparison : candidate.comparisons) comparison.ratio = pair.ratio;
+}
+
 void TakePredictions(const Json& predictions, Results& results) {
   const Json* list = predictions.Find("candidates");
   if (!list || !list->is_array()) return;
@@ -341,9 +352,7 @@ Results Assemble(const SweepMeta& meta, const SweepProgress& progress,
   for (const CandidateRow& row : candidates)
     results.candidates.push_back(CandidateFrom(row, trials));
   AddObjectives(candidates, state, results);
-  if (meta.definition.strategy == Strategy::kPair)
-    results.verdicts = {
-        AsVerdict(JudgePair(trials, meta.definition.objectives.front(), meta.definition))};
+  if (meta.definition.strategy == Strategy::kPair) TakePair(trials, results);
   MarkUndecided(state, results);
   TakePredictions(meta.predictions, results);
   if (const auto& slo = meta.definition.workload.slo)

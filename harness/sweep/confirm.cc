@@ -51,8 +51,10 @@ std::set<int> Protocol::LeadersAhead() const {
   return leaders;
 }
 
-// Trials of the smallest confirmation of the leaders so far: theirs, and of the baseline twice.
+// Trials of the smallest confirmation of the leaders so far: theirs, and of the baseline twice. Of
+// a pair, every round counts as much.
 double Protocol::ConfirmationTrials() const {
+  if (IsPair()) return 0;
   const size_t count = std::clamp<size_t>(LeadersAhead().size(), 1, kMostConfirmed);
   return static_cast<double>((LeastRoundsFor(Comparisons(count)) + kSpareRounds) * (2 + count));
 }

@@ -1,8 +1,11 @@
 #include "harness/sweep/pair.h"
 
 #include <cmath>
+#include <set>
 
 #include "engine/base/strings.h"
+#include "harness/stats/exchanges.h"
+#include "harness/stats/rules.h"
 #include "harness/stats/text.h"
 #include "harness/stats/verdict.h"
 #include "harness/sweep/score.h"
@@ -12,20 +15,28 @@ namespace {
 
 using Kind = PairVerdict::Kind;
 
-// With trials whose logs vary by s, the baseline's two differ by s * sqrt(2), and a trial differs
-// from the mean of two others by s * sqrt(1 + 1/2): what noise makes of the latter is smaller.
-double FloorOfPairs(std::vector<double> baseline_differences, size_t rounds) {
-  for (double& difference : baseline_differences) difference *= std::sqrt(1.5 / 2);
-  return NoiseFloor(baseline_differences, rounds);
+// The rounds that have both sides, in the order of measurement.
+std::vector<ScoredPair> PairsOf(const std::vector<TrialRow>& trials, Objective objective,
+                                const ScoreRule& rule) {
+  const auto first = ScoresOf(trials, 0, 0, objective, rule);
+  const auto second = ScoresOf(trials, 1, 0, objective, rule);
+  std::vector<ScoredPair> pairs;
+  std::set<RoundKey> taken;
+  for (const TrialRow& trial : trials) {
+    const RoundKey round(trial.phase, trial.round);
+    const auto a = first.find(round), b = second.find(round);
+    if (a == first.end() || b == second.end() || !taken.insert(round).second) continue;
+    const auto order = ScoresInOrder(trials, round, objective, rule);
+    pairs.push_back({a->second, b->second, order.front().first == 1});
+  }
+  return pairs;
 }
 
 Kind Judge(const PairVerdict& verdict) {
   const auto& interval = verdict.ratio.interval;
   if (!interval) return Kind::kTooFewRounds;
   const double ratio = verdict.ratio.median;
-  if (interval->Holds(1) || std::abs(ratio - 1) <= verdict.threshold ||
-      !ExceedsFloor(ratio, verdict.floor))
-    return Kind::kNoDifference;
+  if (interval->Holds(1) || std::abs(ratio - 1) <= verdict.threshold) return Kind::kNoDifference;
   return ratio > 1 ? Kind::kBetter : Kind::kWorse;
 }
 
@@ -47,20 +58,17 @@ const char* Name(Kind kind) {
 
 PairVerdict JudgePair(const std::vector<TrialRow>& trials, Objective objective,
                       const Definition& definition) {
-  const ScoreRule rule(definition);
-  const auto first = ScoresOf(trials, 0, 0, objective, rule);
-  const auto again = ScoresOf(trials, 0, 1, objective, rule);
-  std::vector<double> log_ratios;
-  for (const auto& [key, score] : ScoresOf(trials, 1, 0, objective, rule)) {
-    const auto a = first.find(key), second = again.find(key);
-    if (a == first.end() || second == again.end()) continue;
-    log_ratios.push_back(score - (a->second + second->second) / 2);
-  }
+  const std::vector<ScoredPair> pairs = PairsOf(trials, objective, ScoreRule(definition));
+  const PairComparison found = ComparePairs(pairs, kPairLevel);
   PairVerdict verdict;
   verdict.objective = objective;
   verdict.threshold = definition.epsilon;
-  verdict.ratio = EstimateRatio(log_ratios);
-  verdict.floor = FloorOfPairs(BaselineDifferences(trials, objective, rule), log_ratios.size());
+  verdict.ratio.n = found.rounds;
+  verdict.ratio.median = std::exp(found.log_ratio);
+  if (const auto& logs = found.interval) {
+    verdict.ratio.interval = {std::exp(logs->low), std::exp(logs->high), logs->coverage};
+    verdict.floor = std::expm1((logs->high - logs->low) / 2);
+  }
   verdict.kind = Judge(verdict);
   return verdict;
 }
@@ -111,17 +119,17 @@ Json ToJson(const PairVerdict& verdict) {
 std::string Render(const PairVerdict& verdict, const std::string& a, const std::string& b) {
   if (verdict.kind == Kind::kTooFewRounds)
     return StrCat(verdict.ratio.n, " whole rounds are too few for a verdict, which needs ",
-                  kMinSamples, ": raise --budget\n");
+                  LeastPairs(kPairLevel), ": raise --budget\n");
   const bool differs = verdict.kind != Kind::kNoDifference;
   const std::string what = !differs ? StrCat("No difference was found between ", b, " and ", a)
                                     : StrCat(b, " is ", Percent(std::abs(verdict.ratio.median - 1)),
                                              " ", Name(verdict.kind), " than ", a);
   return StrCat(what, ".\n", Name(verdict.objective), ": ", b, " against ", a, " ",
-                Change(verdict.ratio.median), ", 95 % interval ",
-                Change(verdict.ratio.interval->low), " to ", Change(verdict.ratio.interval->high),
-                ", ", verdict.ratio.n, " rounds. A difference counts beyond ",
-                Percent(verdict.threshold), " and beyond the floor of ", Percent(verdict.floor),
-                ", which noise alone makes.\n");
+                Change(verdict.ratio.median), ", ", Percent(verdict.ratio.interval->coverage),
+                " interval ", Change(verdict.ratio.interval->low), " to ",
+                Change(verdict.ratio.interval->high), ", ", verdict.ratio.n,
+                " rounds. A difference counts beyond ", Percent(verdict.threshold),
+                " if the interval excludes 0.\n");
 }
 
 }  // namespace pinion::harness

@@ -13,21 +13,19 @@
 namespace pinion::harness {
 
 // Two configurations against each other and nothing else: no choice was made among several, so
-// every round counts, and one interval at 95 % decides.
+// every round counts, and one interval at 99 % (kPairLevel) decides.
 struct PairVerdict {
   enum class Kind { kNoDifference, kBetter, kWorse, kTooFewRounds };
   Kind kind = Kind::kTooFewRounds;
   Objective objective = Objective::kBalanced;
   Estimate ratio;        // of the second to the first; above 1: the second is better
-  double floor = 0;      // what noise alone makes of as many rounds, a fraction
+  double floor = 0;      // half of the interval: smaller differences cannot be told, a fraction
   double threshold = 0;  // smallest difference that counts, a fraction
 };
 const char* Name(PairVerdict::Kind kind);  // "no difference", "better", "worse", "too few rounds"
 
-// Candidate 1 against the baseline, by the rounds that have both and both of the baseline's trials:
-// a round's difference is taken to the mean of these two. There is a difference if the interval of
-// the median excludes 1 and the estimate exceeds the definition's epsilon and
-// the floor.
+// Candidate 1 against the baseline, by the rounds that have both (stats/exchanges.h). There is a
+// difference if the interval excludes 1 and the estimate exceeds the definition's epsilon.
 PairVerdict JudgePair(const std::vector<TrialRow>& trials, Objective objective,
                       const Definition& definition);
 

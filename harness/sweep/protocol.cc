@@ -90,9 +90,13 @@ Protocol::Protocol(const Definition& definition, const std::vector<CandidateRow>
       forecasts_(forecasts),
       source_(source),
       progress_(progress),
-      spending_(definition.budget_s) {
+      spending_(definition.budget_s, BaselineRuns()) {
   state_.rounds_planned = definition.rounds;
 }
+
+// In a round. Two configurations are compared by the order of their trials alone (pair.h), without
+// a floor from the baseline beside itself.
+int Protocol::BaselineRuns() const { return IsPair() ? 1 : 2; }
 
 Result<SweepEnd> Protocol::Run() {
   PINION_TRY(Calibrate());
@@ -100,18 +104,19 @@ Result<SweepEnd> Protocol::Run() {
   // A race that the budget cut short is still confirmed: RunStage held back time for that.
   const bool was_cut = end_ == SweepEnd::kBudget;
   if (was_cut) end_.reset();
-  if (!Ended()) PINION_TRY(Confirm(was_cut));
-  if (!Ended() && was_cut && state_.confirmed.empty()) PINION_TRY(ContinueRace());
+  if (!Ended() && !IsPair()) PINION_TRY(Confirm(was_cut));
+  if (!Ended() && !IsPair() && was_cut && state_.confirmed.empty()) PINION_TRY(ContinueRace());
   if (was_cut && !BaselineHasRun())
     return Fail(ErrorCode::kFailed,
                 StrCat("the budget of ", FormatSeconds(definition_.budget_s),
                        " was spent before the defaults had run once (", state_.trials.back().reason,
-                       "); see ", state_.trials.back().log_path));
+                       "): raise --budget, or see ", state_.trials.back().log_path,
+                       " in the sweep's folder"));
   return end_.value_or(was_cut ? SweepEnd::kBudget : SweepEnd::kDone);
 }
 
 Status Protocol::Calibrate() {
-  if (HasNoCalibration()) return {};
+  if (IsPair() || HasNoCalibration()) return {};
   for (int pair = 1; pair <= kCalibrationPairs && !Ended(); ++pair) {
     const double after_s = spending_.spent_s() + 2 * spending_.mean_s();
     const bool enough = after_s > kCalibrationShare * definition_.budget_s;
@@ -256,7 +261,8 @@ bool Protocol::HasRoomFor(double seconds) const {
 }
 
 Status Protocol::RunRound(const std::vector<int>& contestants, Phase phase, int round) {
-  const std::vector<Slot> order = RoundOrder(contestants, definition_.seed, phase, round);
+  const std::vector<Slot> order =
+      RoundOrder(contestants, definition_.seed, phase, round, BaselineRuns());
   const size_t before = state_.trials.size();
   for (size_t i = 0; i < order.size() && !Ended(); ++i) {
     if (IsOut(order[i].candidate)) continue;
@@ -337,7 +343,9 @@ void Protocol::AnnouncePlan() {
                         std::min(definition_.rounds, 1 + static_cast<int>(fit)), " of at most ",
                         definition_.rounds, " rounds fit the budget of ",
                         FormatSeconds(definition_.budget_s),
-                        spare_s < 0 ? RoomToConfirm() : " with their confirmation"));
+                        IsPair()      ? ""
+                        : spare_s < 0 ? RoomToConfirm()
+                                      : " with their confirmation"));
 }
 
 // The plan's note on the confirmation if the budget has no room for the smallest one of all

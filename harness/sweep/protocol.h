@@ -117,6 +117,8 @@ class Protocol {
   Status RepeatDisturbed(const std::vector<TrialRow>& of_round);
   Status RunSlot(const Slot& slot, int position, size_t of);
   void ScoreRound(int round);
+  int BaselineRuns() const;
+  bool IsPair() const { return definition_.strategy == Strategy::kPair; }
   bool IsOut(int candidate) const;  // it keeps failing, or broke a constraint
   bool BaselineHasRun() const;
   Status TakeBaselineFailures();

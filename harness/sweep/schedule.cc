@@ -6,8 +6,9 @@
 namespace pinion::harness {
 
 std::vector<Slot> RoundOrder(const std::vector<int>& candidates, uint64_t seed, Phase phase,
-                             int round) {
-  std::vector<Slot> order = {{0, 1, phase, round}};
+                             int round, int baseline_runs) {
+  std::vector<Slot> order;
+  for (int copy = baseline_runs - 1; copy > 0; --copy) order.push_back({0, copy, phase, round});
   for (int candidate : candidates) order.push_back({candidate, 0, phase, round});
   std::mt19937_64 random(RoundSeed(seed, phase, round));
   // Fisher-Yates by hand: std::shuffle draws differently in every standard library, and --resume
@@ -39,7 +40,7 @@ double Spending::Expected(int candidate) const {
 }
 
 double Spending::RoundSeconds(const std::vector<int>& candidates) const {
-  double seconds = Expected(0);
+  double seconds = (baseline_runs_ - 1) * Expected(0);
   for (const int candidate : candidates) seconds += Expected(candidate);
   return seconds;
 }

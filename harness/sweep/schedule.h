@@ -11,9 +11,9 @@
 namespace pinion::harness {
 
 // The trials of one round in a random order drawn from (seed, phase, round): every candidate once,
-// the baseline (0) twice. The same on every call, so that a resumed round keeps its order.
+// the baseline (0) so often. The same on every call, so that a resumed round keeps its order.
 std::vector<Slot> RoundOrder(const std::vector<int>& candidates, uint64_t seed, Phase phase,
-                             int round);
+                             int round, int baseline_runs = 2);
 
 // The seed of a round's prompts: different for every round, the same for all its trials.
 uint64_t RoundSeed(uint64_t seed, Phase phase, int round);
@@ -21,7 +21,8 @@ uint64_t RoundSeed(uint64_t seed, Phase phase, int round);
 // The time spent of a budget, and the expected cost of trials.
 class Spending {
  public:
-  explicit Spending(double budget_s) : budget_s_(budget_s) {}
+  explicit Spending(double budget_s, int baseline_runs = 2)
+      : budget_s_(budget_s), baseline_runs_(baseline_runs) {}
   // `once_s`: the part of `seconds` that the candidate's other trials will not need.
   void Add(int candidate, double seconds, double once_s = 0);
 
@@ -33,7 +34,7 @@ class Spending {
   double mean_s() const;  // of one trial; 0 before the first
   // The expected time of a trial of the candidate: the mean of its own, or of all if it has none.
   double Expected(int candidate) const;
-  // The expected time of one round of these, with the baseline twice.
+  // The expected time of one round of these, among them the baseline so often.
   double RoundSeconds(const std::vector<int>& candidates) const;
 
  private:
@@ -42,6 +43,7 @@ class Spending {
     int trials = 0;
   };
   double budget_s_, spent_s_ = 0;
+  int baseline_runs_;  // in a round
   Sum all_;
   std::map<int, Sum> by_candidate_;
 };

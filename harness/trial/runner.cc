@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 
 #include "engine/base/descriptor.h"
@@ -95,7 +96,7 @@ Result<TrialOutcome> RunTrialProcess(const TrialRequest& request, const TrialPro
   if (exit) {
     Finish(*exit, result, outcome);
   } else {
-    outcome.reason = StrCat("hung: killed after ", process.timeout_s, " s");
+    outcome.reason = StrCat("hung: killed after ", std::lround(process.timeout_s), " s");
   }
   if (outcome.ok) outcome.log_tail.clear();
   return outcome;

@@ -198,6 +198,25 @@ TEST(RooflineChart, SaysWhyThereAreNoCeilings) {
   EXPECT_EQ(RooflineChart(results).absent, "the ceilings were not measured: only 1.0 GiB are free");
 }
 
+// Two candidates bind to CPUs and one takes another ISA path; goodput is 5 requests/s times speed.
+TEST(GoodputChart, HasEveryValueOfEverySettingWithItsMedian) {
+  const Chart chart = GoodputChart(PlantedResults());
+  std::map<std::string, double> loads;
+  for (const Json& row : chart.values.array())
+    loads[row.Find("label")->string()] = row.Find("load")->number();
+  EXPECT_EQ(loads.size(), 5u);
+  EXPECT_NEAR(loads.at("threads_bind=default"), 5, 1e-9);
+  EXPECT_NEAR(loads.at("threads_bind=0-1"), 5 * 1.42, 1e-9);
+  EXPECT_NEAR(loads.at("threads_bind=nobind"), 5 * 0.83, 1e-9);
+  EXPECT_NEAR(loads.at("isa=default"), 5 * (1 + 0.83) / 2, 1e-9);
+  EXPECT_NEAR(loads.at("isa=avx2"), 5 * 1.42, 1e-9);
+  EXPECT_THAT(chart.conclusion, HasSubstr("threads_bind=0-1 carries 7.1 requests/s within the SLO, "
+                                          "threads_bind=nobind 4.15"));
+  Results results = PlantedResults();
+  results.definition.workload.slo.reset();
+  EXPECT_EQ(GoodputChart(results).absent, "the sweep had no SLO to search for");
+}
+
 TEST(SloChart, NamesTheLargestThatPassesAndTheSmallestThatFails) {
   const Chart chart = SloChart(PlantedResults());
   EXPECT_EQ(Texts(chart, "boundary"),

@@ -85,6 +85,7 @@ void Measure(Candidate& candidate, int threads, double speed) {
         MakeSeries("output_tokens_per_s", clients, 40 * clients * speed / (1 + 0.05 * clients)));
   }
   candidate.series.push_back(MakeSeries("peak_rss_bytes", 0, 3.1e9));
+  candidate.series.push_back(MakeSeries("slo_load", 0, 5 * speed));
   Describe(candidate, threads, speed);
   candidate.predicted = Json::Object{{"output_tokens_per_s", 800.0 * threads}};
   candidate.trials = kRounds;
@@ -173,6 +174,7 @@ Results PlantedResults(const std::string& hostile) {
   results.updated_at = "2026-11-20T18:08:20Z";
   results.definition.rounds = kRounds;
   results.definition.workload.concurrency = {1, 8};
+  results.definition.workload.slo = SloTarget{{.ttft_s = 0.5}};
   results.machine.Set("cpu_model", "Imagined CPU" + hostile);
   results.machine.Set("cores", 2);
   results.machine.Set("cpus", 2);
