@@ -35,6 +35,8 @@ double CpuTime::used() const {
   return quota ? std::min(*quota, most) : most;
 }
 
+bool CpuTime::is_limited() const { return used() < static_cast<double>(std::min(threads, cpus)); }
+
 CpuTime CpuTimeOf(const Budget& host, size_t locals, const Budget& own, const Plan& plan) {
   CpuTime time{static_cast<size_t>(plan.total_threads()), own.cpus.size(), host.cpu_quota};
   if (time.quota) *time.quota /= static_cast<double>(locals);

@@ -25,9 +25,8 @@ Status StartTogether(Communicator& world, const EngineOptions& options, Status a
 struct CpuTime {
   size_t threads = 1, cpus = 1;  // the CPUs that it may run on
   std::optional<double> quota;   // in CPUs; unset: without limit
-  // A quota that allows as much as there are CPUs is no limit.
-  bool is_limited() const { return quota && *quota < static_cast<double>(cpus); }
-  double used() const;  // in CPUs
+  double used() const;           // in CPUs
+  bool is_limited() const;       // by the quota, and not by its threads or CPUs before that
 };
 // `host`: ComputeBudget's, for all processes of this host, of which there are `locals`; `own`: this
 // process's part of it, for which `plan` is made.

@@ -8,8 +8,7 @@ namespace pinion {
 namespace {
 
 // sliding_window_pattern: every how many layers one has no window, or a letter (L, G) for each of
-// as many layers.
-// Without a window transformers writes a pattern of 0.
+// as many layers. Without a window it means nothing: transformers writes 0 then.
 Status ReadExaoneWindows(const Json& config, DecoderSpec& spec) {
   const Json* window = config.Find("sliding_window");
   if (window && window->is_null()) return ReadWindows(config, spec, [](int) { return false; });

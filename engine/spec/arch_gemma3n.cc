@@ -96,7 +96,7 @@ Status ReadSparsity(const Json& config, DecoderSpec& spec) {
 
 Status ReadStreams(const Json& config, DecoderSpec& spec) {
   PINION_ASSIGN(spec.alt_up.streams, OptionalIn(config, "altup_num_inputs", 1, kMaxStreams, 4));
-  PINION_ASSIGN(spec.alt_up.clip, OptionalPositive(config, "altup_coef_clip", 0));
+  // 'altup_coef_clip' bounds weights in training only.
   PINION_ASSIGN(const bool scales, Optional<bool>(config, "altup_correct_scale", true));
   if (!scales) spec.names.altup_scale.clear();
   PINION_ASSIGN(spec.laurel_rank, OptionalIn(config, "laurel_rank", 1, kMaxHidden, 64));

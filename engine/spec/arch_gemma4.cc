@@ -61,8 +61,11 @@ Status ReadGlobalHeads(const Json& config, bool keys_as_values, DecoderSpec& spe
     PINION_ASSIGN(kv_heads,
                   OptionalIn(config, "num_global_key_value_heads", 1, kMaxHeads, spec.kv_heads));
   }
-  for (LayerSpec& layer : spec.layer_specs)
-    if (layer.window == 0) layer.head_dim = head_dim, layer.kv_heads = kv_heads;
+  for (LayerSpec& layer : spec.layer_specs) {
+    if (layer.window > 0) continue;
+    layer.head_dim = head_dim;
+    layer.kv_heads = kv_heads;
+  }
   return {};
 }
 

@@ -20,7 +20,6 @@ struct LayerInputSpec {
 // first one, and are averaged.
 struct AltUpSpec {
   int streams = 0;  // 0: there is one residual stream, as usual
-  float clip = 0;   // the largest absolute value of weights of `correct`; 0: as they are
 };
 
 // What the forward pass has room for; published models have 4.

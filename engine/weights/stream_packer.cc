@@ -31,8 +31,8 @@ class WholeLoader {
     packer_.FillVector(dst, name, {0, n});
     for (size_t i = 0; dst && worker_.thread == 0 && i < n; ++i) dst[i] *= factor;
   }
-  // dst [rows][columns] = the module's weight, each between -clip and clip unless that is 0.
-  void Rows(float* dst, const std::string& module, float clip) {
+  // dst [rows][columns] = the module's weight.
+  void Rows(float* dst, const std::string& module) {
     if (worker_.thread != 0) return;
     const TensorInfo tensor = packer_.Find(module + ".weight");
     const auto rows = static_cast<size_t>(tensor.shape[0]);
@@ -40,7 +40,6 @@ class WholeLoader {
     std::vector<std::byte> scratch;
     kernels::Convert(reinterpret_cast<std::byte*>(dst), kernels::Dtype::kF32,
                      source_.Rows(tensor, 0, rows, scratch), tensor.dtype, count);
-    for (size_t i = 0; clip > 0 && i < count; ++i) dst[i] = std::clamp(dst[i], -clip, clip);
   }
 
  private:
@@ -57,8 +56,8 @@ void LoadAltUp(const DecoderSpec& spec, int index, WholeLoader& loader, AltUpWei
   loader.Matrix(altup.router, at(names.altup_router));
   loader.Vector(altup.router_norm, at(names.altup_router_norm) + ".weight", hidden,
                 1 / static_cast<float>(hidden));
-  loader.Rows(altup.predict, at(names.altup_predict), 0);
-  loader.Rows(altup.correct, at(names.altup_correct), spec.alt_up.clip);
+  loader.Rows(altup.predict, at(names.altup_predict));
+  loader.Rows(altup.correct, at(names.altup_correct));
   loader.Vector(altup.scale, at(names.altup_scale), hidden);
 }
 

@@ -67,19 +67,30 @@ class TeamCeilings final : public CeilingProbe {
   bool touched_ = false;
 };
 
+// How many L3 domains the plan's threads may run in.
+size_t DomainsOf(const Machine& machine, const Plan& plan) {
+  std::set<int> domains;
+  for (const RankPlan& rank : plan.ranks)
+    for (const Cpu& cpu : machine.cpus)
+      if (rank.cpus.empty() || std::ranges::find(rank.cpus, cpu.id) != rank.cpus.end())
+        domains.insert(cpu.l3);
+  return domains.size();
+}
+
 }  // namespace
 
-uint64_t StreamBytes(const Machine& machine) {
-  if (machine.l3_bytes == 0) return kUnknownStreamBytes;
-  std::set<int> domains;
-  for (const Cpu& cpu : machine.cpus) domains.insert(cpu.l3);
-  return std::max(kLeastStreamBytes, 8 * machine.l3_bytes * domains.size());
+uint64_t StreamBytes(const Machine& machine, const Plan& plan, uint64_t free_bytes) {
+  uint64_t wanted = kUnknownStreamBytes;
+  if (machine.l3_bytes > 0)
+    wanted = std::max(kLeastStreamBytes, 8 * machine.l3_bytes * DomainsOf(machine, plan));
+  return std::clamp(free_bytes / 2, wanted / 4, wanted);
 }
 
 Result<std::unique_ptr<CeilingProbe>> CeilingProbe::Start(const Plan& plan, kernels::Isa isa,
                                                           kernels::Dtype dtype, bool integers) {
   PINION_ASSIGN(const Machine machine, ThisMachine());
-  const uint64_t bytes = StreamBytes(machine), free_bytes = AvailableMemoryBytes();
+  const uint64_t free_bytes = AvailableMemoryBytes();
+  const uint64_t bytes = StreamBytes(machine, plan, free_bytes);
   if (free_bytes < 2 * bytes)
     return Fail(ErrorCode::kExhausted,
                 StrCat("measuring bandwidth takes ", FormatBytes(bytes), ", and only ",

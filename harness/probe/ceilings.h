@@ -19,9 +19,10 @@ struct Ceilings {
 };
 
 // Memory that a probe of bandwidth reads again and again, so that no cache holds a part of it for
-// the next time: eight times what the machine's L3 caches hold, and 256 MiB at least. Touching more
-// of it would cost every trial as much again.
-uint64_t StreamBytes(const Machine& machine);
+// the next time: eight times what the L3 caches of the plan's CPUs hold, and 256 MiB at least;
+// down to a quarter of that if less than twice as much is free. Touching more would cost every
+// trial as much again.
+uint64_t StreamBytes(const Machine& machine, const Plan& plan, uint64_t free_bytes);
 
 // A short probe to run repeatedly beside a measurement, because a machine's speed changes.
 class CeilingProbe {

@@ -12,7 +12,7 @@
 namespace pinion::harness {
 namespace {
 
-constexpr const char* kTitle = "Goodput by setting";
+constexpr const char* kGoodputTitle = "Goodput by setting";
 
 const Estimate* GoodputOf(const Candidate& candidate) {
   const Series* series = candidate.Find("slo_load", 0);
@@ -21,11 +21,11 @@ const Estimate* GoodputOf(const Candidate& candidate) {
 
 // A key, within its engine if several race: those engines have settings of their own.
 using Axis = std::pair<std::string, std::string>;
-using ByValue = std::map<std::string, std::vector<const Candidate*>>;
+using CandidatesByValue = std::map<std::string, std::vector<const Candidate*>>;
 
 // The measured candidates by their value of each axis that has two values or more.
-std::map<Axis, ByValue> AxesOf(const Results& results) {
-  std::map<Axis, ByValue> axes;
+std::map<Axis, CandidatesByValue> AxesOf(const Results& results) {
+  std::map<Axis, CandidatesByValue> axes;
   for (const Candidate& candidate : results.candidates)
     for (const Setting& setting : candidate.settings) axes[{candidate.engine, setting.key}];
   for (auto& [axis, values] : axes)
@@ -80,8 +80,8 @@ Json RowOf(const Results& results, const std::string& setting, const Level& leve
 
 Chart GoodputChart(const Results& results) {
   const auto& slo = results.definition.workload.slo;
-  if (!slo) return Absent("goodput", kTitle, "the sweep had no SLO to search for");
-  Chart chart{"goodput", kTitle, "", Json::MakeArray(), ""};
+  if (!slo) return Absent("goodput", kGoodputTitle, "the sweep had no SLO to search for");
+  Chart chart{"goodput", kGoodputTitle, "", Json::MakeArray(), ""};
   const bool is_race = results.definition.engines.size() > 1;
   double widest = 0;
   for (const auto& [axis, values] : AxesOf(results)) {
@@ -101,7 +101,7 @@ Chart GoodputChart(const Results& results) {
         "Line: from the lowest to the highest end of the configurations' intervals.");
   }
   if (!chart.values.array().empty()) return chart;
-  return Absent("goodput", kTitle, "no setting was measured with two values under the SLO");
+  return Absent("goodput", kGoodputTitle, "no setting was measured with two values under the SLO");
 }
 
 }  // namespace pinion::harness

@@ -19,9 +19,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::Pair;
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
 // Pearson's statistic of the counts against exact probabilities; ids of probability 0 must not
 // occur.
 double ChiSquare(const std::map<int32_t, int>& counts, const std::vector<double>& probability,

@@ -1,12 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <vector>
 
 #include "engine/sample/sampler.h"
 
 namespace pinion {
+
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 inline const kernels::Table& Scalar() { return kernels::TableFor(kernels::Isa::kScalar); }
 

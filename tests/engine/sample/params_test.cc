@@ -6,6 +6,8 @@
 #include <functional>
 #include <limits>
 
+#include "tests/engine/sample/draws.h"
+
 namespace pinion {
 namespace {
 
@@ -141,8 +143,6 @@ TEST_P(BadValues, AreRefusedInOneSentence) {
   EXPECT_EQ(status.error().message, GetParam().says);
 }
 
-constexpr double kBadNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kBadInfinity = std::numeric_limits<double>::infinity();
 using Params = SamplingParams;
 
 INSTANTIATE_TEST_SUITE_P(
@@ -151,9 +151,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"temperature is -0.1, but must be a finite number from 0 (greedy) on",
                  [](Params& p) { p.temperature = -0.1; }},
         BadValue{"temperature is nan, but must be a finite number from 0 (greedy) on",
-                 [](Params& p) { p.temperature = kBadNan; }},
+                 [](Params& p) { p.temperature = kNan; }},
         BadValue{"temperature is inf, but must be a finite number from 0 (greedy) on",
-                 [](Params& p) { p.temperature = kBadInfinity; }},
+                 [](Params& p) { p.temperature = kInfinity; }},
         BadValue{"top_p is 0, but must be above 0 and at most 1", [](Params& p) { p.top_p = 0; }},
         BadValue{"top_p is 1.01, but must be above 0 and at most 1",
                  [](Params& p) { p.top_p = 1.01; }},
@@ -165,7 +165,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"presence_penalty is 2.1, but must be from -2 to 2",
                  [](Params& p) { p.presence_penalty = 2.1; }},
         BadValue{"frequency_penalty is nan, but must be from -2 to 2",
-                 [](Params& p) { p.frequency_penalty = kBadNan; }},
+                 [](Params& p) { p.frequency_penalty = kNan; }},
         BadValue{"max_tokens is 0, but must be at least 1", [](Params& p) { p.max_tokens = 0; }},
         BadValue{"min_tokens is 17, but must be from 0 to max_tokens (16)",
                  [](Params& p) { p.min_tokens = 17; }},

@@ -321,7 +321,6 @@ TEST(Spec, CutsGatesOfGemma3nByTheirDeviation) {
   EXPECT_NEAR(spec.layer_specs[0].gate_cut.value(), 1.644854, 1e-5);
   EXPECT_FALSE(spec.layer_specs[2].gate_cut);
   EXPECT_EQ(spec.alt_up.streams, 4);
-  EXPECT_EQ(spec.alt_up.clip, 120);
   EXPECT_EQ(spec.laurel_rank, 8);
   const DecoderSpec half =
       ReadSpec(With("gemma3n", "activation_sparsity_pattern", "[0.5, 0.9, 0, 0, 0, 0]")).value();

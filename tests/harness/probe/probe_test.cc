@@ -7,6 +7,7 @@
 #include <set>
 
 #include "engine/base/strings.h"
+#include "engine/host/budget.h"
 #include "engine/host/caches.h"
 #include "engine/host/team.h"
 #include "harness/probe/ceilings.h"
@@ -135,14 +136,22 @@ TEST(Probe, ImpossibleDurationsAreRefused) {
   }
 }
 
-// Twelve L3 domains of 32 MiB in each of two packages; a small machine; one without a known L3.
-TEST(Ceilings, AreReadFromMoreMemoryThanAllCachesHold) {
-  constexpr uint64_t kMiB = 1 << 20;
-  EXPECT_EQ(StreamBytes(*ImagineMachine("pack:2 numa:1 l3:12(size=33554432) core:8 pu:2")),
-            8 * 24 * 32 * kMiB);
-  EXPECT_EQ(StreamBytes(*ImagineMachine("pack:1 numa:1 l3:1(size=8388608) core:2 pu:1")),
-            256 * kMiB);
-  EXPECT_EQ(StreamBytes(*ImagineMachine("pack:1 numa:1 core:2 pu:1")), 1024 * kMiB);
+// Twelve L3 domains of 32 MiB in each of two packages.
+TEST(Ceilings, AreReadFromMoreMemoryThanTheCachesOfTheirCpusHold) {
+  constexpr uint64_t kMiB = 1 << 20, kMuch = uint64_t{1} << 40;
+  const Machine machine = *ImagineMachine("pack:2 numa:1 l3:12(size=33554432) core:8 pu:2");
+  Plan anywhere, two_domains;
+  anywhere.ranks.push_back({0, {}, {}, 4});
+  two_domains.ranks.push_back({0, {0, 2}, {0}, 2});
+  two_domains.ranks.push_back({1, {4, 20}, {0}, 2});
+  EXPECT_EQ(StreamBytes(machine, anywhere, kMuch), 8 * 24 * 32 * kMiB);
+  EXPECT_EQ(StreamBytes(machine, two_domains, kMuch), 8 * 2 * 32 * kMiB);
+  EXPECT_EQ(StreamBytes(machine, two_domains, 512 * kMiB), 256 * kMiB);
+  EXPECT_EQ(StreamBytes(machine, two_domains, 0), 2 * 2 * 32 * kMiB) << "twice the caches at least";
+  const Machine small = *ImagineMachine("pack:1 numa:1 l3:1(size=8388608) core:2 pu:1");
+  EXPECT_EQ(StreamBytes(small, anywhere, kMuch), 256 * kMiB);
+  EXPECT_EQ(StreamBytes(*ImagineMachine("pack:1 numa:1 core:2 pu:1"), anywhere, kMuch), 1024 * kMiB)
+      << "nobody knows its caches";
 }
 
 // The short probe of a plan with two ranks' worth of threads, beside another team of this thread.
@@ -157,7 +166,7 @@ TEST(Ceilings, AreMeasuredOnThePlansThreads) {
   const Ceilings ceilings = (*probe)->Measure();
   EXPECT_GT(ceilings.read_bytes_per_s, 0);
   EXPECT_GT(ceilings.flops_per_s, 0);
-  EXPECT_EQ((*probe)->memory_bytes(), StreamBytes(*ThisMachine()));
+  EXPECT_EQ((*probe)->memory_bytes(), StreamBytes(*ThisMachine(), plan, AvailableMemoryBytes()));
   std::atomic<int> ran{0};
   (*ranks)->Run([&](const Worker&) { ++ran; });
   EXPECT_EQ(ran, 2);
