@@ -7,24 +7,28 @@ jobs=$(nproc)
 # say TEXT...: one line that stands out between the output of tools.
 say() { printf '== %s\n' "$*"; }
 
-# cpu_time: sets `spent` to the CPU time of this shell's ended children, in s. Linux tells it in
-# hundredths; a subshell would read its own.
+# cpu_time: the CPU time of this shell's ended children, in s. Linux tells it in hundredths.
 cpu_time() {
   local fields
   read -ra fields <"/proc/$BASHPID/stat"
-  spent=$(((fields[15] + fields[16]) / 100))
+  echo $(((fields[15] + fields[16]) / 100))
 }
 
-# stage NAME COMMAND...: prints the name and the time taken; returns the command's status.
+# stage NAME COMMAND...: prints the name and the time taken; returns the command's status. The command runs
+# in a shell of its own: its CPU time is then without that of what runs beside it.
 stage() {
-  local name=$1 start=$SECONDS status=0 spent before
+  local name=$1 start=$SECONDS status=0 spent
   shift
-  cpu_time
-  before=$spent
+  spent=$(mktemp)
   say "$name"
-  "$@" </dev/null || status=$?
-  cpu_time
-  local took=$((SECONDS - start)) cpu=$((spent - before))
+  (
+    "$@" </dev/null || status=$?
+    cpu_time >"$spent"
+    exit $status
+  ) || status=$?
+  local took=$((SECONDS - start)) cpu
+  cpu=$(<"$spent")
+  rm "$spent"
   if ((status == 0)); then
     say "$name: done in $took s, $cpu s of CPU time"
   else
@@ -32,9 +36,22 @@ stage() {
   fi
   # For scripts/tally, if the caller collects results.
   if [ -n "${results:-}" ]; then
-    mkdir -p "$results" && printf '%s\t%d\t%d\n' "$name" "$took" "$cpu" >>"$results/stages.tsv"
+    printf '%s\t%d\t%d\n' "$name" "$took" "$cpu" >>"$results/stages.tsv"
   fi
   return "$status"
+}
+
+# tests NAME COMMAND...: a stage of tests. If it fails, scripts/tally is told, and the others still run.
+tests() {
+  mkdir -p "$results/$1"
+  stage "$@" || echo "$1" >>"$results/failed_stages"
+}
+
+# ctest_label BUILD_FOLDER LABEL RESULTS: every test of that label; each GoogleTest binary leaves a
+# JUnit file of its cases.
+ctest_label() {
+  GTEST_OUTPUT="xml:$3/" ctest --test-dir "$1" -L "^$2\$" -j "$jobs" --no-tests=error --timeout "${test_limit:-600}" \
+    --output-on-failure --output-junit "$3/ctest.xml"
 }
 
 # configure: build/ as a Release build; its log is shown only if that fails.
