@@ -34,8 +34,8 @@ inline constexpr double kFloorQuantile = 0.95;  // of what the baseline differs 
 // Comparison of two (pinion compare): every round counts, and no choice is made among several.
 inline constexpr double kPairLevel = 0.99;  // of its interval: at most one of a hundred pairs of
                                             // equal builds is told apart, in any noise
-inline constexpr size_t kNeighbours = 3;    // trials to each side that one is compared with: fewer
-                                            // or five find as much, all find less
+inline constexpr size_t kNeighbours = 3;    // trials to each side that one is compared with: one to
+                                            // five find about as much
 
 // The fewest rounds in which one of so many comparisons can be decided: all of them must agree, and
 // 2 * 2^-n, what a sign test then gives, must reach the family's level for the first of them.
