@@ -17,6 +17,7 @@ import structural_tags
 from llguidance.gbnf_to_lark import any_to_lark
 
 MAX_GRAMMAR_BYTES = 256 << 10
+MAX_TAGS_BYTES = 4 * MAX_GRAMMAR_BYTES  # of what structural tags of so many bytes become
 MAX_DEPTH = 64
 MAX_CHOICES = 4096
 MAX_CACHED_GRAMMARS = 64
@@ -96,7 +97,7 @@ def has_inner_id(schema):
 def checked_schema(schema):
     """An object or a truth value, as an object that the library reads without regard to spaces and bounds of its own."""
     if not isinstance(schema, (dict, bool)):
-        raise Refused(f"the schema is of type {type(schema).__name__}, want an object")
+        raise Refused(f"the schema is of type {'null' if schema is None else type(schema).__name__}, want an object")
     # The library's own options inside of a schema could lift the bounds.
     if isinstance(schema, dict) and "x-guidance" in schema:
         raise Refused("the schema has 'x-guidance', which is not supported; leave it out")
@@ -135,7 +136,7 @@ def lark_grammar(text):
 
 
 def structural_grammar(text):
-    return structural_tags.to_grammar(json.loads(text), json_rule, lark_of)
+    return structural_tags.to_grammar(json.loads(text), json_rule, lark_of, MAX_TAGS_BYTES)
 
 
 KINDS = {
@@ -177,7 +178,7 @@ class Grammars:
                 raise Refused(f"the {kind} cannot be read: {one_line(error)}") from error
             matcher = llguidance.LLMatcher(self.tokenizer, grammar, log_level=0, limits=self.limits)
             if matcher.is_error():
-                raise Refused(f"the {kind} is not supported: {one_line(matcher.get_error())}")
+                raise Refused(f"the {kind} is not supported: {one_line(told(kind, matcher.get_error()))}")
             while len(self.compiled) >= MAX_CACHED_GRAMMARS:
                 self.compiled.pop(next(iter(self.compiled)))
             self.compiled[key] = matcher
@@ -276,6 +277,11 @@ class Grammars:
         matcher.unsafe_compute_mask_ptr(address, self.row_bytes)
         if matcher.is_error():
             raise Refused(f"the grammar is too costly: {one_line(matcher.get_error())}")
+
+
+def told(kind, error):
+    """The library's error without its place in, and its excerpt of, a grammar that the client has not written."""
+    return error if kind == "grammar" else re.sub(r"^(at )?\d+\(\d+\): |\n +\d+ \| .*", "", error, flags=re.DOTALL)
 
 
 def one_line(error):

@@ -103,6 +103,10 @@ def takes(grammars, part, said):
     ({"type": "star", "content": text("a")}, ["", "aaa"], ["ab"]),
     ({"type": "repeat", "min": 1, "max": 2, "content": text("ab")}, ["ab", "abab"], ["", "ababab"]),
     ({"type": "repeat", "min": 2, "max": -1, "content": text("ab")}, ["abab", "ab" * 9], ["ab"]),
+    ({"type": "sequence", "elements": [text("a"), {"type": "repeat", "min": 0, "max": 0, "content": text("b")}]},
+     ["a"], ["", "ab"]),
+    ({"type": "regex", "pattern": "a\\\nb/"}, ["a\nb/"], ["a\\\nb/", "ab/"]),
+    ({"type": "or", "elements": [{**FLAG, "end": ["", "."]}, text("so")]}, ["<f=x>true", "<f=x>true.", "so"], ["so."]),
     ({"type": "tag", "begin": "", "content": {"type": "any_text", "max_chars": 3, "excludes": ["x"]}, "end": "."},
      ["ab.", "abé.", "."], ["abcd.", "ax."]),
     ({"type": "dispatch", "rules": [["A:", text("1")], ["B:", FLAG]]}, ["a A:1 b", "B:<f=x>true</f>"], ["A:2", "A:"]),
@@ -138,16 +142,29 @@ def test_answers_by_a_newer_structural_tag_hold(grammars):
     ({"type": "json_schema", "json_schema": 3}, "type int"),
     ({"type": "sequence", "elements": [{"type": "any_text"}, text("a")]}, "has no end and is followed by more"),
     ({"type": "star", "content": CALLS}, "'triggered_tags' has no end and is followed by more"),
-    ({"type": "sequence", "elements": []}, "'elements' is \\[\\]"),
+    ({"type": "sequence", "elements": []}, "'elements' of the part 'sequence' is \\[\\], want a list of at least one part"),
     ({"type": "const_string"}, "has no 'value'"),
-    ({"type": "const_string", "value": 3}, "'value' is 3, want a string"),
+    ({"type": "const_string", "value": 3}, "'value' of the part 'const_string' is 3, want a string"),
     ({"type": "const_string", "value": "a", "lazy": 1}, "'const_string' has 'lazy'"),
     ({"type": "repeat", "min": 2, "max": 1, "content": text("a")}, "'min' and 'max' are 2 and 1"),
-    ({**FLAG, "begin": {"type": "token", "token": 3}}, "'begin' of a tag is .*, want a string"),
+    ({**FLAG, "begin": {"type": "token", "token": 3}}, "'begin' of the part 'tag' is .*, want a string"),
     ({**CALLS, "triggers": ["<g="]}, "'<f=x>' starts with none of the triggers"),
     ({**CALLS, "tags": [text("a")]}, "a part 'const_string', want parts 'tag'"),
     ({"type": "dispatch", "rules": [["", text("a")]]}, "a rule of 'dispatch'"),
     ({"type": "qwen_xml_parameter", "json_schema": {"$ref": "#/a"}}, "Qwen's parameters"),
+    ({"type": "qwen_xml_parameter", "json_schema": {**PARAMETERS, "required": "city"}},
+     "'required' of the schema of Qwen's parameters is \"city\", want a list of strings"),
+    ({"type": "qwen_xml_parameter", "json_schema": {**PARAMETERS, "properties": None}},
+     "'properties' of the schema of Qwen's parameters is null, want an object"),
+    ({"type": "qwen_xml_parameter", "json_schema": {**PARAMETERS, "additionalProperties": True}},
+     "'additionalProperties' of the schema of Qwen's parameters is true, want false"),
+    ({**CALLS, "at_least_one": "false"}, "'at_least_one' of the part 'triggered_tags' is \"false\", want true or false"),
+    ({**CALLS, "excludes": None}, "'excludes' of the part 'triggered_tags' is null, want a list of strings"),
+    ({**FLAG, "end": []}, "'end' of the part 'tag' is \\[\\], want a string or a list of at least one"),
+    ({"type": "json_schema", "json_schema": None}, "type null"),
+    ({"type": "any_text", "max_chars": True}, "'max_chars' of the part 'any_text' is true, want a number from 0 on"),
+    ({"type": "repeat", "min": 0, "max": 0, "content": text(3)}, "'value' of the part 'const_string' is 3"),
+    ({"type": "regex", "pattern": "ab\\"}, r"'pattern' 'ab\\\\' ends in a backslash without what it escapes"),
     (3, "a part is 3, want an object"),
 ])
 def test_a_part_that_is_not_supported_is_refused_by_its_name(grammars, part, why):
@@ -173,12 +190,54 @@ def test_a_part_that_is_not_supported_is_refused_by_its_name(grammars, part, why
     ("structural_tag", '{"structures": [], "triggers": []}', "no structures"),
     ("structural_tag", "{}", "no 'format', nor 'structures' and 'triggers'"),
     ("structural_tag", "[]", "want an object"),
+    ("structural_tag", '{"structures": null, "triggers": []}', "'structures' is null, want a list"),
+    ("structural_tag", '{"structures": [3], "triggers": []}', r"structures\[0\] is 3, want an object"),
+    ("structural_tag", '{"structures": [{"schema": {}, "end": ""}], "triggers": ["a"]}', r"structures\[0\] has no 'begin'"),
+    ("structural_tag", '{"structures": [{"begin": "a", "schema": {}, "end": 1}], "triggers": ["a"]}',
+     r"'end' of structures\[0\] is 1, want a string"),
     ("structural_tag", '{"structures": [{"begin": "a", "schema": {}, "end": ""}], "triggers": ["b"]}', "triggers"),
 ])
 def test_a_grammar_that_cannot_be_is_refused_in_one_line(grammars, kind, text, why):
     with pytest.raises(helper_module.Refused, match=why) as refused:
         grammars.compile(kind, text)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind, text", [("regex", "("), ("structural_tag", '{"format": {"type": "regex", "pattern": "("}}')])
+def test_an_error_shows_nothing_that_the_client_has_not_written(grammars, kind, text):
+    with pytest.raises(helper_module.Refused, match="unclosed group$"):
+        grammars.compile(kind, text)
+    with pytest.raises(helper_module.Refused, match="start: missing"):
+        grammars.compile("grammar", "start: missing")
+
+
+def grammar_of(part):
+    schema = json.dumps({"format": part})
+    return len(schema), len(helper_module.structural_grammar(schema))
+
+
+def test_ends_are_written_once_for_all_branches():
+    """So that the grammar is a small multiple of its tags: a rule's name and marks are 20 bytes for each part."""
+    branches = {"type": "or", "elements": [text(str(i)) for i in range(1000)]}
+    asked, made = grammar_of({"type": "tag", "begin": "<", "content": branches, "end": [f"end {i}" for i in range(1000)]})
+    assert made < 3 * asked
+
+
+def test_definitions_go_to_the_parameters_alone_that_refer_to_some():
+    shared = {f"type {i}": {"type": "string", "description": "x" * 50} for i in range(100)}
+    properties = {f"p{i}": {"type": "integer"} for i in range(200)}
+    properties["last"] = {"type": "array", "items": {"$ref": "#/$defs/type 3"}}
+    asked, made = grammar_of({"type": "qwen_xml_parameter", "json_schema": {
+        "type": "object", "properties": properties, "$defs": shared}})
+    # Each parameter has a rule, marks and the library's options, about 200 bytes beside its name.
+    assert made < 3 * asked + 200 * len(properties)
+
+
+def test_tags_that_become_a_huge_grammar_are_refused_before_it_is_made(grammars):
+    shared = {"big": {"type": "string", "description": "x" * 100_000}}
+    schema = {"type": "object", "$defs": shared, "properties": {f"p{i}": {"$ref": "#/$defs/big"} for i in range(2000)}}
+    with pytest.raises(helper_module.Refused, match="stand for has more than 1048576 bytes; want fewer or smaller parts"):
+        grammars.compile("structural_tag", json.dumps({"format": {"type": "qwen_xml_parameter", "json_schema": schema}}))
 
 
 @pytest.fixture
