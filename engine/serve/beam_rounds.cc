@@ -74,12 +74,13 @@ void BeamRounds::Abort(uint64_t first_choice, size_t choices) {
   }
 }
 
-std::vector<TokenEvent> BeamRounds::OnEvent(const TokenEvent& event) {
+BeamEvents BeamRounds::OnEvent(const TokenEvent& event) {
   const auto round = Find(event.request);
   if (round == rounds_.end()) return {};  // of a search that was ended meanwhile
   if (!event.has_token && event.finish == FinishReason::kNone) return {};
   if (!event.has_token || !event.error.empty()) return Fail(round, event);
   Search& search = round->second;
+  const bool is_first = !search.first;
   if (!search.first) search.first = event;
   search.preemptions += event.preemptions;
   search.behind[event.request - round->first] = event.token;
@@ -87,45 +88,52 @@ std::vector<TokenEvent> BeamRounds::OnEvent(const TokenEvent& event) {
   Search ready = std::move(search);
   rounds_.erase(round);
   ready.beams.Step(std::move(ready.behind), event.now_ns);
-  if (!ready.beams.done()) {
-    Start(std::move(ready));
-    return {};
-  }
-  const auto answers = ready.beams.Best();
-  if (answers.size() == ready.prompt.count) return EventsOf(answers, ready);
-  TokenEvent failed = event;
-  failed.request = ready.prompt.id;
-  failed.error = StrCat("the beam search found ", answers.size(), " of ", ready.prompt.count,
-                        " answers: the engine gave too few alternatives of a token");
-  return {std::move(failed)};
+  if (ready.beams.done()) return End(std::move(ready), event.now_ns);
+  TokenEvent computed;
+  computed.request = ready.prompt.id;
+  Start(std::move(ready));
+  return is_first ? BeamEvents(std::move(computed)) : BeamEvents();
 }
 
-std::vector<TokenEvent> BeamRounds::Fail(Rounds::iterator round, TokenEvent event) {
+BeamEvents BeamRounds::Fail(Rounds::iterator round, TokenEvent event) {
   event.request = round->second.prompt.id;
-  if (event.error.empty()) event.error = "the engine gave a step of the beam search up";
+  if (event.error.empty())
+    event.error = "the engine gave up a step of the beam search; send the request again";
   Abort(event.request, 1);
-  return {std::move(event)};
+  return BeamEvents(std::move(event));
 }
 
-std::vector<TokenEvent> BeamRounds::EventsOf(const std::vector<BeamSearch::Answer>& answers,
-                                             const Search& search) {
-  std::vector<TokenEvent> events;
-  uint64_t choice = search.prompt.id;
-  for (const BeamSearch::Answer& answer : answers) {
-    TokenEvent event = *search.first;
-    event.request = choice++;
-    event.finish = FinishReason::kNone;
-    event.preemptions = events.empty() ? search.preemptions : 0;
-    for (size_t i = 0; i < answer.tokens.size(); ++i) {
-      event.token = answer.tokens[i];
-      event.output_tokens = i + 1;
-      event.now_ns = answer.at_ns[i];
-      if (i + 1 == answer.tokens.size())
-        event.finish = answer.ended ? FinishReason::kStop : FinishReason::kLength;
-      events.push_back(event);
-    }
+BeamEvents BeamRounds::End(Search search, int64_t now_ns) {
+  TokenEvent event = std::move(*search.first);
+  event.request = search.prompt.id;
+  event.token = {};
+  event.preemptions = search.preemptions;
+  auto found = search.beams.Best();
+  if (found.size() == search.prompt.count)
+    return BeamEvents(std::move(search.beams), std::move(found), std::move(event));
+  event.now_ns = now_ns;
+  event.error = StrCat("the beam search found ", found.size(), " of ", search.prompt.count,
+                       " answers: the engine gave too few alternatives of a token");
+  return BeamEvents(std::move(event));
+}
+
+std::optional<TokenEvent> BeamEvents::Next() {
+  if (only_) return std::exchange(only_, std::nullopt);
+  if (next_token_ == answer_.tokens.size()) {
+    if (next_answer_ == found_.size()) return std::nullopt;
+    answer_ = beams_->WriteOut(found_[next_answer_++]);
+    next_token_ = 0;
   }
-  return events;
+  TokenEvent event = like_;
+  event.token = std::move(answer_.tokens[next_token_]);
+  event.now_ns = answer_.at_ns[next_token_];
+  event.output_tokens = ++next_token_;
+  event.finish = FinishReason::kNone;
+  if (next_token_ < answer_.tokens.size()) return event;
+  event.finish = answer_.ended ? FinishReason::kStop : FinishReason::kLength;
+  ++like_.request;
+  like_.preemptions = 0;
+  return event;
 }
 
 }  // namespace pinion

@@ -4,12 +4,34 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "engine/serve/beam_search.h"
 #include "engine/serve/link.h"
 
 namespace pinion {
+
+// What an event of a round tells the choices, one event after another: those of a search that has
+// ended are made as they are asked for, because its answers together may be large.
+class BeamEvents {
+ public:
+  BeamEvents() = default;
+  explicit BeamEvents(TokenEvent only) : only_(std::move(only)) {}
+  // All tokens of `found`, which `beams` has found. `like`: what all of their events have.
+  BeamEvents(BeamSearch beams, std::vector<BeamSearch::Found> found, TokenEvent like)
+      : beams_(std::move(beams)), found_(std::move(found)), like_(std::move(like)) {}
+
+  std::optional<TokenEvent> Next();
+
+ private:
+  std::optional<TokenEvent> only_;
+  std::optional<BeamSearch> beams_;
+  std::vector<BeamSearch::Found> found_;
+  TokenEvent like_;            // its request: the choice of found_[next_answer_]
+  BeamSearch::Answer answer_;  // the one that is being told
+  size_t next_answer_ = 0, next_token_ = 0;
+};
 
 // The beam searches in flight. To the front end each is a prompt with choices like any other; to
 // the engine each of its steps, a round, is as many prompts as there are beams, of which each
@@ -31,9 +53,10 @@ class BeamRounds {
 
   // Whether the engine's `id` is of a round, and never of a choice.
   static bool Owns(uint64_t id) { return id >= kFirstId; }
-  // What an event of a round tells the choices: nothing, but for the last one of a search, which
-  // tells all of their tokens, and for one that ends it with an error.
-  std::vector<TokenEvent> OnEvent(const TokenEvent& event);
+  // What an event of a round tells the choices. The end of a search's first round tells the first
+  // of them that its prompt is computed, by an event without a token; the last one tells all tokens
+  // of all of them; one that ends the search with an error tells the first. Others tell nothing.
+  BeamEvents OnEvent(const TokenEvent& event);
   // The first choice of the search that a round's `id` belongs to, 0 if there is none any more; of
   // another id itself.
   uint64_t ChoiceOf(uint64_t id);
@@ -53,9 +76,8 @@ class BeamRounds {
 
   Rounds::iterator Find(uint64_t id);
   size_t Start(Search search);
-  std::vector<TokenEvent> Fail(Rounds::iterator round, TokenEvent event);
-  static std::vector<TokenEvent> EventsOf(const std::vector<BeamSearch::Answer>& answers,
-                                          const Search& search);
+  BeamEvents Fail(Rounds::iterator round, TokenEvent event);
+  static BeamEvents End(Search search, int64_t now_ns);
 
   Send send_;
   Rounds rounds_;

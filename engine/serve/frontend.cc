@@ -306,13 +306,14 @@ void Frontend::OnEvent(const TokenEvent& event) {
   if (generation->ended()) Complete(generation);
 }
 
-void Frontend::OnSearched(std::vector<TokenEvent> events, size_t at) {
+void Frontend::OnSearched(BeamEvents events) {
   constexpr size_t kAtOnce = 256;  // about a millisecond's
-  for (const size_t end = std::min(at + kAtOnce, events.size()); at < end; ++at)
-    OnEvent(events[at]);
-  if (at == events.size()) return;
-  server_.Post(
-      [this, events = std::move(events), at]() mutable { OnSearched(std::move(events), at); });
+  for (size_t i = 0; i < kAtOnce; ++i) {
+    const auto event = events.Next();
+    if (!event) return;
+    OnEvent(*event);
+  }
+  server_.Post([this, rest = std::move(events)]() mutable { OnSearched(std::move(rest)); });
 }
 
 void Frontend::Complete(std::shared_ptr<Generation> generation) {

@@ -137,9 +137,9 @@ class Frontend {
   // The request that `id` is a choice of; end() if none.
   std::map<uint64_t, Request>::iterator Find(uint64_t id);
   void OnEvent(const TokenEvent& event);
-  // Events of a beam search that has ended, from `at` on: some now, the others later, because the
-  // client has decided how many there are.
-  void OnSearched(std::vector<TokenEvent> events, size_t at = 0);
+  // Events of a beam search: some now, the others later, because the client has decided how many
+  // there are.
+  void OnSearched(BeamEvents events);
   // All choices have ended.
   void Complete(std::shared_ptr<Generation> generation);
   // Has a worker write the whole answer.

@@ -99,10 +99,13 @@ Generation::Next Generation::OnEvent(size_t index, const TokenEvent& event) {
     return Next::kFail;
   }
   TakeRated(index, event);
-  if (event.has_token && !TakeToken(choice, event)) return Next::kFail;
+  if (event.has_token && !TakeToken(index, event)) return Next::kFail;
   const bool ended =
       choice.output.stopped() || choice.out_of_time || event.finish != FinishReason::kNone;
-  if (!event.has_token && !ended) return Next::kMore;  // a part of the prompt
+  if (!event.has_token && !ended) {  // a part of the prompt, or all of a search's
+    if (request_.beam) EndPrompt(index);
+    return Next::kMore;
+  }
   if (ended) Finish(choice, event);
   if (ended) choice.pooled = event.pooled;
   if (request_.stream) {
@@ -124,9 +127,10 @@ void Generation::TakeRated(size_t index, const TokenEvent& event) {
     kept_tokens_ += (1 + token.top.size()) * static_cast<size_t>(request_.n);
 }
 
-bool Generation::TakeToken(Choice& choice, const TokenEvent& event) {
+bool Generation::TakeToken(size_t index, const TokenEvent& event) {
+  Choice& choice = choices_[index];
   const TraceSpan span("detokenise");
-  Time(choice, event);
+  Time(index, event);
   ++choice.output_tokens;
   choice.cached_tokens = event.cached_tokens;
   if (request_.params.logprobs >= 0) {
@@ -171,11 +175,20 @@ ApiError Generation::Failure() const {
                      "the log-probabilities of one more token");
 }
 
-void Generation::Time(Choice& choice, const TokenEvent& event) {
+// The prompt of this choice does not wait any more: in a search, that of all of its choices.
+void Generation::EndPrompt(size_t index) {
+  const size_t count = request_.beam ? static_cast<size_t>(request_.n) : 1;
+  const size_t first = index - index % count;
+  for (size_t i = first; i < first + count; ++i)
+    if (std::exchange(choices_[i].waits, false)) ticket_.FirstToken(choices_[i].prompt_tokens);
+}
+
+void Generation::Time(size_t index, const TokenEvent& event) {
+  Choice& choice = choices_[index];
   if (choice.output_tokens == 0) {
     choice.scheduled_ns = event.scheduled_ns;
     choice.first_token_ns = event.now_ns;
-    ticket_.FirstToken(choice.prompt_tokens);
+    EndPrompt(index);
     metrics_.AddFirstToken(choice.engine, Seconds(origin_.arrived_ns, event.now_ns));
   } else {
     metrics_.AddInterTokenLatency(choice.engine, Seconds(choice.last_token_ns, event.now_ns));

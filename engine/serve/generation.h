@@ -95,6 +95,7 @@ class Generation {
     size_t uncounted_tokens = 0, reasoning_tokens = 0;
     size_t prompt_tokens = 0, output_tokens = 0, cached_tokens = 0;
     int64_t scheduled_ns = 0, first_token_ns = 0, last_token_ns = 0;
+    bool waits = true;         // its prompt counts as queued
     bool shows_prompt = true;  // its first part is yet to come
     bool out_of_time = false;  // it has completed a line behind its limit
     std::string finish_reason;
@@ -110,10 +111,11 @@ class Generation {
 
   void TakeRated(size_t index, const TokenEvent& event);
   Json LogprobsOf(size_t index);
-  bool TakeToken(Choice& choice, const TokenEvent& event);
+  bool TakeToken(size_t index, const TokenEvent& event);
   bool IsBehindLimit(const Choice& choice, std::string_view text) const;
   static void CountReasoning(Choice& choice, std::string_view text);
-  void Time(Choice& choice, const TokenEvent& event);
+  void EndPrompt(size_t index);
+  void Time(size_t index, const TokenEvent& event);
   void Finish(Choice& choice, const TokenEvent& event);
   ChoicePart TakePart(size_t index);
   static void Parse(Choice& choice, ChoicePart& part);

@@ -1,8 +1,10 @@
 #include "engine/serve/kept_memory.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 
+#include "engine/serve/beam_search.h"
 #include "engine/serve/request_memory.h"
 #include "engine/serve/response.h"
 
@@ -55,13 +57,14 @@ size_t PromptLogprobBytes(const Prepared& prepared) {
 size_t BeamBytes(const Prepared& prepared) {
   const GenerationRequest& request = prepared.request;
   if (!request.beam) return 0;
-  // A node has 72 bytes, and its list doubles when it is full; each step adds up to two for each
-  // beam, one of an answer that has ended and one that goes on.
-  constexpr size_t kNodeBytes = 4 * 72, kAlternativeBytes = 16;
-  const auto alternatives = static_cast<size_t>(std::max(0, request.params.logprobs));
-  const size_t beams = prepared.prompts.size() * static_cast<size_t>(request.n);
-  return beams * static_cast<size_t>(request.params.max_tokens) *
-         (kNodeBytes + 2 * kAlternativeBytes * alternatives);
+  const auto width = static_cast<size_t>(request.n);
+  const auto max_tokens = static_cast<size_t>(request.params.max_tokens);
+  const auto kept_top = static_cast<size_t>(std::max(0, request.params.logprobs));
+  // A round's prompts, until the engine has read them.
+  size_t round_tokens = 0;
+  for (const auto& prompt : prepared.prompts) round_tokens += prompt.size() + max_tokens;
+  return prepared.prompts.size() * BeamSearch::MostBytes(width, max_tokens, kept_top) +
+         width * round_tokens * sizeof(int32_t);
 }
 
 }  // namespace pinion

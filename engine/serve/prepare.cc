@@ -213,7 +213,8 @@ ApiResult<Prepared> Preparer::Generation(HttpRequest& request, Api api, size_t m
   PINION_ASSIGN(prepared.prompts,
                 intake_.Prepare(prepared.request, max_model_len, render, request.memory));
   PINION_TRY(CheckChoices(prepared, kv_tokens));
-  PINION_TRY(PrepareBeams(prepared.request));
+  PINION_TRY(CheckBeams(prepared));
+  SetEnds(prepared.request);
   PINION_TRY(Check(prepared.request, check));
   const TraceSpan span("prime");
   for (const auto& prompt : prepared.prompts)
@@ -229,24 +230,38 @@ ApiResult<Prepared> Preparer::Generation(HttpRequest& request, Api api, size_t m
   return prepared;
 }
 
-// Says which tokens end the answers of a search, and bounds its width.
-ApiResult<void> Preparer::PrepareBeams(GenerationRequest& request) const {
-  if (!request.beam) return {};
-  const size_t alternatives = 2 * static_cast<size_t>(request.n);
+ApiResult<void> Preparer::CheckBeams(const Prepared& prepared) const {
+  if (!prepared.request.beam) return {};
+  const auto width = static_cast<size_t>(prepared.request.n);
+  if (width > kMaxBeamWidth)
+    return Unexpected(BadField("n", StrCat("'n' is ", width, ", the width of a beam search, want ",
+                                           "at most ", kMaxBeamWidth)));
+  const size_t alternatives = 2 * width;
   const int most = limits_.max_logprobs;
   const bool is_wide = most >= 0 && alternatives > static_cast<size_t>(most);
   if (is_wide || alternatives > model_.vocabulary)
     return Unexpected(
-        BadField("n", StrCat("'n' is ", request.n, ", the width of a beam search that looks at ",
+        BadField("n", StrCat("'n' is ", width, ", the width of a beam search that looks at ",
                              alternatives, " alternatives of each token, want at most ",
                              is_wide ? StrCat(most, " (--max-logprobs)")
                                      : StrCat(model_.vocabulary, ", the vocabulary"))));
+  size_t tokens = 0;
+  for (const auto& prompt : prepared.prompts) tokens += prompt.size();
+  if (tokens * width <= kMaxBeamTokens) return {};
+  return Unexpected(
+      BadField("n", StrCat("'n' is ", width, ", the width of a beam search behind ", tokens,
+                           " tokens of prompt, ", tokens * width, " together, want at most ",
+                           kMaxBeamTokens, "; ask for fewer answers or send less text at once")));
+}
+
+// Says which tokens end the answers of a search.
+void Preparer::SetEnds(GenerationRequest& request) const {
+  if (!request.beam) return;
   const SamplingParams& params = request.params;
   std::vector<int32_t>& ends = request.beam->ends;
   ends = params.stop_token_ids;
   const std::vector<int32_t>& eos = params.eos_ids.empty() ? model_.eos_ids : params.eos_ids;
   if (!params.ignore_eos) ends.insert(ends.end(), eos.begin(), eos.end());
-  return {};
 }
 
 ApiResult<Json> Preparer::ReadBody(HttpRequest& request, Api api, size_t& unknown) const {

@@ -60,7 +60,8 @@ class Preparer {
   ApiResult<void> CheckPriority(int priority) const;
   ApiResult<void> WriteConversation(GenerationRequest& asked, const RenderChat& render) const;
   ApiResult<void> CheckChoices(const Prepared& prepared, size_t kv_tokens) const;
-  ApiResult<void> PrepareBeams(GenerationRequest& request) const;
+  ApiResult<void> CheckBeams(const Prepared& prepared) const;
+  void SetEnds(GenerationRequest& request) const;
 
   const ServedModel& model_;
   const Tokenizer& tokenizer_;

@@ -179,5 +179,10 @@ ApiResult<DetokenizeRequest> ReadDetokenizeRequest(const Json& body);
 
 // The most choices one request may ask for: prompts x n.
 inline constexpr size_t kMaxChoices = 2048;
+// The widest beam search: one of width w has 2 * w * w continuations to choose from at each step.
+inline constexpr size_t kMaxBeamWidth = 64;
+// n x prompt tokens of a beam search, each of whose steps writes the prompts of all of its beams to
+// the engine: a MiB.
+inline constexpr size_t kMaxBeamTokens = size_t{256} << 10;
 
 }  // namespace pinion

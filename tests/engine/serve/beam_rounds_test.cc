@@ -44,6 +44,13 @@ class BeamRoundsTest : public testing::Test {
     return event;
   }
 
+  std::vector<TokenEvent> EventsOf(const TokenEvent& event) {
+    std::vector<TokenEvent> all;
+    BeamEvents events = rounds_.OnEvent(event);
+    while (auto next = events.Next()) all.push_back(std::move(*next));
+    return all;
+  }
+
   std::vector<LinkMessage> sent_;
   size_t cached_ = 5;
   BeamRounds rounds_{[this](const LinkMessage& message) {
@@ -64,7 +71,11 @@ TEST_F(BeamRoundsTest, AsksForOneTokenBehindEachBeam) {
   EXPECT_EQ(first[0].params.max_tokens, 1);
   EXPECT_EQ(first[0].params.logprobs, 4);
   EXPECT_EQ(first[0].params.temperature, 0);
-  EXPECT_TRUE(rounds_.OnEvent(Event(first[0].id, {{3, -1}, {9, -2}, {4, -3}, {5, -4}})).empty());
+  const auto computed = EventsOf(Event(first[0].id, {{3, -1}, {9, -2}, {4, -3}, {5, -4}}));
+  ASSERT_EQ(computed.size(), 1u);
+  EXPECT_EQ(computed[0].request, 40u);
+  EXPECT_FALSE(computed[0].has_token) << "the prompt is computed, and no more";
+  EXPECT_EQ(computed[0].finish, FinishReason::kNone);
   const auto second = TakeSubmits();
   ASSERT_EQ(second.size(), 2u);
   EXPECT_EQ(second[0].prompt_ids, (std::vector<int32_t>{1, 2, 3}));
@@ -77,8 +88,8 @@ TEST_F(BeamRoundsTest, TellsTheChoicesOfTheBestAnswersAtTheEnd) {
   Begin();
   rounds_.OnEvent(Event(TakeSubmits()[0].id, {{3, -1}, {9, -2}, {4, -3}, {5, -4}}));
   const auto second = TakeSubmits();
-  EXPECT_TRUE(rounds_.OnEvent(Event(second[1].id, {{6, -1}, {7, -2}, {8, -3}, {5, -4}})).empty());
-  const auto events = rounds_.OnEvent(Event(second[0].id, {{6, -0.5}, {7, -2}, {8, -3}, {5, -4}}));
+  EXPECT_TRUE(EventsOf(Event(second[1].id, {{6, -1}, {7, -2}, {8, -3}, {5, -4}})).empty());
+  const auto events = EventsOf(Event(second[0].id, {{6, -0.5}, {7, -2}, {8, -3}, {5, -4}}));
   ASSERT_EQ(events.size(), 3u) << "two tokens of the one, and the end alone of the other";
   EXPECT_EQ(events[0].request, 40u);
   EXPECT_EQ(events[0].token.id, 3);
@@ -106,7 +117,7 @@ TEST_F(BeamRoundsTest, EndsARoundOfASearchThatIsAborted) {
   ASSERT_EQ(sent_.size(), 1u);
   EXPECT_EQ(std::get<AbortMessage>(sent_[0]).id, first);
   EXPECT_EQ(std::get<AbortMessage>(sent_[0]).count, 2u);
-  EXPECT_TRUE(rounds_.OnEvent(Event(first, {{3, -1}})).empty());
+  EXPECT_TRUE(EventsOf(Event(first, {{3, -1}})).empty());
   EXPECT_EQ(sent_.size(), 1u);
 }
 
@@ -114,7 +125,7 @@ TEST_F(BeamRoundsTest, FailsASearchThatFindsTooFewAnswers) {
   Begin();
   TokenEvent event = Event(TakeSubmits()[0].id, {{3, -1}});
   event.token.top.clear();
-  const auto events = rounds_.OnEvent(event);
+  const auto events = EventsOf(event);
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].request, 40u);
   EXPECT_EQ(
@@ -131,12 +142,23 @@ TEST_F(BeamRoundsTest, PassesAnErrorOnAndEndsTheRestOfTheRound) {
   failed.request = first + 1;
   failed.finish = FinishReason::kAborted;
   failed.error = "why";
-  const auto events = rounds_.OnEvent(failed);
+  const auto events = EventsOf(failed);
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].request, 40u);
   EXPECT_EQ(events[0].error, "why");
   ASSERT_EQ(sent_.size(), 1u);
   EXPECT_EQ(std::get<AbortMessage>(sent_[0]).id, first);
+}
+
+TEST_F(BeamRoundsTest, SaysThatAStepWasGivenUp) {
+  Begin();
+  TokenEvent given_up;
+  given_up.request = TakeSubmits()[0].id;
+  given_up.finish = FinishReason::kAborted;
+  const auto events = EventsOf(given_up);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].error,
+            "the engine gave up a step of the beam search; send the request again");
 }
 
 }  // namespace

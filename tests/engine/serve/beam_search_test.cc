@@ -73,7 +73,8 @@ std::vector<Scored> Searched(const HashModel& model, const BeamSearch::Options& 
     search.Step(std::move(behind), 0);
   }
   std::vector<Scored> best;
-  for (const BeamSearch::Answer& answer : search.Best()) {
+  for (const BeamSearch::Found& found : search.Best()) {
+    const BeamSearch::Answer answer = search.WriteOut(found);
     best.push_back({{}, answer.score});
     for (const SampledToken& token : answer.tokens) best.back().tokens.push_back(token.id);
   }
@@ -195,15 +196,45 @@ TEST(BeamSearch, TellsEachTokensTimeAndAlternatives) {
   second.top = {{7, -0.25}, {8, -3}};
   search.Step({first}, 100);
   search.Step({second}, 200);
-  const auto answers = search.Best();
-  ASSERT_EQ(answers.size(), 1u);
-  ASSERT_EQ(answers[0].tokens.size(), 2u);
-  EXPECT_EQ(answers[0].tokens[1].id, 7);
-  EXPECT_EQ(answers[0].tokens[1].logprob, -0.25);
-  EXPECT_EQ(answers[0].tokens[1].top, (std::vector<std::pair<int32_t, double>>{{7, -0.25}}));
-  EXPECT_EQ(answers[0].at_ns, (std::vector<int64_t>{100, 200}));
-  EXPECT_FALSE(answers[0].ended);
-  EXPECT_EQ(answers[0].score, -0.75 / 3);
+  ASSERT_EQ(search.Best().size(), 1u);
+  const BeamSearch::Answer answer = search.WriteOut(search.Best()[0]);
+  ASSERT_EQ(answer.tokens.size(), 2u);
+  EXPECT_EQ(answer.tokens[1].id, 7);
+  EXPECT_EQ(answer.tokens[1].logprob, -0.25);
+  EXPECT_EQ(answer.tokens[1].top, (std::vector<std::pair<int32_t, double>>{{7, -0.25}}));
+  EXPECT_EQ(answer.at_ns, (std::vector<int64_t>{100, 200}));
+  EXPECT_FALSE(answer.ended);
+  EXPECT_EQ(answer.score, -0.75 / 3);
+}
+
+// Each step has 12 ends that are better than all before them, worst beam and worst end first.
+TEST(BeamSearch, KeepsNoTokenOfAnAnswerThatIsNotAmongTheBest) {
+  const size_t width = 4, steps = 50;
+  BeamSearch search(
+      {.width = width, .max_tokens = steps, .rules = {10, {50, 40, 30, 20, 10, 60, 70, 80}}});
+  for (size_t step = 0; step < steps; ++step) {
+    std::vector<SampledToken> behind(search.beams());
+    for (size_t i = 0; i < behind.size(); ++i) {
+      const double best = -0.001 * static_cast<double>(behind.size() - i);
+      behind[i].top = {{1, best}};
+      for (int32_t end = 10; end <= 30; end += 10) behind[i].top.emplace_back(end, best);
+      for (int32_t other = 2; other < 6; ++other) behind[i].top.emplace_back(other, best);
+    }
+    search.Step(std::move(behind), 0);
+    EXPECT_LE(search.kept_tokens(), width * (step + 1) + width);
+    ASSERT_FALSE(search.done() && step + 1 < steps);
+  }
+  EXPECT_GE(search.kept_tokens(), steps) << "the beams' tokens are kept";
+}
+
+// A stored token, with one that a list of twice its size is copied from.
+TEST(BeamSearch, MostBytesCountsEachTokenOfEachBeam) {
+  const size_t token_bytes = sizeof(SampledToken), shown = 5;
+  const size_t few = BeamSearch::MostBytes(8, 100, shown);
+  EXPECT_GE(few, 8 * 100 * (3 * token_bytes + shown * sizeof(std::pair<int32_t, double>)));
+  EXPECT_GE(BeamSearch::MostBytes(8, 1000, shown) - few, 9 * 8 * 100 * 3 * token_bytes);
+  EXPECT_GE(BeamSearch::MostBytes(64, 1, 0), 64 * 128 * sizeof(std::pair<int32_t, double>))
+      << "what the first steps are told";
 }
 
 }  // namespace

@@ -169,6 +169,32 @@ TEST_F(PreparerTest, TellsTooMuchFromNotNow) {
   EXPECT_THAT(never.error().message, HasSubstr("--request-memory"));
 }
 
+TEST_F(PreparerTest, BoundsTheWidthOfABeamSearchAndItsPrompts) {
+  limits_.max_logprobs = -1;
+  const auto searched = [this](size_t n, size_t prompts, size_t prompt_tokens) {
+    std::string body =
+        StrCat(R"({"use_beam_search":true,"max_tokens":5,"n":)", n, R"(,"prompt":[)");
+    for (size_t i = 0; i < prompts; ++i)
+      body += StrCat(i == 0 ? "\"" : ",\"", std::string(prompt_tokens, 'x'), "\"");
+    const auto prepared = Prepare(body + "]}");
+    return prepared ? "taken" : prepared.error().message;
+  };
+  EXPECT_EQ(searched(64, 1, 4096), "taken");
+  EXPECT_EQ(searched(65, 1, 1), "'n' is 65, the width of a beam search, want at most 64");
+  EXPECT_EQ(searched(64, 2, 2049),
+            "'n' is 64, the width of a beam search behind 4098 tokens of prompt, 262272 together, "
+            "want at most 262144; ask for fewer answers or send less text at once");
+}
+
+TEST_F(PreparerTest, ReservesWhatABeamSearchMayHold) {
+  const auto held = [this](const char* more) {
+    const auto prepared = Prepare(StrCat(R"({"prompt":"abc","n":4,"max_tokens":500)", more, "}"));
+    EXPECT_TRUE(prepared) << prepared.error().message;
+    return prepared ? prepared->memory.bytes() : 0;
+  };
+  EXPECT_GE(held(R"(,"use_beam_search":true)") - held(""), BeamSearch::MostBytes(4, 500, 0));
+}
+
 TEST_F(PreparerTest, TemplatesSeeTheClientsKeysLast) {
   ASSERT_TRUE(Prepare(R"({"messages":[{"role":"u","content":"x"}],"max_tokens":5,
                           "chat_template_kwargs":{"a":1,"eos_token":"mine","a":2}})",
