@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/base/strings.h"
+#include "tests/engine/serve/call_spellings.h"
 #include "tests/engine/serve/taken_apart.h"
 
 namespace pinion {
@@ -114,171 +115,12 @@ TEST(CallBody, GivesDeepSeeksArgumentsAsTheyCome) {
 }
 
 TEST(CallBody, PartsOfMarkedParametersDependOnTheTextAlone) {
-  const std::string tags[] = {"<tool_call>",
-                              "</tool_call>",
-                              "<function=weather>",
-                              "<function=unknown>",
-                              "<parameter=city>",
-                              "<parameter=days>",
-                              "</parameter>",
-                              "</function>",
-                              "<",
-                              "</",
-                              ">",
-                              "\n",
-                              "so",
-                              "\"",
-                              "weather",
-                              "<arg_key>city</arg_key>",
-                              "<arg_key>days</arg_key>",
-                              "<arg_value>",
-                              "</arg_value>",
-                              "12"};
-  const std::string dsml[] = {"<｜DSML｜function_calls>",
-                              "</｜DSML｜function_calls>",
-                              "<｜DSML｜invoke name=\"weather\">",
-                              "<｜DSML｜invoke name=\"unknown\">",
-                              "</｜DSML｜invoke>",
-                              "<｜DSML｜parameter name=\"a\" string=\"",
-                              "true\">",
-                              "false\">",
-                              "</｜DSML｜parameter>",
-                              "so",
-                              "\n",
-                              "12"};
-  const std::string python[] = {"[",
-                                "]",
-                                "weather(",
-                                "time (",
-                                "unknown(",
-                                ")",
-                                "city=",
-                                "b = ",
-                                "'",
-                                "\"",
-                                "\\",
-                                "\\x4",
-                                "\\u00e9",
-                                ", ",
-                                "12",
-                                "None",
-                                "{'c': [1, '}']}",
-                                "<|python_start|>",
-                                "<|python_end|>",
-                                "so"};
-  const std::string gemma[] = {"<|tool_call>",
-                               "<tool_call|>",
-                               "call:weather{",
-                               "call:unknown{",
-                               "city:",
-                               "<|\"|>b<|\"|> :",
-                               "<|\"|>",
-                               "<|",
-                               "[",
-                               "]",
-                               "{",
-                               "}",
-                               ",",
-                               " \n",
-                               "12",
-                               "so"};
-  const std::string deepseek[] = {"<｜tool▁calls▁begin｜>",
-                                  "<｜tool▁calls▁end｜>",
-                                  "<｜tool▁call▁begin｜>time<｜tool▁sep｜>",
-                                  "<｜tool▁call▁begin｜>",
-                                  "<｜tool▁call▁end｜>",
-                                  "<｜tool▁sep｜>",
-                                  "function",
-                                  "weather\n```json\n",
-                                  "\n```",
-                                  "{",
-                                  "}",
-                                  "\"a\"",
-                                  "\"",
-                                  ": 1",
-                                  "so"};
-  ExpectNoCutMatters("gemma4", gemma);
-  ExpectNoCutMatters("deepseek_v3", deepseek);
-  for (const char* calls : {"qwen3_coder", "glm45"}) ExpectNoCutMatters(calls, tags);
-  ExpectNoCutMatters("deepseek_v32", dsml);
-  ExpectNoCutMatters("pythonic", python);
+  ExpectNoCutMatters("gemma4", kGemmaPieces);
+  ExpectNoCutMatters("deepseek_v3", kDeepSeekPieces);
+  for (const char* calls : {"qwen3_coder", "glm45"}) ExpectNoCutMatters(calls, kTagPieces);
+  ExpectNoCutMatters("deepseek_v32", kDsmlPieces);
+  ExpectNoCutMatters("pythonic", kPythonPieces);
 }
-
-// What a value is in each of the formats whose parameters are marked.
-struct Spelling {
-  const char* calls;
-  std::string (*write)(const Json::Object& arguments);
-};
-
-// One of a call of `weather`, whose city is a string and whose parts are not.
-bool IsText(const std::string& key) { return key != "parts" && key != "days" && key != "exact"; }
-std::string Plain(const std::string& key, const Json& value) {
-  return IsText(key) ? value.string() : value.Dump();
-}
-
-std::string WriteCoder(const Json::Object& arguments) {
-  std::string text = "<tool_call>\n<function=weather>\n";
-  for (const auto& [key, value] : arguments)
-    text += StrCat("<parameter=", key, ">\n", Plain(key, value), "\n</parameter>\n");
-  return text + "</function>\n</tool_call>";
-}
-
-std::string WriteGlm(const Json::Object& arguments) {
-  std::string text = "<tool_call>weather";
-  for (const auto& [key, value] : arguments)
-    text +=
-        StrCat("\n<arg_key>", key, "</arg_key>\n<arg_value>", Plain(key, value), "</arg_value>");
-  return text + "\n</tool_call>";
-}
-
-std::string WriteDsml(const Json::Object& arguments) {
-  std::string text = "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"weather\">\n";
-  for (const auto& [key, value] : arguments)
-    text +=
-        StrCat("<｜DSML｜parameter name=\"", key, "\" string=\"", IsText(key) ? "true" : "false",
-               "\">", Plain(key, value), "</｜DSML｜parameter>\n");
-  return text + "</｜DSML｜invoke>\n</｜DSML｜function_calls>";
-}
-
-std::string WritePython(const Json::Object& arguments) {
-  std::string text = "[weather(";
-  for (const auto& [key, value] : arguments) text += StrCat(key, "=", value.Dump(), ", ");
-  return text + ")]";
-}
-
-std::string GemmaValue(const Json& value) {
-  if (value.is_string()) return StrCat("<|\"|>", value.string(), "<|\"|>");
-  if (!value.is_array()) return value.Dump();
-  std::string text;
-  for (const Json& item : value.array()) text += StrCat(text.empty() ? "" : ", ", GemmaValue(item));
-  return StrCat("[", text, "]");
-}
-
-std::string WriteGemma(const Json::Object& arguments) {
-  std::string text;
-  for (const auto& [key, value] : arguments)
-    text += StrCat(text.empty() ? "" : ",", key, ":", GemmaValue(value));
-  return StrCat("<|tool_call>call:weather{", text, "}<tool_call|>");
-}
-
-std::string WriteDeepSeek(const Json::Object& arguments) {
-  return StrCat("<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>",
-                Json(arguments).Dump(), "<｜tool▁call▁end｜><｜tool▁calls▁end｜>");
-}
-
-std::string WriteOldDeepSeek(const Json::Object& arguments) {
-  return StrCat(
-      "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n",
-      Json(arguments).Dump(), "\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>");
-}
-
-constexpr Spelling kSpellings[] = {{"gemma4", WriteGemma},
-                                   {"deepseek_v31", WriteDeepSeek},
-                                   {"deepseek_v3", WriteOldDeepSeek},
-                                   {"qwen3_coder", WriteCoder},
-                                   {"glm47", WriteGlm},
-                                   {"deepseek_v32", WriteDsml},
-                                   {"pythonic", WritePython}};
 
 // Arguments with all that needs care in JSON or looks like a mark.
 Json::Object SomeArguments(std::mt19937& rng) {
@@ -334,7 +176,7 @@ TEST(CallBody, ACallThatIsCutOffHasTheBeginningOfItsArguments) {
             "content [so] reasoning [] time{\"a\":\"x)]");
 }
 
-// A parser that looks at the text before its cut again and again would take minutes.
+// Far more than any buffer holds, in the smallest pieces there are.
 TEST(CallBody, ReadsAMegabyteByteByByte) {
   const std::string value(size_t{1} << 20, 'v');
   for (const Spelling& spelling : kSpellings) {
