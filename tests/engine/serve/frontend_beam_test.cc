@@ -15,6 +15,16 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+// What an engine tells of a beam.
+TokenEvent RoundEvent(uint64_t id) {
+  TokenEvent event;
+  event.request = id;
+  event.has_token = true;
+  for (int32_t token = 'a'; token < 'i'; ++token) event.token.top.emplace_back(token, -token);
+  event.finish = FinishReason::kLength;
+  return event;
+}
+
 // Behind every text the engine's likeliest tokens are 'a' and 'z'.
 TEST_F(FrontendTest, GivesTheBestAnswersOfABeamSearch) {
   StartEngine();
@@ -85,14 +95,8 @@ TEST_F(FrontendTest, ForgetsTheRestOfABeamSearchsAnswersIfItsRequestHasEnded) {
     uint64_t id = uint64_t{1} << 63;
     for (size_t step = 0; step < max_tokens; ++step) {
       EventsMessage round;
-      for (size_t beam = 0; beam < (step == 0 ? 1 : width); ++beam) {
-        TokenEvent event;
-        event.request = id++;
-        event.has_token = true;
-        for (int32_t token = 'a'; token < 'i'; ++token) event.token.top.emplace_back(token, -token);
-        event.finish = FinishReason::kLength;
-        round.events.push_back(std::move(event));
-      }
+      for (size_t beam = 0; beam < (step == 0 ? 1 : width); ++beam)
+        round.events.push_back(RoundEvent(id++));
       frontend_->OnMessage(std::move(round));
     }
     Enter(EngineState::kRestarting, "the engine died");
@@ -100,6 +104,23 @@ TEST_F(FrontendTest, ForgetsTheRestOfABeamSearchsAnswersIfItsRequestHasEnded) {
   EXPECT_EQ(StatusOf(client.ReadUntil("}}")), "503");
   OnLoop([this] { Enter(EngineState::kReady, ""); });
   EXPECT_EQ(TextOf(Ask("/v1/completions", R"({"prompt":"x","max_tokens":1})")), "a");
+}
+
+// Of two engines that have a beam each one dies.
+TEST_F(FrontendTest, FailsABeamSearchThatLosesABeamAndAbortsTheOthers) {
+  StartEngine();
+  RawClient client(port_);
+  SendPost(client, R"({"prompt":"Held","n":2,"use_beam_search":true})");
+  WaitFor(engine_.live, 1);
+  const uint64_t first = uint64_t{1} << 63;
+  OnLoop([&] { frontend_->OnMessage(EventsMessage{{RoundEvent(first)}, {}}); });
+  WaitFor(engine_.live, 3);  // the first round's, which never ends, and two beams
+  OnLoop([&] { frontend_->OnLost({first + 2}, "an engine died"); });
+  const std::string got = client.ReadUntil("}}");
+  EXPECT_EQ(StatusOf(got), "503");
+  EXPECT_THAT(got, HasSubstr("an engine died"));
+  WaitFor(engine_.aborted, 2);
+  EXPECT_EQ(engine_.live, 1);
 }
 
 class QueuedBeamTest : public FrontendTest {

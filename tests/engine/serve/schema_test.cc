@@ -121,41 +121,43 @@ TEST(Schema, TreatsNullAsAbsent) {
   EXPECT_FALSE(request->max_tokens_given);
 }
 
+// Each with the field that its error is about.
+constexpr std::pair<const char*, const char*> kRefusedFields[] = {
+    {R"("response_format":{"type":"yaml"})", "response_format"},
+    {R"("response_format":{"type":"json_schema"})", "response_format"},
+    {R"("response_format":{"type":"json_schema","json_schema":{"schema":3}})", "response_format"},
+    {R"("guided_json":[1])", "guided_json"},
+    {R"("guided_regex":{"a":1})", "guided_regex"},
+    {R"("guided_regex":"a+","guided_choice":["a"])", "guided_choice"},
+    {R"("structured_outputs":{"choice":"a"})", "structured_outputs"},
+    {R"("structured_outputs":{"regex":"a","choice":["a"]})", "structured_outputs"},
+    {R"("structured_outputs":{"whitespace_pattern":" "})", "structured_outputs"},
+    {R"("best_of":3)", "best_of"},
+    {R"("suffix":3)", "suffix"},
+    {R"("suffix":"end","echo":true)", "suffix"},
+    {R"("bad_words":"bad")", "bad_words"},
+    {R"("bad_words":[" "])", "bad_words"},
+    {R"("cache_salt":"")", "cache_salt"},
+    {R"("truncate_prompt_tokens":0)", "truncate_prompt_tokens"},
+    {R"("truncation_side":"middle")", "truncation_side"},
+    {R"("spaces_between_special_tokens":1)", "spaces_between_special_tokens"},
+    {R"("prompt_logprobs":-1)", "prompt_logprobs"},
+    {R"("prompt_logprobs":1,"stream":true)", "prompt_logprobs"},
+    {R"("n":0)", "n"},
+    {R"("n":"two")", "n"},
+    {R"("stream":"yes")", "stream"},
+    {R"("stream_options":{"include_usage":true})", "stream_options"},
+    {R"("echo":true,"logprobs":1,"stream":true)", "echo"},
+    {R"("seed":9223372036854775808)", "seed"},
+    {R"("temperature":-1)", "temperature"},
+    {R"("logit_bias":{"x":1})", "logit_bias"},
+    {R"("logit_bias":{"1":"x"})", "logit_bias"},
+    {R"("stop_token_ids":[-1])", "stop_token_ids"},
+    {R"("logprobs":"many")", "logprobs"},
+};
+
 TEST(Schema, NamesTheFieldItRefuses) {
-  const std::pair<const char*, const char*> kCases[] = {
-      {R"("response_format":{"type":"yaml"})", "response_format"},
-      {R"("response_format":{"type":"json_schema"})", "response_format"},
-      {R"("response_format":{"type":"json_schema","json_schema":{"schema":3}})", "response_format"},
-      {R"("guided_json":[1])", "guided_json"},
-      {R"("guided_regex":{"a":1})", "guided_regex"},
-      {R"("guided_regex":"a+","guided_choice":["a"])", "guided_choice"},
-      {R"("structured_outputs":{"choice":"a"})", "structured_outputs"},
-      {R"("structured_outputs":{"regex":"a","choice":["a"]})", "structured_outputs"},
-      {R"("structured_outputs":{"whitespace_pattern":" "})", "structured_outputs"},
-      {R"("best_of":3)", "best_of"},
-      {R"("suffix":3)", "suffix"},
-      {R"("suffix":"end","echo":true)", "suffix"},
-      {R"("bad_words":"bad")", "bad_words"},
-      {R"("bad_words":[" "])", "bad_words"},
-      {R"("cache_salt":"")", "cache_salt"},
-      {R"("truncate_prompt_tokens":0)", "truncate_prompt_tokens"},
-      {R"("truncation_side":"middle")", "truncation_side"},
-      {R"("spaces_between_special_tokens":1)", "spaces_between_special_tokens"},
-      {R"("prompt_logprobs":-1)", "prompt_logprobs"},
-      {R"("prompt_logprobs":1,"stream":true)", "prompt_logprobs"},
-      {R"("n":0)", "n"},
-      {R"("n":"two")", "n"},
-      {R"("stream":"yes")", "stream"},
-      {R"("stream_options":{"include_usage":true})", "stream_options"},
-      {R"("echo":true,"logprobs":1,"stream":true)", "echo"},
-      {R"("seed":9223372036854775808)", "seed"},
-      {R"("temperature":-1)", "temperature"},
-      {R"("logit_bias":{"x":1})", "logit_bias"},
-      {R"("logit_bias":{"1":"x"})", "logit_bias"},
-      {R"("stop_token_ids":[-1])", "stop_token_ids"},
-      {R"("logprobs":"many")", "logprobs"},
-  };
-  for (const auto& [field, name] : kCases) {
+  for (const auto& [field, name] : kRefusedFields) {
     auto request = Completion(std::string("{\"prompt\":\"x\",") + field + "}");
     ASSERT_FALSE(request) << field;
     EXPECT_EQ(request.error().status, 400);
