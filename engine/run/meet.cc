@@ -1,6 +1,7 @@
 #include "engine/run/meet.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <utility>
@@ -35,7 +36,10 @@ double CpuTime::used() const {
   return quota ? std::min(*quota, most) : most;
 }
 
-bool CpuTime::is_limited() const { return used() < static_cast<double>(std::min(threads, cpus)); }
+bool CpuTime::is_limited() const {
+  return quota && *quota < static_cast<double>(cpus) &&
+         std::floor(*quota) <= static_cast<double>(threads);
+}
 
 CpuTime CpuTimeOf(const Budget& host, size_t locals, const Budget& own, const Plan& plan) {
   CpuTime time{static_cast<size_t>(plan.total_threads()), own.cpus.size(), host.cpu_quota};

@@ -26,7 +26,8 @@ struct CpuTime {
   size_t threads = 1, cpus = 1;  // the CPUs that it may run on
   std::optional<double> quota;   // in CPUs; unset: without limit
   double used() const;           // in CPUs
-  bool is_limited() const;       // by the quota, and not by its threads or CPUs before that
+  // By the quota: it allows less than there are CPUs, and the threads are as many as it allows.
+  bool is_limited() const;
 };
 // `host`: ComputeBudget's, for all processes of this host, of which there are `locals`; `own`: this
 // process's part of it, for which `plan` is made.

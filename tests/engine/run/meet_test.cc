@@ -106,11 +106,12 @@ TEST(CpuTime, IsTheLeastOfThreadsAndCpusAndQuota) {
   EXPECT_EQ((CpuTime{4, 4, 3.5}.used()), 3.5);
 }
 
-TEST(CpuTime, IsLimitedByAQuotaThatItsThreadsWouldExceed) {
+TEST(CpuTime, IsLimitedByAQuotaThatItsThreadsUseUp) {
   EXPECT_FALSE((CpuTime{8, 4, std::nullopt}.is_limited()));
   EXPECT_FALSE((CpuTime{2, 4, 3.5}.is_limited())) << "two threads use two CPUs with or without it";
   EXPECT_FALSE((CpuTime{4, 4, 4}.is_limited()));
   EXPECT_TRUE((CpuTime{4, 4, 3.5}.is_limited()));
+  EXPECT_TRUE((CpuTime{3, 4, 3}.is_limited())) << "three threads, because it allows no more";
 }
 
 TEST(AgreeOnCpuTime, AProcessWithoutAPlanTellsAll) {

@@ -155,7 +155,8 @@ TEST_F(SweepFailures, BudgetInWhichTheDefaultsNeverRunIsAFailure) {
   Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6,"budget":0.2})");
   const auto end = RunSweep(request_, progress_);
   ASSERT_FALSE(end);
-  EXPECT_THAT(end.error().message, HasSubstr("had run once (too long a prompt); see logs/"));
+  EXPECT_THAT(end.error().message,
+              HasSubstr("had run once (too long a prompt): raise --budget, or see logs/"));
 }
 
 }  // namespace
