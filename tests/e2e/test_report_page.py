@@ -12,6 +12,7 @@ import pytest
 
 import chromium
 
+KINDS_OF_CHARTS = 14  # those of reports/charts
 KINDS = ("usual", "many", "two dozen", "even", "best", "mixed", "midway", "failed", "single", "long")
 
 pytestmark = chromium.needed
@@ -82,7 +83,7 @@ def text_of(candidate):
     return ", ".join(f"{key}={value}" for key, value in candidate["settings"].items()) or "the defaults"
 
 
-@pytest.mark.parametrize("kind, charts", [("usual", 12), ("many", 12), ("even", 12), ("midway", 12), ("failed", 0), ("single", 6)])
+@pytest.mark.parametrize("kind, charts", [("usual", 13), ("many", 13), ("even", 13), ("midway", 13), ("failed", 0), ("single", 6)])
 def test_it_opens_without_a_complaint_or_a_request(visit, folders, kind, charts):
     path = folders / kind / "report.html"
     assert path.stat().st_size < 2_000_000
@@ -92,7 +93,7 @@ def test_it_opens_without_a_complaint_or_a_request(visit, folders, kind, charts)
     assert seen.requests == [f"file://{path}"]
     assert seen.page.locator("#charts").is_visible() == (charts > 0)
     assert seen.page.locator("#charts figure").count() == charts
-    assert seen.page.locator(".absent li").count() == 13 - charts  # each says why
+    assert seen.page.locator(".absent li").count() == KINDS_OF_CHARTS - charts  # each says why
     for caption in seen.page.locator("#charts figure figcaption span").all_text_contents():
         assert caption.endswith(".")
 
@@ -131,7 +132,7 @@ def test_the_title_the_cards_and_the_data_say_the_same(visit, folders, kind):
 
 def test_the_keyboard_and_a_screen_reader_reach_all_of_it(visit, folders):
     seen = visit(folders / "usual/report.html")
-    seen.wait_for_charts(12)
+    seen.wait_for_charts(13)
     head = seen.page.get_by_role("columnheader", name="per token").first
     for order in ("descending", "ascending"):
         head.get_by_role("button").press("Enter")
@@ -155,7 +156,7 @@ def test_a_real_sweep_is_read_sorted_filtered_copied_and_darkened(visit, real_sw
     assert any("no thread is bound to a CPU by" in one
                for one in seen.page.locator(".absent li").all_text_contents()) == unbound
     seen.wait_for_charts(len(charts))
-    assert seen.page.locator(".absent li").count() == 13 - len(charts)
+    assert seen.page.locator(".absent li").count() == KINDS_OF_CHARTS - len(charts)
     heads = seen.page.locator("table.candidates th")
     column = heads.all_text_contents().index("batch output")
     shown = []
@@ -232,7 +233,7 @@ def test_sorting_filtering_and_columns(visit, folders):
 
 def test_copying_a_command(visit, folders):
     seen = visit(folders / "usual/report.html", permissions=["clipboard-read", "clipboard-write"])
-    seen.wait_for_charts(12)  # what is drawn meanwhile could hide the button's answer
+    seen.wait_for_charts(13)  # what is drawn meanwhile could hide the button's answer
     button = seen.page.locator("button.copy").first
     button.click()
     seen.page.wait_for_function("() => document.querySelector('button.copy').textContent != 'Copy'")
