@@ -232,27 +232,37 @@ TEST_F(GroupTest, OneThatComputesPromptsForOthersGetsNoRequests) {
   EXPECT_EQ(ready.kv_tokens, 500u);
 }
 
-// Both die, and the one that answers comes back last.
+// Both die, and the one that answers comes back last. Files tell each when it is its turn: the
+// first dies once the group is ready, the second once the first is being started again.
 TEST_F(GroupTest, OneThatComputesPromptsForOthersIsNotAReadyGroup) {
   prefill_ = 1;
   goes_on_ = true;
+  const std::string mark = Frames("mark", {});
+  for (const char* which : {"-ready", "-first", "-second", "-first-again", "-first-back"})
+    std::filesystem::remove(files_.emplace_back(mark + which));
   size_t placed = 0;
   on_state_ = [&](EngineState state) {
+    std::ofstream(mark + "-ready").flush();
     if (states_.size() <= 2 || state != EngineState::kReady) return;
     SubmitMessage prompt;
     prompt.prompt_ids.assign(64, 1);
     placed = group_->Send(prompt);
     server_->Stop();
   };
-  const auto dies_once = [this](const char* name, const char* after, const char* comes_after) {
-    const std::string was_here = Frames(name, {});
-    std::filesystem::remove(was_here);
-    return StrCat("if [ -e ", was_here, " ]; then sleep ", comes_after,
-                  "; cat $0 >&3; exec sleep 60; fi; touch ", was_here, "; cat $0 >&3; sleep ",
-                  after, "; exit 1");
+  const auto await = [&](const char* which) {
+    return StrCat("while [ ! -e ", mark, which, " ]; do sleep 0.01; done; ");
   };
-  Run({{dies_once("first", "0.1", "0.3"), Frames("a", {Ready(500)})},
-       {dies_once("second", "0.2", "0.7"), Frames("b", {Ready(500)})}});
+  const auto leave = [&](const char* which) { return StrCat("touch ", mark, which, "; "); };
+  const auto dies_once = [&](const char* was_here, const std::string& until,
+                             const std::string& comes_back) {
+    return StrCat("if [ -e ", mark, was_here, " ]; then ", comes_back,
+                  "exec sleep 60; fi; cat $0 >&3; ", until, leave(was_here), "exit 1");
+  };
+  Run({{dies_once("-first", await("-ready"),
+                  leave("-first-again") + await("-second") + "cat $0 >&3; " + leave("-first-back")),
+        Frames("a", {Ready(500)})},
+       {dies_once("-second", await("-first-again"), await("-first-back") + "cat $0 >&3; "),
+        Frames("b", {Ready(500)})}});
   EXPECT_THAT(states_,
               ElementsAre(EngineState::kReady, EngineState::kRestarting, EngineState::kReady));
   EXPECT_EQ(placed, 1u) << "by the one that answers, which is back";
