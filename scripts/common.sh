@@ -50,7 +50,7 @@ tests() {
 # ctest_label BUILD_FOLDER LABEL RESULTS: every test of that label; each GoogleTest binary leaves a
 # JUnit file of its cases.
 ctest_label() {
-  GTEST_OUTPUT="xml:$3/" ctest --test-dir "$1" -L "^$2\$" -j "$jobs" --no-tests=error --timeout "${test_limit:-600}" \
+  GTEST_OUTPUT="xml:$3/" ctest --test-dir "$1" -L "^$2\$" -j "$jobs" --no-tests=error --timeout 600 \
     --output-on-failure --output-junit "$3/ctest.xml"
 }
 
