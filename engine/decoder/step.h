@@ -51,11 +51,13 @@ struct StepBatch {
   const StepBatch* whole_step = nullptr;
   size_t whole_row = 0;
 
+  static constexpr size_t kUsualParts = 4;
   bool is_part() const { return whole_step != nullptr; }
   const StepBatch& whole() const { return is_part() ? *whole_step : *this; }
   // By how many times more finely work is divided than the whole step would need: the threads
-  // finish a part before they begin the next, and most steps that are cut at all have up to four.
-  size_t finer() const { return is_part() ? 4 : 1; }
+  // finish a part before they begin the next, and most steps that are cut at all have up to
+  // kUsualParts.
+  size_t finer() const { return is_part() ? kUsualParts : 1; }
 
   void Clear() {
     tokens.clear();

@@ -21,7 +21,7 @@ Result<Communicator*> MeetProcesses(const EngineOptions& options, Status able);
 // The same among processes that have joined.
 Status StartTogether(Communicator& world, const EngineOptions& options, Status able);
 
-// What a process may use of the CPUs that its threads run on.
+// The CPU time that a process may use on the CPUs that its threads run on.
 struct CpuTime {
   size_t threads = 1, cpus = 1;  // the CPUs that it may run on
   std::optional<double> quota;   // in CPUs; unset: without limit

@@ -97,7 +97,7 @@ struct StartState {
   Stages stages;
 };
 
-// What this machine and program can tell of the options by themselves.
+// Makes the device, and checks the options by this program alone: other processes are asked later.
 Status TakeDevice(const EngineOptions& options, std::span<const DeviceRow> devices,
                   StartState& start) {
   PINION_ASSIGN(start.device, MakeDevice(options.device, devices));

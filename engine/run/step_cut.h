@@ -22,7 +22,7 @@ class StepCut {
   StepCut(size_t stages, std::vector<StepSample> samples);
 
   size_t Parts(size_t rows) const;
-  // What steps of the samples' rows take if they are cut so. Empty: all steps stay whole.
+  // The time of steps of the samples' rows if they are cut so. Empty: all steps stay whole.
   std::vector<StepSample> CutSamples() const;
   // A line for the log: the samples, and what follows for some steps.
   std::string Describe() const;

@@ -12,8 +12,8 @@
 
 namespace pinion {
 
-// What an event of a round tells the choices, one event after another: those of a search that has
-// ended are made as they are asked for, because its answers together may be large.
+// The events that one event of a round makes for the choices, one after another: those of a search
+// that has ended are made as they are asked for, because its answers together may be large.
 class BeamEvents {
  public:
   BeamEvents() = default;
@@ -53,9 +53,10 @@ class BeamRounds {
 
   // Whether the engine's `id` is of a round, and never of a choice.
   static bool Owns(uint64_t id) { return id >= kFirstId; }
-  // What an event of a round tells the choices. The end of a search's first round tells the first
-  // of them that its prompt is computed, by an event without a token; the last one tells all tokens
-  // of all of them; one that ends the search with an error tells the first. Others tell nothing.
+  // The events that this one makes for the choices. The end of a search's first round tells the
+  // first of them that its prompt is computed, by an event without a token; the last one tells all
+  // tokens of all of them; one that ends the search with an error tells the first. Others tell
+  // nothing.
   BeamEvents OnEvent(const TokenEvent& event);
   // The first choice of the search that a round's `id` belongs to, 0 if there is none any more; of
   // another id itself.

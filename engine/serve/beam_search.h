@@ -9,7 +9,7 @@
 
 namespace pinion {
 
-// What a beam search goes by, beside its width.
+// The settings of a beam search, beside its width.
 struct BeamRules {
   double length_penalty = 1;  // above 0 favours long answers
   std::vector<int32_t> ends;  // tokens that end an answer
@@ -60,7 +60,8 @@ class BeamSearch {
   // Tokens that are kept: at most `width` for each step and `width` ends.
   size_t kept_tokens() const { return nodes_.size() + ended_.size(); }
   std::vector<int32_t> TokensOf(size_t beam) const;
-  // What comes behind each beam: the best of `top`, at least 2 * width of them, best first.
+  // The tokens that may follow each beam: the best of `top`, at least 2 * width of them, best
+  // first.
   void Step(std::vector<SampledToken> behind, int64_t now_ns);
   // The best answers, best first: `width` of them, unless the vocabulary has too few tokens.
   std::vector<Found> Best() const;

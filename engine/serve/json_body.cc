@@ -68,7 +68,7 @@ class JsonBody final : public CallBody {
     return true;
   }
 
-  // What follows is none of the body's.
+  // The text after this does not belong to the body.
   bool Finish() {
     SetDone();
     return false;

@@ -15,7 +15,7 @@ ApiResult<void> KeepWhatIsNeeded(MemoryShare& memory, const Prepared& prepared, 
 // once the engine has told them.
 size_t PromptLogprobBytes(const Prepared& prepared);
 
-// What a beam search may hold at its end.
+// The bytes that a beam search may hold at its end.
 size_t BeamBytes(const Prepared& prepared);
 
 }  // namespace pinion

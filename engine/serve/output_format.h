@@ -48,7 +48,7 @@ struct CallFormat {
   std::string_view begin, end;   // end empty: the body goes on to the end of the text
   bool json = false;             // `end` inside a string of the body ends nothing
   char bare = 0;                 // an answer that begins with it is a body, too; 0: none is
-  // What reads a body as it comes. Of one that has `json` within, it finds the end as well.
+  // Reads a body as it arrives. If the body has `json` within, this finds its end as well.
   std::unique_ptr<CallBody> (*make_body)(const KnownTools& tools) = nullptr;
   bool harmony = false;  // of harmony_parser.h, which has no use for marks and bodies
 };

@@ -114,7 +114,7 @@ bool OutputParser::StepCallEnd() {
   return true;
 }
 
-// What is no call, up to the end mark, and that mark.
+// Text that is not a call, up to the end mark and with it.
 bool OutputParser::StepCall() {
   const std::string_view end = rules_.calls->end;
   if (end.empty()) return false;
