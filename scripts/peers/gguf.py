@@ -4,6 +4,7 @@ For Llama, Qwen2 and Qwen3 in bfloat16; the standard library suffices. The layou
 https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, little-endian, version 3.
 """
 
+import dataclasses
 import json
 import math
 import mmap
@@ -26,6 +27,17 @@ INNER = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
 
 class Unsupported(Exception):
     """The checkpoint is none that this module can write."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """A tensor to write: its name and type in the file, and its bytes in pieces, which are asked for once."""
+
+    name: str
+    shape: list  # slowest dimension first
+    kind: int
+    size_bytes: int
+    pieces: object
 
 
 # ---- Reading -------------------------------------------------------------------------------------
@@ -98,7 +110,7 @@ def rope_divisors(config):
 
 
 def converted(config, tensors):
-    """(name, shape, type, bytes): matrices as they are, vectors in float32, as llama.cpp wants them."""
+    """Tensors: matrices as they are, vectors in float32, as llama.cpp wants them."""
     rotated = {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]}
     is_llama = config["architectures"][0] == "LlamaForCausalLM"
     for name, (shape, data) in tensors.items():
@@ -106,9 +118,11 @@ def converted(config, tensors):
         if is_llama and heads:
             data = interleave(shape, data, heads)
         matrix = len(shape) > 1
-        yield gguf_name(name), shape, TENSOR_BF16 if matrix else TENSOR_F32, data if matrix else as_f32(data)
+        data = data if matrix else as_f32(data)
+        yield Tensor(gguf_name(name), shape, TENSOR_BF16 if matrix else TENSOR_F32, len(data), [data])
     if divisors := rope_divisors(config):
-        yield ("rope_freqs.weight", [len(divisors)], TENSOR_F32, struct.pack(f"<{len(divisors)}f", *divisors))
+        data = struct.pack(f"<{len(divisors)}f", *divisors)
+        yield Tensor("rope_freqs.weight", [len(divisors)], TENSOR_F32, len(data), [data])
 
 
 def metadata(folder, config, architecture):
@@ -125,10 +139,11 @@ def metadata(folder, config, architecture):
         "tokenizer.ggml.tokens": (ARRAY, STRING, vocabulary),
         "tokenizer.ggml.token_type": (ARRAY, I32, [CONTROL if t in special else NORMAL for t in vocabulary]),
         "tokenizer.ggml.merges": (ARRAY, STRING, tokenizer["model"]["merges"]),
-        "tokenizer.ggml.bos_token_id": (U32, config["bos_token_id"]),
         "tokenizer.ggml.eos_token_id": (U32, eos[0] if isinstance(eos, list) else eos),
         "tokenizer.ggml.add_bos_token": (BOOL, tokenizer["post_processor"] is not None),
     }
+    if (bos := config.get("bos_token_id")) is not None:
+        keys["tokenizer.ggml.bos_token_id"] = (U32, bos)
     for key, kind, value in [
             ("block_count", U32, config["num_hidden_layers"]),
             ("context_length", U32, config["max_position_embeddings"]),
@@ -168,24 +183,28 @@ def padding(size):
     return -size % ALIGNMENT
 
 
+def write_file(path, keys, tensors):
+    """Makes `path` of metadata and a list of tensors; a file of that name is always a whole one."""
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys))
+    head += b"".join(packed_entry(key, *entry) for key, entry in keys.items())
+    offset = 0
+    for tensor in tensors:  # GGUF names the fastest dimension first
+        head += packed(STRING, tensor.name) + struct.pack(f"<I{len(tensor.shape)}QIQ", len(tensor.shape),
+                                                          *reversed(tensor.shape), tensor.kind, offset)
+        offset += tensor.size_bytes + padding(tensor.size_bytes)
+    part = path.with_suffix(".part")
+    with open(part, "wb") as file:
+        file.write(head + bytes(padding(len(head))))
+        for tensor in tensors:
+            file.writelines(tensor.pieces)
+            file.write(bytes(padding(tensor.size_bytes)))
+    part.rename(path)
+
+
 def write_gguf(folder, path):
-    """Makes `path` of the checkpoint in `folder`; a file of that name is always a whole one."""
+    """Makes `path` of the checkpoint in `folder`."""
     config = json.loads((folder / "config.json").read_text())
     architecture = ARCHITECTURES.get(config["architectures"][0])
     if not architecture:
         raise Unsupported(f"it is a {config['architectures'][0]}, want one of {', '.join(ARCHITECTURES)}")
-    keys = metadata(folder, config, architecture)
-    tensors = list(converted(config, read_tensors(folder)))
-    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys))
-    head += b"".join(packed_entry(key, *entry) for key, entry in keys.items())
-    offset = 0
-    for name, shape, kind, data in tensors:  # GGUF names the fastest dimension first
-        head += packed(STRING, name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), kind, offset)
-        offset += len(data) + padding(len(data))
-    part = path.with_suffix(".part")
-    with open(part, "wb") as file:
-        file.write(head + bytes(padding(len(head))))
-        for _, _, _, data in tensors:
-            file.write(data)
-            file.write(bytes(padding(len(data))))
-    part.rename(path)
+    write_file(path, metadata(folder, config, architecture), list(converted(config, read_tensors(folder))))

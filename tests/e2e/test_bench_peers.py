@@ -139,6 +139,21 @@ def test_engines_get_the_same_cpus_threads_and_weights(bench):
     assert " -t 1 -tb 1 " in peer and peer.endswith("-rtr --mlock")
 
 
+def test_a_mixture_is_made_up_by_pinion_itself_and_in_its_final_types_for_the_peer(bench):
+    models = bench.folder / "scratch/models"
+    models.mkdir(parents=True)
+    (models / "gpt-oss-20b-MXFP4.gguf").touch()
+    for name in ("pinion", "llama-server"):
+        bench.report(name, [run_of(10)])
+    done = bench("--peers", "ik_llama.cpp", "--ik", bench.folder, "--pairs", "1", "--preset", "gpt-oss-20b",
+                 "--weights", "mxfp4")
+    assert done.returncode == 0, done.stderr
+    ours, peer = (bench.result()[which]["command"] for which in ("ours", "peer"))
+    assert " serve preset:gpt-oss-20b:mxfp4 " in ours and " --kv-cache-space 2 " in ours
+    assert f"/llama-server -m {models}/gpt-oss-20b-MXFP4.gguf " in peer
+    assert [path.name for path in models.iterdir()] == ["gpt-oss-20b-MXFP4.gguf"]
+
+
 @pytest.mark.parametrize("words, sentence", [
     (["--peers", "peer,tgi"], "no peer is named 'tgi'; there are llama.cpp, ik_llama.cpp, ik_llama.cpp-rtr, vllm, peer"),
     (["--rows", "decode7"], "no row is named 'decode7'; there are prefill512"),
@@ -158,6 +173,12 @@ def test_refusals_are_one_sentence(bench, words, sentence):
     assert done.stderr.splitlines()[-1].startswith("bench-peers: ")
     assert sentence in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
+
+
+def test_a_mixture_in_other_types_is_refused(bench):
+    done = bench("--peers", "ik_llama.cpp", "--ik", bench.folder, "--preset", "gpt-oss-20b", "--weights", "w8a8")
+    assert done.stderr == ("bench-peers: cannot write gpt-oss-20b for llama.cpp: mixtures are made up as Q4_0 and "
+                           "MXFP4, not as Q8_0\n")
 
 
 def test_a_failed_load_names_the_engine(bench):
