@@ -123,9 +123,13 @@ void ApplyMemory(Budget& budget, const Machine& machine, const BudgetLimits& lim
   }
   budget.memory_available_bytes =
       std::min(budget.memory_total_bytes, AvailableMemoryBytes(limits.root));
-  for (const NumaNode& node : machine.nodes)
-    if (const auto bytes = NodeAvailableBytes(limits.root, node.id))
-      budget.node_available_bytes[node.id] = *bytes;
+  for (const NumaNode& node : machine.nodes) {
+    auto bytes = NodeAvailableBytes(limits.root, node.id);
+    // Memory that is plugged in as it is needed counts at once in the whole system's figures, in a
+    // node's only once it is there.
+    if (bytes && machine.nodes.size() == 1) bytes = std::max(*bytes, budget.memory_available_bytes);
+    if (bytes) budget.node_available_bytes[node.id] = *bytes;
+  }
 }
 
 // Processes with CPUs of their own, as a launcher bound them, each as many as the next: the time

@@ -305,8 +305,9 @@ std::vector<SettingRow> StepRows() {
        .flag = "--max-step-ms",
        .help =
            "longest step that may compute prompts while other sequences decode [ms]; 0: no bound",
-       .usual =
-           "8 times the decodes' own time, from 100 to 500, for serve, launch and sweep; else 0",
+       .usual = "8 times the decodes' own time, from 100 to 500 (large mixtures: 1000), for serve, "
+                "launch "
+                "and sweep; else 0",
        .kind = kInteger,
        .access = OptionalField(&EngineOptions::max_step_ms),
        .most = kMaxStepMs,

@@ -17,6 +17,9 @@ constexpr double kRows[] = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048};
 // becomes one of the curve.
 constexpr double kOpsPerByte = 16;
 
+// Chunks that reach this share of the curve's highest speed are at full speed.
+constexpr double kFullSpeed = 0.85;
+
 // How far a step moves the curve towards itself: far while a point is new.
 constexpr double kFirstRate = 0.5, kRate = 0.2;
 constexpr int kFirstVisits = 5;
@@ -62,6 +65,16 @@ double MeasuredStepTimes::Seconds(const StepLoad& load) const {
 
 double MeasuredStepTimes::Margin() const { return std::min(1 + 2 * error_, kMostMargin); }
 
+size_t MeasuredStepTimes::full_speed_rows() const {
+  double highest = 0;
+  for (const Point& point : points_) highest = std::max(highest, point.rows / point.seconds);
+  const auto full_speed = [&](const Point& point) {
+    return point.rows >= static_cast<double>(granule()) &&
+           point.rows >= kFullSpeed * highest * point.seconds;
+  };
+  return static_cast<size_t>(std::find_if(points_.begin(), points_.end(), full_speed)->rows);
+}
+
 double MeasuredStepTimes::PrefillSeconds(size_t first, size_t rows) const {
   StepLoad load;
   Add(load, first, rows, false);
@@ -88,8 +101,15 @@ double MeasuredStepTimes::Curve(double rows) const {
   return rows > last.rows ? seconds * rows / last.rows : seconds;
 }
 
+// What so many rows take, in operations: their products, and reading the experts that they choose.
+// The other weights do not count: where time is no longer known, products hide them.
+double MeasuredStepTimes::Work(double rows) const {
+  const StepCost experts = cost_.ExpectedExperts(static_cast<size_t>(rows));
+  return rows * row_ops_ + static_cast<double>(experts.weight_bytes) * kOpsPerByte;
+}
+
 // Points without steps of their own: on the line between their neighbours; beyond the last known
-// one in proportion to rows, before the first as long as it.
+// one in proportion to their work, before the first as long as it.
 void MeasuredStepTimes::FillUnknown() {
   const Point* before = nullptr;
   for (auto at = points_.begin(); at != points_.end(); ++at) {
@@ -99,7 +119,7 @@ void MeasuredStepTimes::FillUnknown() {
     }
     const auto after = std::find_if(at, points_.end(), [](const Point& p) { return p.known; });
     if (after == points_.end()) {
-      if (before) at->seconds = before->seconds * at->rows / before->rows;
+      if (before) at->seconds = before->seconds * Work(at->rows) / Work(before->rows);
     } else if (!before) {
       at->seconds = after->seconds;
     } else {
@@ -124,7 +144,7 @@ void MeasuredStepTimes::Start(const std::vector<StepSample>& samples) {
     nearest->known = true;
   }
   // An operation of attention takes as long as one of a product, where these run fastest.
-  attention_s_ = samples.back().seconds / last_rows;
+  attention_s_ = samples.back().seconds * row_ops_ / Work(last_rows);
   FillUnknown();
   for (size_t i = 0; i < points_.size(); ++i) Straighten(i);
 }
@@ -189,15 +209,18 @@ StepBound BoundOfSteps(const EngineOptions& options) {
   }
   if (!options.has_frontend) return {};
   // Decodes then take an eighth of a step: the price of a prompt's speed. Below a tenth of a second
-  // nobody who reads a stream gains, above half a second they see it halt.
-  return {0.1, 0.5, 8};
+  // nobody who reads a stream gains, above half a second they see it halt. But a mixture computes
+  // so few rows in half a second that most of it is spent on reading experts: there longer steps
+  // hold streams up less in all, since there are far fewer of them.
+  return {.least_s = 0.1, .most_s = 0.5, .per_decode = 8, .slow_s = 1, .slow_alone_s = 2};
 }
 
 std::string Describe(const StepBound& bound) {
   const auto ms = [](double seconds) { return std::lround(seconds * 1000); };
   if (bound.per_decode == 0) return StrCat("steps of up to ", ms(bound.most_s), " ms");
   return StrCat("steps of up to ", bound.per_decode, " times their decodes, from ",
-                ms(bound.least_s), " to ", ms(bound.most_s), " ms");
+                ms(bound.least_s), " to ", ms(bound.most_s), " ms, or ", ms(bound.slow_s),
+                " if prompts would be slow below");
 }
 
 SampleChoice FirstSamples() { return {.rows = {1, 16, 64}, .until_rows_count = true}; }

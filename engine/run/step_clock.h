@@ -26,11 +26,11 @@ class MeasuredStepTimes : public StepTimes {
   double Margin() const override;
   double PrefillSeconds(size_t first, size_t rows) const override;
   size_t granule() const override { return tiles_ ? 32 : 16; }
-  size_t full_speed_rows() const override { return tiles_ ? 256 : 64; }
+  size_t full_speed_rows() const override;
   void Observe(const StepLoad& load, double seconds) override;
 
   // Begins the curve with prompts of so many rows, each alone in a step, that took so long; rows
-  // ascending. Beyond the last, time is proportional to rows.
+  // ascending. Beyond the last, time is proportional to rows, and to the experts that they read.
   void Start(const std::vector<StepSample>& samples);
 
   Json ToJson() const;  // {"rows":[],"seconds":[],"attention_seconds","margin"}: /server_info
@@ -49,6 +49,7 @@ class MeasuredStepTimes : public StepTimes {
   double Rows(const StepLoad& load) const;  // rows and the head's work, as rows
   Place Find(double rows) const;
   double Curve(double rows) const;
+  double Work(double rows) const;
   void Move(size_t point, double off, double nearness);
   void FillUnknown();
   void Straighten(size_t point);

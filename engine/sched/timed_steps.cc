@@ -75,17 +75,20 @@ std::vector<PrefillCandidate> Scheduler::Candidates() const {
   return candidates;
 }
 
-// How long the step may take. A prompt that is all there is has the upper limit too, however little
+// How long the step may take. A prompt that is all there is has an upper limit too, however little
 // it delays: an abort, or a request that arrives meanwhile, is seen after the step. With
-// four times as many rows it was no faster (docs/speed.md).
+// four times as many rows it was no faster (docs/speed.md), unless the limit was below full speed.
 double Scheduler::Bound(const StepLoad& decodes) const {
   const StepBound& bound = options_.bound;
-  if (decodes.rows == 0) return bound.most_s;
+  const bool alone = decodes.rows == 0;
   StepLoad full_speed = decodes;
   times_->Add(full_speed, 0, times_->full_speed_rows(), false);
-  const double wanted_s =
-      std::max(times_->Seconds(decodes) * bound.per_decode, times_->Seconds(full_speed));
-  return std::clamp(wanted_s, bound.least_s, bound.most_s);
+  const double full_speed_s = times_->Seconds(full_speed) * times_->Margin();
+  const double most_s =
+      std::max(bound.most_s, std::min(full_speed_s, alone ? bound.slow_alone_s : bound.slow_s));
+  if (alone) return most_s;
+  const double decodes_s = std::min(times_->Seconds(decodes) * bound.per_decode, bound.most_s);
+  return std::clamp(std::max(decodes_s, full_speed_s), bound.least_s, most_s);
 }
 
 StepLoad Scheduler::LoadOfSlices() const {

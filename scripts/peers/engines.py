@@ -188,7 +188,7 @@ def mixture_file(job, path):
     """Weights of the same shapes as Pinion's, with the tokenizer of the preset's first layer."""
     first_layer = dataclasses.replace(job, preset=f"{job.preset.partition('@')[0]}@1")
     return written(job, path, lambda file: gguf_made_up.write_made_up(
-        checkpoint(first_layer, job.format().scheme), job.mixture_layers(), job.format().gguf, file))
+        checkpoint(first_layer, ""), job.mixture_layers(), job.format().gguf, file))
 
 
 def gguf_file(job, programs):

@@ -174,6 +174,15 @@ TEST_F(FakeSystem, CountsFreeMemoryOfEachNode) {
   EXPECT_THAT(Compute().node_available_bytes, IsEmpty());
 }
 
+TEST_F(FakeSystem, OnlyNodeHasAllFreeMemory) {
+  machine_ = Imagine("pack:1 numa:1(memory=40GiB) core:64 pu:1");
+  machine_.this_system = true;
+  Put("sys/devices/system/node/node0/meminfo",
+      "Node 0 MemTotal:       33554432 kB\nNode 0 MemFree:        1048576 kB\n");
+  EXPECT_THAT(Compute().node_available_bytes, ElementsAre(Pair(0, 60 * kGib)))
+      << "a part of its memory is not plugged in yet";
+}
+
 TEST_F(FakeSystem, SurvivesGarbage) {
   Put("proc/self/cgroup", "no colons\n0::\n::::\n");
   Put("proc/self/mountinfo", "short\n1 2 3 / /sys/fs/cgroup rw - cgroup2\n - cgroup2 x y\n");

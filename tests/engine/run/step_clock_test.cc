@@ -170,12 +170,42 @@ TEST(StepClock, PlansWithMargin) {
   EXPECT_EQ(times.Margin(), 1.5);
 }
 
-TEST(StepClock, WantsMoreRowsOnTiles) {
+TEST(StepClock, CutsCoarserOnTiles) {
   const MeasuredStepTimes vectors = Times(), tiles(CostOf("llama-3.2-1b"), true);
   EXPECT_EQ(vectors.granule(), 16u);
-  EXPECT_EQ(vectors.full_speed_rows(), 64u);
   EXPECT_EQ(tiles.granule(), 32u);
-  EXPECT_EQ(tiles.full_speed_rows(), 256u);
+}
+
+TEST(StepClock, FindsTheRowsOfFullSpeed) {
+  MeasuredStepTimes times = Times();
+  times.Start({{1, 0.1}, {16, 0.11}, {64, 0.25}});
+  EXPECT_EQ(times.full_speed_rows(), 64u) << "16 rows have 57 % of its speed";
+  times.Start({{1, 0.1}, {16, 0.16}, {64, 0.6}});
+  EXPECT_EQ(times.full_speed_rows(), 16u) << "94 %";
+  MeasuredStepTimes tiles(CostOf("llama-3.2-1b"), true);
+  tiles.Start({{1, 0.1}, {16, 0.16}, {64, 0.6}});
+  EXPECT_EQ(tiles.full_speed_rows(), 32u) << "the least that is cut off";
+}
+
+// Steps of a mixture of which reading all experts takes `read_s`.
+TEST(StepClock, FindsTheRowsForWhichExpertsAreReadOften) {
+  const CostModel cost = CostOf("qwen3-30b-a3b");
+  MeasuredStepTimes times(cost, false);
+  const auto all = static_cast<double>(cost.ExpectedExperts(1 << 20).weight_bytes);
+  const auto seconds = [&](size_t rows) {
+    return 0.3 * static_cast<double>(cost.ExpectedExperts(rows).weight_bytes) / all +
+           0.004 * static_cast<double>(rows);
+  };
+  times.Start({{1, seconds(1)}, {16, seconds(16)}});
+  EXPECT_GE(times.full_speed_rows(), 128u) << "of which none was ever computed";
+  for (int step = 0; step < 50; ++step) {
+    const StepLoad load = Prefill(times, 0, times.full_speed_rows());
+    times.Observe(load, seconds(load.rows));
+  }
+  const auto rows = static_cast<double>(times.full_speed_rows());
+  EXPECT_GE(rows / seconds(times.full_speed_rows()), 0.6 / 0.004) << "of the products' own speed";
+  EXPECT_NEAR(times.PrefillSeconds(0, 2048) / (2048 * seconds(times.full_speed_rows()) / rows), 1,
+              0.15);
 }
 
 // The head's work for a row is the same for each row that is wanted.

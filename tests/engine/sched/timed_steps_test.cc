@@ -64,6 +64,20 @@ TEST(TimedSteps, CutsNoChunkBelowFullSpeedIfTheBoundAllows) {
   EXPECT_EQ(bench.Step()[50], 96u) << "the bound is 500 ms at most";
 }
 
+TEST(TimedSteps, TakesLongerIfHalfASecondIsFarBelowFullSpeed) {
+  TimedBench bench({.bound = {0.1, 0.5, 8, 1, 2}});
+  bench.Add(1, 4000);
+  EXPECT_EQ(bench.Step()[1], 96u) << "full speed is reached in less";
+  bench.times.full_speed = 160;
+  EXPECT_EQ(bench.Step()[1], 160u);
+  bench.times.full_speed = 1000;
+  EXPECT_EQ(bench.Step()[1], 400u) << "two seconds at most";
+  bench.AddDecodes(2, 1);
+  EXPECT_EQ(bench.Step()[1], 192u) << "a second while streams wait";
+  bench.times.full_speed = 64;
+  EXPECT_EQ(bench.Step()[1], 64u);
+}
+
 // Whoever arrives, or leaves, is seen within the upper limit.
 TEST(TimedSteps, BoundsThePromptThatIsAlone) {
   TimedBench bench;
