@@ -60,8 +60,24 @@ def depth_of(text):
     return deepest
 
 
+def encoded(text):
+    """The text's bytes. JSON may name half of a surrogate pair, which is no character."""
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        half = text[error.start]
+        raise Refused(f"a text has {json.dumps(half)[1:-1]} alone, half of a surrogate pair; want both halves, or "
+                      "another character") from error
+
+
+def read_json(text):
+    value = json.loads(text)
+    encoded(json.dumps(value, ensure_ascii=False))
+    return value
+
+
 def bounded(text):
-    size = len(text.encode("utf-8", "surrogatepass"))
+    size = len(encoded(text))
     if size > MAX_GRAMMAR_BYTES:
         raise Refused(f"the grammar has {size} bytes, want at most {MAX_GRAMMAR_BYTES}")
     depth = depth_of(text)
@@ -71,7 +87,7 @@ def bounded(text):
 
 
 def choice_grammar(text):
-    choices = json.loads(text)
+    choices = read_json(text)
     if not (isinstance(choices, list) and all(isinstance(c, str) and c for c in choices)):
         raise Refused("the choices are not a list of texts that are not empty")
     if not 0 < len(choices) <= MAX_CHOICES:
@@ -109,7 +125,7 @@ def checked_schema(schema):
 
 
 def json_grammar(text):
-    schema = json.loads(text)
+    schema = read_json(text)
     checked = checked_schema(schema)
     text = text if checked is schema else json.dumps(checked)
     return llguidance.LLMatcher.grammar_from_json_schema(text, overrides=JSON_OPTIONS)
@@ -117,7 +133,7 @@ def json_grammar(text):
 
 def json_rule(schema):
     """Of a JSON Schema, or the text of one."""
-    schema = checked_schema(json.loads(schema) if isinstance(schema, str) else schema)
+    schema = checked_schema(read_json(schema) if isinstance(schema, str) else schema)
     return "%json " + json.dumps({**schema, "x-guidance": JSON_OPTIONS})
 
 
@@ -136,7 +152,7 @@ def lark_grammar(text):
 
 
 def structural_grammar(text):
-    return structural_tags.to_grammar(json.loads(text), json_rule, lark_of, MAX_TAGS_BYTES)
+    return structural_tags.to_grammar(read_json(text), json_rule, lark_of, MAX_TAGS_BYTES)
 
 
 KINDS = {

@@ -49,8 +49,11 @@ TEXT = Field("a string", is_text)
 TEXTS = Field("a list of strings", is_texts)
 END = Field("a string or a list of at least one", lambda value: is_text(value) or (is_texts(value) and len(value) > 0))
 FLAG = Field("true or false", lambda value: isinstance(value, bool))
-COUNT = Field("a number from 0 on", lambda value: type(value) is int and value >= 0)
-MOST = Field("a number from 0 on, or -1 for no bound", lambda value: type(value) is int and value >= -1)
+# The library's bound of repetitions, which no answer comes near.
+MOST_REPEATED = 2**31 - 1
+COUNT = Field(f"a number from 0 to {MOST_REPEATED}", lambda value: type(value) is int and 0 <= value <= MOST_REPEATED)
+MOST = Field(f"a number from 0 to {MOST_REPEATED}, or -1 for no bound",
+             lambda value: type(value) is int and -1 <= value <= MOST_REPEATED)
 PARTS = Field("a list of at least one part", lambda value: isinstance(value, list) and len(value) > 0)
 OBJECT = Field("an object", lambda value: isinstance(value, dict))
 

@@ -135,6 +135,10 @@ def test_answers_by_a_newer_structural_tag_hold(grammars):
 
 @pytest.mark.parametrize("part, why", [
     ({"type": "token", "token": 3}, "the part 'token' is not supported, want one of const_string, "),
+    ({"type": "any_text", "max_chars": 10**12}, "'max_chars' of the part 'any_text' is 1000000000000, want a number from 0 "
+                                                "to 2147483647"),
+    ({"type": "repeat", "min": 0, "max": 2**31, "content": text("a")}, "'max' of the part 'repeat' is 2147483648, want a "
+                                                                     "number from 0 to 2147483647, or -1 for no bound"),
     ({"type": "any_text", "max_tokens": 3}, "'max_tokens' of the part 'any_text' is not supported"),
     ({"type": "json_schema", "json_schema": {}, "any_order": True}, "'any_order' of the part 'json_schema'"),
     ({"type": "json_schema", "json_schema": {}, "style": "glm_xml"}, 'the style "glm_xml" is not supported'),
@@ -162,7 +166,7 @@ def test_answers_by_a_newer_structural_tag_hold(grammars):
     ({**CALLS, "excludes": None}, "'excludes' of the part 'triggered_tags' is null, want a list of strings"),
     ({**FLAG, "end": []}, "'end' of the part 'tag' is \\[\\], want a string or a list of at least one"),
     ({"type": "json_schema", "json_schema": None}, "type null"),
-    ({"type": "any_text", "max_chars": True}, "'max_chars' of the part 'any_text' is true, want a number from 0 on"),
+    ({"type": "any_text", "max_chars": True}, "'max_chars' of the part 'any_text' is true, want a number from 0 to "),
     ({"type": "repeat", "min": 0, "max": 0, "content": text(3)}, "'value' of the part 'const_string' is 3"),
     ({"type": "regex", "pattern": "ab\\"}, r"'pattern' 'ab\\\\' ends in a backslash without what it escapes"),
     (3, "a part is 3, want an object"),
@@ -187,6 +191,10 @@ def test_a_part_that_is_not_supported_is_refused_by_its_name(grammars, part, why
     ("grammar", "start: missing", "not supported"),
     ("grammar", "root ::= missing", "cannot be read: Rule 'missing' not found"),
     ("grammar", "", "cannot be read: No 'root' rule"),
+    ("json", r'{"enum": ["a\ud83d"]}', r"a text has \\ud83d alone, half of a surrogate pair"),
+    ("choice", r'["\ude00", "b"]', r"a text has \\ude00 alone, half of a surrogate pair"),
+    ("structural_tag", r'{"format": {"type": "const_string", "value": "\ud83d"}}', "half of a surrogate pair"),
+    ("regex", "[ab]\ud83d", r"a text has \\ud83d alone, half of a surrogate pair"),
     ("structural_tag", '{"structures": [], "triggers": []}', "no structures"),
     ("structural_tag", "{}", "no 'format', nor 'structures' and 'triggers'"),
     ("structural_tag", "[]", "want an object"),
