@@ -164,14 +164,14 @@ void AdminApi::OnEngineState(EngineState state, const std::string& public_reason
   reason_ = public_reason;
   if (ready()) {
     if (rest_ == Rest::kWaking) rest_ = Rest::kAwake;
-    AnswerAll(for_wake_, 200, "");
+    Finish(for_wake_, 200, "");
     return;
   }
   // The engine that was asked is gone.
   info_asked_ = false;
   AnswerAll(for_info_, 503, reason_);
   AnswerAll(for_reset_, 503, reason_);
-  if (state == EngineState::kFailed) AnswerAll(for_wake_, 503, reason_);
+  if (state == EngineState::kFailed) Finish(for_wake_, 503, reason_);
   if (profile_ == Profile::kStopping && for_profile_)
     WriteProfile("the engine process ended before it had written its part");
 }
@@ -240,7 +240,7 @@ void AdminApi::Sleep(const HttpRequest& request, Reply reply) {
   if (rest_ == Rest::kAwake && !ready()) return Refuse(*reply, 503, reason_);
   if (rest_ == Rest::kWaking)
     return Refuse(*reply, 409, "the server is waking up; try again once it is awake");
-  for_sleep_.push_back(std::move(reply));
+  Await(for_sleep_, std::move(reply));
   if (rest_ == Rest::kAwake) level_ = wanted_level_ = 0;
   wanted_level_ = std::max(wanted_level_, wanted);
   if (std::exchange(rest_, Rest::kFallingAsleep) != Rest::kFallingAsleep) FallAsleep();
@@ -251,7 +251,7 @@ void AdminApi::FallAsleep() {
     level_ = level;
     if (level_ < wanted_level_) return FallAsleep();  // somebody has asked for more meanwhile
     rest_ = Rest::kAsleep;
-    AnswerAll(for_sleep_, 200, "");
+    Finish(for_sleep_, 200, "");
   });
 }
 
@@ -259,8 +259,24 @@ void AdminApi::WakeUp(const HttpRequest&, Reply reply) {
   if (rest_ == Rest::kAwake) return reply->Send(200, "text/plain", "");
   if (rest_ == Rest::kFallingAsleep)
     return Refuse(*reply, 409, "the server is falling asleep; try again once it sleeps");
-  for_wake_.push_back(std::move(reply));
+  Await(for_wake_, std::move(reply));
   if (std::exchange(rest_, Rest::kWaking) == Rest::kAsleep) actions_.wake_up();
+}
+
+void AdminApi::Await(Resting& resting, Reply reply) {
+  resting.requests.emplace_back(std::move(reply), NowNs());
+  actions_.awaited(resting.operation, resting.requests.size());
+}
+
+void AdminApi::Finish(Resting& resting, int status, const std::string& error) {
+  if (resting.requests.empty()) return;
+  std::vector<Reply> replies;
+  for (auto& [reply, arrival_ns] : std::exchange(resting.requests, {})) {
+    actions_.rested(resting.operation, SecondsSince(arrival_ns));
+    replies.push_back(std::move(reply));
+  }
+  actions_.awaited(resting.operation, 0);
+  AnswerAll(replies, status, error);
 }
 
 void AdminApi::IsSleeping(const HttpRequest&, Reply reply) {

@@ -28,6 +28,9 @@ class AdminApi {
     // Level 2 lets go of the model's files in the page cache as well.
     std::function<void(int level, std::function<void()> done)> sleep;
     std::function<void()> wake_up;
+    // For the metrics: how many requests wait for "sleep" or "wake", and how long one has waited.
+    std::function<void(const char* operation, size_t requests)> awaited = [](auto...) {};
+    std::function<void(const char* operation, double seconds)> rested = [](auto...) {};
   };
 
   // What the front end adds to /server_info, and whether `/` answers with the page.
@@ -71,6 +74,13 @@ class AdminApi {
   void FallAsleep();
   void WakeUp(const HttpRequest& request, Reply reply);
   void IsSleeping(const HttpRequest& request, Reply reply);
+  // Requests that wait for one operation of sleep mode, with their arrival.
+  struct Resting {
+    const char* operation;
+    std::vector<std::pair<Reply, int64_t>> requests = {};
+  };
+  void Await(Resting& resting, Reply reply);
+  void Finish(Resting& resting, int status, const std::string& error);
   void ResetPrefixCache(const HttpRequest& request, Reply reply);
   void StartProfile(const HttpRequest& request, Reply reply);
   void StopProfile(const HttpRequest& request, Reply reply);
@@ -96,7 +106,7 @@ class AdminApi {
 
   enum class Rest { kAwake, kFallingAsleep, kAsleep, kWaking } rest_ = Rest::kAwake;
   int level_ = 0, wanted_level_ = 0;  // of this sleep: reached, and asked for
-  std::vector<Reply> for_sleep_, for_wake_;
+  Resting for_sleep_{"sleep"}, for_wake_{"wake"};
 
   enum class Profile { kOff, kOn, kStopping } profile_ = Profile::kOff;
   int profiles_ = 0;

@@ -23,6 +23,9 @@ const prometheus::Histogram::BucketBoundaries kPrepareBuckets = {
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75,
     1,     2.5,   5,    7.5,  10,   20,   40,   80,  160,  640, 2560};
 
+const prometheus::Histogram::BucketBoundaries kRestBuckets = {0.01, 0.1, 1,   10, 30,
+                                                              60,   120, 300, 600};
+
 }  // namespace
 
 struct ServeMetrics::State {
@@ -93,6 +96,19 @@ void ServeMetrics::SetModel(size_t max_model_len,
 
 void ServeMetrics::SetSleepLevel(int level) {
   for (const auto& engine : state_->engines) engine->SetSleepLevel(level);
+}
+
+void ServeMetrics::SetAwaitedRest(const char* operation, size_t requests) {
+  MetricsMaker(state_->registry, {{"operation", operation}})
+      .Gauge("vllm:sleep_mode_operations_in_flight", "Requests that wait for sleep mode.")
+      .Set(static_cast<double>(requests));
+}
+
+void ServeMetrics::AddRest(const char* operation, double seconds) {
+  MetricsMaker(state_->registry, {{"operation", operation}})
+      .Histogram("vllm:sleep_mode_operation_duration_seconds",
+                 "Time of requests that waited for sleep mode.", kRestBuckets)
+      .Observe(seconds);
 }
 
 void ServeMetrics::AddExchange(const AccessRecord& exchange, bool known) {

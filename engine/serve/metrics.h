@@ -49,6 +49,9 @@ class ServeMetrics {
   void SetModel(size_t max_model_len,
                 const std::vector<std::map<std::string, std::string>>& cache_configs);
   void SetSleepLevel(int level);  // 0: awake
+  // Requests that wait for an operation of sleep mode ("sleep", "wake"); one that has waited.
+  void SetAwaitedRest(const char* operation, size_t requests);
+  void AddRest(const char* operation, double seconds);
   // See HttpMetrics.
   void AddExchange(const AccessRecord& exchange, bool known);
 

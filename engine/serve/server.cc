@@ -123,6 +123,12 @@ class Serving {
       Sleep(level, std::move(done));
     };
     actions.wake_up = [this] { engine_->Wake(); };
+    actions.awaited = [this](const char* operation, size_t requests) {
+      frontend_->metrics().SetAwaitedRest(operation, requests);
+    };
+    actions.rested = [this](const char* operation, double seconds) {
+      frontend_->metrics().AddRest(operation, seconds);
+    };
     admin_.emplace(*server_, options_.faults, std::move(actions), std::move(facts));
     return engine_->Start();
   }

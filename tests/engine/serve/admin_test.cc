@@ -56,6 +56,13 @@ class AdminTest : public testing::Test {
       asleep_ = std::move(done);
     };
     actions.wake_up = [this] { ++woken_; };
+    actions.awaited = [this](const char* operation, size_t requests) {
+      awaited_.push_back(StrCat(operation, " ", requests));
+    };
+    actions.rested = [this](const char* operation, double seconds) {
+      EXPECT_GE(seconds, 0);
+      rested_.emplace_back(operation);
+    };
     admin_.emplace(*server_, options_, std::move(actions), facts_);
   }
   void BecomeReady() {
@@ -88,6 +95,7 @@ class AdminTest : public testing::Test {
   AdminApi::Facts facts_;
   std::optional<AdminApi> admin_;
   std::vector<LinkMessage> sent_;
+  std::vector<std::string> awaited_, rested_;
   int level_ = 0, woken_ = 0;
   std::function<void()> asleep_;
 };
@@ -220,6 +228,9 @@ TEST_F(AdminTest, SleepsOnceForAllWhoAsk) {
   EXPECT_EQ(third->status, 200);
   EXPECT_EQ(fourth->status, 200);
   EXPECT_EQ(Ask("GET", "/is_sleeping")->body, R"({"is_sleeping":false})");
+  EXPECT_THAT(awaited_,
+              testing::ElementsAre("sleep 1", "sleep 2", "sleep 0", "wake 1", "wake 2", "wake 0"));
+  EXPECT_THAT(rested_, testing::ElementsAre("sleep", "sleep", "wake", "wake"));
 }
 
 TEST_F(AdminTest, DeepensASleep) {

@@ -153,6 +153,23 @@ TEST(ServeMetrics, TellsWhetherTheEngineSleeps) {
   EXPECT_EQ(state("discard_all"), '1');
 }
 
+TEST(ServeMetrics, TimesTheOperationsOfSleepMode) {
+  ServeMetrics metrics("m");
+  EXPECT_THAT(metrics.Render(), testing::Not(testing::HasSubstr("sleep_mode_operation")));
+  metrics.SetAwaitedRest("sleep", 2);
+  metrics.AddRest("sleep", 0.5);
+  metrics.AddRest("wake", 700);
+  const std::string text = metrics.Render(),
+                    duration = "vllm:sleep_mode_operation_duration_seconds";
+  for (const std::string& line :
+       {std::string("vllm:sleep_mode_operations_in_flight{operation=\"sleep\"} 2"),
+        duration + "_bucket{operation=\"sleep\",le=\"0.1\"} 0",
+        duration + "_bucket{operation=\"sleep\",le=\"1\"} 1",
+        duration + "_bucket{operation=\"wake\",le=\"600\"} 0",
+        duration + "_count{operation=\"wake\"} 1"})
+    EXPECT_THAT(text, testing::HasSubstr(line + "\n")) << line;
+}
+
 TEST(HttpMetrics, CountsExchangesOfItsEndpointsAndTheOthersTogether) {
   HttpMetrics metrics;
   metrics.Add({"", "", "", "POST", "/v1/completions", 200, 100, 50, 0.2, true}, true);
