@@ -71,9 +71,13 @@ constexpr FlagGroup kGroups[] = {
      "enable-log-requests no-enable-log-requests disable-log-requests max-log-len= "
      "disable-uvicorn-access-log disable-access-log-for-endpoints= uvicorn-log-level="},
     {Fate::kIgnored, "figures are on /metrics, and cost nothing that could be saved",
-     "disable-log-stats aggregate-engine-logging enable-server-load-tracking "
-     "enable-prompt-tokens-details show-hidden-metrics-for-version= kv-cache-metrics "
-     "kv-cache-metrics-sample= enable-mfu-metrics enable-per-request-metrics"},
+     "disable-log-stats aggregate-engine-logging show-hidden-metrics-for-version="},
+    {Fate::kIgnored, "/load always tells how many requests there are",
+     "enable-server-load-tracking"},
+    {Fate::kIgnored, "the usage in an answer always has them", "enable-prompt-tokens-details"},
+    {Fate::kRefused,
+     "adds figures that Pinion does not have; leave it out: /metrics shows those that there are",
+     "kv-cache-metrics kv-cache-metrics-sample enable-mfu-metrics enable-per-request-metrics"},
     {Fate::kIgnored, "the states of recurrent layers are kept behind prompts without being told",
      "mamba-block-size= mamba-cache-mode= enable-mamba-shared-prefix-checkpoint"},
     {Fate::kIgnored, "of every checkpoint the language model alone is loaded",
