@@ -44,6 +44,9 @@ ApiResult<std::vector<TextOrTokens>> ReadPrompts(const Json& body, const char* f
 // Sets the request's salt.
 ApiResult<void> ReadCacheSalt(const Json& body, GenerationRequest& request);
 
+// The text of a message's `content` in a conversation that was read.
+std::string TextOfContent(const Json& content);
+
 // `messages` and what belongs to them.
 ApiResult<Conversation> ReadConversation(const Json& body);
 

@@ -198,6 +198,8 @@ ApiResult<Prepared> Preparer::Generation(HttpRequest& request, Api api, size_t m
     PINION_TRY(CheckCounts(body, limits_));
     PINION_ASSIGN(prepared.request, chat ? ReadChatRequest(body, model_.defaults)
                                          : ReadCompletionRequest(body, model_.defaults));
+    prepared.request.conversation.moves_instructions =
+        api == Api::kMessages || api == Api::kResponses;
     prepared.request.api = api;
     prepared.request.shown = std::move(read.shown);
     prepared.request.line_limit_ns = read.line_limit_ns;

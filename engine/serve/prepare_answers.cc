@@ -97,6 +97,7 @@ ApiResult<std::string> Preparer::CountTokens(HttpRequest& request, const RenderC
     PINION_ASSIGN(const Json message, ReadBody(request, Api::kCountTokens, unknown));
     PINION_ASSIGN(const Json body, ChatBodyOfMessages(message, /*generates=*/false));
     PINION_ASSIGN(asked, ReadTokenizeRequest(body));
+    asked.conversation.moves_instructions = true;
   }
   PINION_ASSIGN(const std::vector<int32_t> ids,
                 intake_.Tokenize(std::move(asked), render, request.memory));

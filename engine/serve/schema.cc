@@ -151,7 +151,7 @@ void EchoLastMessage(GenerationRequest& request) {
   const Json& last = request.conversation.messages.array().back();
   if (last.Find("role")->string() != "assistant") return;
   request.echo = true;
-  request.echoed = last.Find("content")->string();
+  request.echoed = TextOfContent(*last.Find("content"));
 }
 
 ApiResult<std::vector<int32_t>> ReadTokenIds(const Json& list, std::string_view param) {

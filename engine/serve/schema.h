@@ -49,12 +49,13 @@ const std::vector<std::string>& ApiDefaultNames();
 
 using TextOrTokens = std::variant<std::string, std::vector<int32_t>>;
 
-// A request's conversation, ready for the chat template: contents are plain strings, arguments of
-// earlier tool calls are objects.
+// A request's conversation, ready for the chat template: contents are strings or lists of parts of
+// type text, arguments of earlier tool calls are objects.
 struct Conversation {
   Json messages, tools, template_kwargs;  // tools and kwargs may be null
   std::string own_template = {};          // in place of the model's; empty: none
   bool add_generation_prompt = true, continue_final_message = false;
+  bool moves_instructions = false;  // as in ChatRequest
 };
 
 // Whose form a request and its answer have: OpenAI's completions, chat completions and Responses,

@@ -19,30 +19,40 @@ const Json* PartText(const Json& part, const std::string& type) {
   return text && text->is_string() ? text : nullptr;
 }
 
-// Joins text parts with newlines, as templates written for plain strings expect.
-ApiResult<std::string> ReadContent(const Json* content, const std::string& where) {
-  if (!content || content->is_null()) return std::string();
-  if (content->is_string()) return content->string();
+// A part as templates know it: of type text, with whatever else its client says of it.
+ApiResult<Json> ReadPart(const Json& part, const std::string& param) {
+  if (part.is_string()) return part;
+  const Json* type = part.Find("type");
+  if (!type || !type->is_string())
+    return Bad(param, StrCat("'", param, "' has a part without a type, want \"text\""));
+  const Json* text = PartText(part, type->string());
+  if (!text)
+    return Bad(param, StrCat("'", param, "' has a part of type ", Excerpt(*type),
+                             "; only text parts with a text are supported"));
+  Json read(Json::Object{{"type", "text"}, {"text", *text}});
+  for (const auto& [name, value] : part.object())
+    if (name != "type" && name != "text" && name != "refusal")
+      read.object().emplace_back(name, value);
+  return read;
+}
+
+// A string, or parts: templates get them as they are or, if they are written for strings, joined.
+ApiResult<Json> ReadContent(const Json* content, const std::string& where) {
+  if (!content || content->is_null()) return Json("");
+  if (content->is_string()) return *content;
   const std::string param = where + ".content";
   if (!content->is_array())
     return Bad(param, StrCat("'", param, "' is ", Excerpt(*content),
                              ", want a string or a list of text parts"));
-  std::vector<std::string> texts;
+  Json parts = Json::MakeArray();
+  bool typed = !content->array().empty();
   for (const Json& part : content->array()) {
-    if (part.is_string()) {
-      texts.push_back(part.string());
-      continue;
-    }
-    const Json* type = part.Find("type");
-    if (!type || !type->is_string())
-      return Bad(param, StrCat("'", param, "' has a part without a type, want \"text\""));
-    const Json* text = PartText(part, type->string());
-    if (!text)
-      return Bad(param, StrCat("'", param, "' has a part of type ", Excerpt(*type),
-                               "; only text parts with a text are supported"));
-    texts.push_back(text->string());
+    typed = typed && !part.is_string();
+    PINION_ASSIGN(Json read, ReadPart(part, param));
+    parts.Append(std::move(read));
   }
-  return Join(texts, "\n");
+  // A string among them has no members that a template could want.
+  return typed ? std::move(parts) : Json(TextOfContent(parts));
 }
 
 // The API carries a tool call's arguments as a JSON string; templates expect the parsed value.
@@ -84,7 +94,7 @@ ApiResult<Json> ReadMessages(const Json& body) {
       return Bad(where + ".role", StrCat("'", where, ".role' must be a string"));
     Json message = item;
     DropEmptyFields(message);
-    PINION_ASSIGN(std::string content, ReadContent(item.Find("content"), where));
+    PINION_ASSIGN(Json content, ReadContent(item.Find("content"), where));
     message.Set("content", std::move(content));
     ParseToolArguments(message);
     messages.Append(std::move(message));
@@ -132,6 +142,14 @@ ApiResult<void> CheckTools(const Json& tools) {
 }
 
 }  // namespace
+
+std::string TextOfContent(const Json& content) {
+  if (content.is_string()) return content.string();
+  std::vector<std::string> texts;
+  for (const Json& part : content.array())
+    texts.push_back(part.is_string() ? part.string() : part.Find("text")->string());
+  return Join(texts, "\n");
+}
 
 ApiResult<Conversation> ReadConversation(const Json& body) {
   Conversation chat;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,8 +22,13 @@ tl::unexpected<ApiError> BadBlock(const std::string& where, const std::string& t
                            "', which is not supported here; want text"));
 }
 
+// A block of the instructions that is about the request and differs in each one of a conversation:
+// Claude Code begins with it. A prompt that had it would never be in the cache; vLLM drops it, too.
+constexpr std::string_view kBillingHeader = "x-anthropic-billing-header";
+
 // The text of a string or of a list of text blocks.
-ApiResult<std::string> ReadText(const Json* content, const std::string& where) {
+ApiResult<std::string> ReadText(const Json* content, const std::string& where,
+                                std::string_view dropped = {}) {
   if (!content || content->is_null()) return std::string();
   if (content->is_string()) return content->string();
   if (!content->is_array())
@@ -32,7 +38,8 @@ ApiResult<std::string> ReadText(const Json* content, const std::string& where) {
   for (const Json& block : content->array()) {
     PINION_ASSIGN(const std::string type, ReadString(block, "type", where));
     if (type != "text") return BadBlock(where, type);
-    PINION_ASSIGN(texts.emplace_back(), ReadString(block, "text", where));
+    PINION_ASSIGN(std::string text, ReadString(block, "text", where));
+    if (dropped.empty() || !text.starts_with(dropped)) texts.push_back(std::move(text));
   }
   return Join(texts, "\n");
 }
@@ -116,45 +123,75 @@ ApiResult<MessageRole> ReadRole(const Json& message, const std::string& where) {
                                      "', want user, assistant or system"));
 }
 
-// `system`, and what messages of that role say, as one text.
-ApiResult<std::string> ReadInstructions(const Json& body) {
-  std::vector<std::string> texts;
-  PINION_ASSIGN(texts.emplace_back(), ReadText(body.Find("system"), "system"));
-  const Json* list = body.Find("messages");
-  const size_t count = list && list->is_array() ? list->array().size() : 0;
-  for (size_t i = 0; i < count; ++i) {
-    const std::string where = StrCat("messages[", i, "]");
-    PINION_ASSIGN(const MessageRole role, ReadRole(list->array()[i], where));
-    if (role != MessageRole::kSystem) continue;
-    PINION_ASSIGN(texts.emplace_back(),
-                  ReadText(list->array()[i].Find("content"), where + ".content"));
-  }
-  std::erase(texts, "");
-  return Join(texts, "\n");
+Json SystemMessage(std::string text) {
+  return Json(Json::Object{{"role", "system"}, {"content", std::move(text)}});
 }
 
-// Adds the conversation. Neighbours of one role are one turn, as the API has it. A last turn of the
-// assistant is the beginning of the answer.
+// The conversation as it is read, turn by turn.
+class Turns {
+ public:
+  explicit Turns(Json& messages) : messages_(messages) {}
+
+  // Those before all other messages become one.
+  ApiResult<void> AddInstructions(const Json* content, const std::string& where) {
+    PINION_ASSIGN(std::string text, ReadText(content, where, kBillingHeader));
+    if (text.empty()) return {};
+    Close();
+    if (said_)
+      messages_.Append(SystemMessage(std::move(text)));
+    else
+      first_.push_back(std::move(text));
+    return {};
+  }
+
+  // Neighbours of one role are one turn, as the API has it.
+  ApiResult<void> Add(const Json& message, bool user, const std::string& where) {
+    if (!std::exchange(said_, true) && !first_.empty())
+      messages_.Append(SystemMessage(Join(first_, "\n")));
+    if (turn_ && user_ != user) Close();
+    user_ = user;
+    if (!turn_) turn_.emplace();
+    return ReadTurn(message, user, where, *turn_);
+  }
+
+  // Whether there was a message of the user or the assistant.
+  bool said() const { return said_; }
+  // Whether the assistant's turn is the last: the beginning of the answer.
+  bool answer_has_begun() const { return turn_ && !user_ && turn_->calls.empty(); }
+
+  void Close() {
+    if (turn_) AddTurn(*std::exchange(turn_, {}), user_, messages_);
+  }
+
+ private:
+  Json& messages_;
+  std::vector<std::string> first_;  // instructions that no message precedes
+  std::optional<Turn> turn_;        // that has not ended
+  bool user_ = false;               // whose it is
+  bool said_ = false;
+};
+
 ApiResult<void> AddMessages(const Json& body, Json& messages, Json& chat) {
   const Json* list = body.Find("messages");
   if (!list || !list->is_array() || list->array().empty())
     return Bad("messages", "'messages' must be a list of at least one message");
-  std::optional<Turn> turn;
-  bool user = false;
+  Turns turns(messages);
+  PINION_TRY(turns.AddInstructions(body.Find("system"), "system"));
   for (size_t i = 0; i < list->array().size(); ++i) {
     const std::string where = StrCat("messages[", i, "]");
     const Json& message = list->array()[i];
     PINION_ASSIGN(const MessageRole role, ReadRole(message, where));
-    if (role == MessageRole::kSystem) continue;
-    if (turn && user != (role == MessageRole::kUser))
-      AddTurn(*std::exchange(turn, {}), user, messages);
-    user = role == MessageRole::kUser;
-    if (!turn) turn.emplace();
-    PINION_TRY(ReadTurn(message, user, where + ".content", *turn));
+    const std::string content = where + ".content";
+    if (role == MessageRole::kSystem) {
+      PINION_TRY(turns.AddInstructions(message.Find("content"), content));
+    } else {
+      PINION_TRY(turns.Add(message, role == MessageRole::kUser, content));
+    }
   }
-  if (!turn) return Bad("messages", "'messages' has instructions alone, want a message of a user");
-  if (!user && turn->calls.empty()) chat.Set("continue_final_message", true);
-  AddTurn(std::move(*turn), user, messages);
+  if (!turns.said())
+    return Bad("messages", "'messages' has instructions alone, want a message of a user");
+  if (turns.answer_has_begun()) chat.Set("continue_final_message", true);
+  turns.Close();
   return {};
 }
 
@@ -169,7 +206,8 @@ ApiResult<void> AddToolsOfMessages(const Json& body, Json& chat) {
     PINION_ASSIGN(const std::string type, Get<std::string>(tool, "type", "custom"));
     if (type != "custom")
       return Bad(where, StrCat("'", where, "' is of type '", type.substr(0, 40),
-                               "', a tool of Anthropic's servers; want custom ones"));
+                               "', a tool of Anthropic's servers; want custom ones, or start the "
+                               "server with --ignore-unknown-fields, which leaves it out"));
     PINION_ASSIGN(std::string name, ReadString(tool, "name", where));
     Json function(Json::Object{{"name", std::move(name)}});
     if (Given(tool, "description")) function.Set("description", *tool.Find("description"));
@@ -289,9 +327,6 @@ ApiResult<Json> ChatBodyOfMessages(const Json& body, bool generates) {
   if (generates && !Given(body, "max_tokens"))
     return Bad("max_tokens", "'max_tokens' is missing, want at least 1");
   Json messages = Json::MakeArray();
-  PINION_ASSIGN(std::string system, ReadInstructions(body));
-  if (!system.empty())
-    messages.Append(Json(Json::Object{{"role", "system"}, {"content", std::move(system)}}));
   PINION_TRY(AddMessages(body, messages, chat));
   chat.Set("messages", std::move(messages));
   PINION_TRY(AddToolsOfMessages(body, chat));

@@ -18,6 +18,10 @@ REASONING_KEYS = ("reasoning_content", "thinking", "reasoning")
 # Marks where the final message ends, so that what the template adds after it can be cut off.
 CONTINUE_TAG = "CONTINUE_FINAL_MESSAGE_TAG "
 MAX_CACHED_TEMPLATES = 64
+# The text of a message by which a template shows what contents it writes.
+PROBE = "PROBED CONTENT"
+PLAIN_PART = json.dumps({"type": "text"})
+MAX_PROBED_PART = 256
 
 
 class GenerationTag(jinja2.ext.Extension):
@@ -95,8 +99,18 @@ class Clock:
         return now.strftime(pattern)
 
 
-def make_environment():
+class Blank(jinja2.ChainableUndefined):
+    """What a probed template does not know, its special tokens among it: nothing, to which texts can be added."""
+
+    def __add__(self, other):
+        return other
+
+    __radd__ = __add__
+
+
+def make_environment(undefined=jinja2.Undefined):
     environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        undefined=undefined,
         trim_blocks=True,
         lstrip_blocks=True,
         extensions=[GenerationTag, jinja2.ext.loopcontrols],
@@ -110,6 +124,7 @@ def make_environment():
 
 
 ENVIRONMENT = make_environment()
+PROBES = make_environment(Blank)
 
 
 @functools.lru_cache(maxsize=MAX_CACHED_TEMPLATES)
@@ -126,6 +141,65 @@ def with_reasoning_aliases(message):
             value = message[key]
             return {"thinking": value, **message, "reasoning_content": value}
     return message
+
+
+def probed(source, messages):
+    """What a template makes of a conversation of ours. It knows nothing of any client's, so that the answer can be kept."""
+    variables = {"messages": messages, "tools": None, "documents": None, "add_generation_prompt": True}
+    try:
+        return PROBES.from_string(source).render(variables)
+    except Exception:  # it has its say when it gets the true messages
+        return ""
+
+
+@functools.lru_cache(maxsize=MAX_CACHED_TEMPLATES)
+def takes(source, part=None):
+    """Whether the template writes the text of a content that is a string or, given `part`, of one part with these members
+    (as JSON). One that writes the whole part, as Python or JSON has it, does not."""
+    content = PROBE if part is None else [{**json.loads(part), "text": PROBE}]
+    text = probed(source, [{"role": "user", "content": content}])
+    return PROBE in text and f"'{PROBE}'" not in text and f'"{PROBE}"' not in text
+
+
+def members_of(part):
+    """Of a part, without its text, as JSON; those of a plain one if they are long."""
+    members = json.dumps({name: value for name, value in part.items() if name != "text"}, sort_keys=True)
+    return members if len(members) <= MAX_PROBED_PART else PLAIN_PART
+
+
+def fit_contents(messages, source):
+    """Contents in parts become strings unless the template writes parts; strings become parts if it writes nothing else."""
+    parts = next((one["content"] for one in messages if isinstance(one.get("content"), list) and one["content"]), None)
+    if parts is not None and not takes(source, members_of(parts[0])):
+        for one in messages:
+            if isinstance(one.get("content"), list):
+                one["content"] = "\n".join(part["text"] for part in one["content"])
+    elif '"type"' in source or "'type'" in source or ".type" in source:
+        if not takes(source) and takes(source, PLAIN_PART):
+            for one in messages:
+                if isinstance(one.get("content"), str):
+                    one["content"] = [{"type": "text", "text": one["content"]}]
+
+
+@functools.lru_cache(maxsize=MAX_CACHED_TEMPLATES)
+def takes_later_instructions(source):
+    """Whether the template writes a message of the system behind others."""
+    roles = ("system", "user", "system", "user")
+    return f"{PROBE} 2" in probed(source, [{"role": role, "content": f"{PROBE} {number}"}
+                                           for number, role in enumerate(roles)])
+
+
+def move_instructions(messages):
+    """All messages of the system become the first one. Messages of the user that are neighbours then are one."""
+    texts = [one["content"] for one in messages if one["role"] == "system"]
+    moved = [{"role": "system", "content": "\n".join(texts)}]
+    for one in messages:
+        before = moved[-1]
+        if one["role"] == "user" and before["role"] == "user":
+            moved[-1] = {**before, "content": before["content"] + "\n" + one["content"]}
+        elif one["role"] != "system":
+            moved.append(one)
+    return moved
 
 
 def tag_final_message(messages):
@@ -169,6 +243,10 @@ def render(request):
     variables = {"messages": [], "tools": None, "documents": None, "add_generation_prompt": False}
     variables.update(request.get("kwargs") or {})
     variables["messages"] = [with_reasoning_aliases(m) for m in request["messages"]]
+    later = any(one.get("role") == "system" for one in request["messages"][1:])
+    if request.get("moves_instructions") and later and not takes_later_instructions(request["template"]):
+        variables["messages"] = move_instructions(variables["messages"])
+    fit_contents(variables["messages"], request["template"])
     variables["tools"] = request.get("tools")
     template = compiled(request["template"])
     if not request.get("continue_final_message"):

@@ -16,6 +16,7 @@
 #include "engine/base/strings.h"
 #include "engine/serve/admin.h"
 #include "engine/serve/engine_link.h"
+#include "engine/serve/field_readers.h"
 #include "engine/serve/frontend.h"
 #include "engine/serve/routes.h"
 #include "engine/serve/worker.h"
@@ -97,7 +98,8 @@ class FrontendTest : public testing::Test {
     for (const Json& message : chat.messages.array()) {
       if (message.Find("role")->string() == "bad")
         return Fail(ErrorCode::kFailed, "TemplateError: bad role");
-      text += StrCat(message.Find("role")->string(), ":", message.Find("content")->string(), ";");
+      text +=
+          StrCat(message.Find("role")->string(), ":", TextOfContent(*message.Find("content")), ";");
     }
     return text + (chat.kwargs.Find("add_generation_prompt")->boolean() ? "assistant:" : "");
   }

@@ -47,11 +47,33 @@ TEST(SchemaMessages, PutsTheSystemFirst) {
   EXPECT_THAT(Turns(hi, R"("system":[{"type":"image"}],)"), HasSubstr("system: "));
 }
 
-TEST(SchemaMessages, PutsInstructionsAmongTheMessagesFirstAsWell) {
-  EXPECT_EQ(Turns(R"([{"role":"user","content":"hi"},{"role":"system","content":"b"},
-                      {"role":"ctx","content":"so"},{"role":"system","content":[]}])",
+TEST(SchemaMessages, DropsWhatDiffersInEachRequestOfAConversation) {
+  const char* header =
+      R"({"type":"text","text":"x-anthropic-billing-header: cc_version=2; cch=1"},)";
+  const std::string blocks = StrCat("[", header, R"({"type":"text","text":"a"}])");
+  EXPECT_EQ(Turns(R"([{"role":"user","content":"hi"}])", StrCat("\"system\":", blocks, ",")),
+            R"([{"role":"system","content":"a"},{"role":"user","content":"hi"}])");
+  EXPECT_EQ(Turns(StrCat(R"([{"role":"system","content":)", blocks,
+                         R"(},{"role":"user","content":"hi"}])")),
+            R"([{"role":"system","content":"a"},{"role":"user","content":"hi"}])");
+  EXPECT_THAT(Turns(StrCat(R"([{"role":"user","content":)", blocks, "}]")),
+              HasSubstr("x-anthropic-billing-header"))
+      << "a user's own words";
+}
+
+TEST(SchemaMessages, KeepsInstructionsAmongTheMessages) {
+  EXPECT_EQ(Turns(R"([{"role":"system","content":"b"},{"role":"user","content":"hi"},
+                      {"role":"system","content":"c"},{"role":"ctx","content":"so"},
+                      {"role":"system","content":[]},{"role":"user","content":"on"}])",
                   R"("system":"a",)"),
-            R"([{"role":"system","content":"a\nb"},{"role":"user","content":"hi\nso"}])");
+            R"([{"role":"system","content":"a\nb"},{"role":"user","content":"hi"},)"
+            R"({"role":"system","content":"c"},{"role":"user","content":"so\non"}])");
+  const std::string begun = R"({"role":"user","content":"hi"},{"role":"assistant","content":"So"})";
+  EXPECT_THAT(Translated(StrCat(R"({"max_tokens":1,"messages":[)", begun, "]}")),
+              HasSubstr("continue_final_message"));
+  EXPECT_THAT(Translated(StrCat(R"({"max_tokens":1,"messages":[)", begun,
+                                R"(,{"role":"system","content":"Be."}]})")),
+              testing::Not(HasSubstr("continue_final_message")));
   EXPECT_THAT(Turns(R"([{"role":"system","content":"b"}])"), HasSubstr("messages: "));
   EXPECT_THAT(Turns(R"([{"role":"system","content":[{"type":"image"}]}])"),
               HasSubstr("messages[0].content: "));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/strings.h"
+#include "engine/serve/field_readers.h"
 #include "engine/serve/field_table.h"
 #include "engine/serve/fields.h"
 
@@ -214,7 +215,9 @@ TEST(Schema, ReadsTextsInTheFormsThatClientsSendBack) {
                                          {"type":"refusal","refusal":"no"}]}]})");
   ASSERT_TRUE(request) << request.error().message;
   EXPECT_EQ(request->conversation.messages.Dump(),
-            R"([{"role":"user","content":"a\nb"},{"role":"assistant","content":"c\nno"}])");
+            R"([{"role":"user","content":"a\nb"},)"
+            R"({"role":"assistant","content":[{"type":"text","text":"c"},)"
+            R"({"type":"text","text":"no"}]}])");
   EXPECT_FALSE(Chat(R"({"messages":[{"role":"user","content":[{"type":"refusal","text":"a"}]}]})"));
 }
 
@@ -403,7 +406,7 @@ TEST(Schema, LimitsPromptsTimesChoices) {
   EXPECT_FALSE(Completion("{\"n\":21,\"prompt\":" + prompts + "}"));
 }
 
-TEST(Schema, TurnsMessagesIntoPlainStrings) {
+TEST(Schema, TurnsMessagesIntoWhatTemplatesKnow) {
   auto request = Chat(R"({"messages":[
       {"role":"system","content":[{"type":"text","text":"one"},{"type":"text","text":"two"}]},
       {"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function",
@@ -414,7 +417,7 @@ TEST(Schema, TurnsMessagesIntoPlainStrings) {
   ASSERT_TRUE(request) << request.error().message;
   const Conversation& chat = request->conversation;
   const auto& messages = chat.messages.array();
-  EXPECT_EQ(messages[0].Find("content")->string(), "one\ntwo");
+  EXPECT_EQ(TextOfContent(*messages[0].Find("content")), "one\ntwo");
   EXPECT_EQ(messages[1].Find("content")->string(), "");
   const Json& call = messages[1].Find("tool_calls")->array()[0];
   EXPECT_EQ(call.Find("function")->Find("arguments")->Find("x")->integer(), 1);

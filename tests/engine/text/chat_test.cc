@@ -96,6 +96,70 @@ TEST_F(Chat, GivesReasoningUnderBothNames) {
             "ab");
 }
 
+TEST_F(Chat, GivesContentsAsTheTemplateWritesThem) {
+  const std::string in_parts = R"([{"role": "user", "content": [{"type": "text", "text": "a"},)"
+                               R"({"type": "text", "text": "b", "lang": "x"}]}])";
+  const std::string in_text = R"([{"role": "user", "content": "c"}])";
+  const std::string parts =
+      "{% for p in m.content %}{% if p.type == 'text' %}[{{ p.text }}{{ p.lang }}]{% endif %}"
+      "{% endfor %}";
+  const auto each = [](const std::string& body) {
+    return "{% for m in messages %}" + body + "{% endfor %}";
+  };
+  const std::string strings = each("<{{ m.content }}>");
+  const std::string both =
+      each("{% if m.content is string %}<{{ m.content }}>{% else %}" + parts + "{% endif %}");
+  EXPECT_EQ(Render(strings, in_parts), "<a\nb>");
+  EXPECT_EQ(Render(strings, in_text), "<c>");
+  EXPECT_EQ(Render(both, in_parts), "[a][bx]");
+  EXPECT_EQ(Render(both, in_text), "<c>");
+  EXPECT_EQ(Render(each(parts), in_parts), "[a][bx]");
+  EXPECT_EQ(Render(each(parts), in_text), "[c]");
+  EXPECT_EQ(Render("{{ messages[0].content | tojson }}", in_parts), R"("a\nb")")
+      << "written whole, not as parts";
+  const std::string picky =  // as TranslateGemma's
+      each("{% if not m.content[0].lang %}{{ raise_exception('no lang') }}{% endif %}" + parts);
+  EXPECT_EQ(Render(picky, R"([{"role": "user", "content": [{"type": "text", "text": "b",)"
+                          R"("lang": "x"}]}])"),
+            "[bx]");
+  EXPECT_EQ(Render(picky, in_text), "TemplateError: no lang");
+}
+
+TEST_F(Chat, MovesInstructionsIfTheTemplateWantsThemFirst) {
+  ChatRequest request;
+  const std::string each = "{% for m in messages %}<{{ m.role[0] }}:{{ m.content }}>{% endfor %}";
+  const std::string strict =
+      "{% for m in messages %}{% if m.role == 'system' and not loop.first %}"
+      "{{ raise_exception('the system comes first') }}{% endif %}{% endfor %}" +
+      each;
+  request.messages =
+      *Json::Parse(R"([{"role":"system","content":"a"},{"role":"user","content":"b"},)"
+                   R"({"role":"system","content":"c"},{"role":"user","content":"d"}])");
+  const auto rendered = [&](const std::string& chat_template) {
+    request.chat_template = chat_template;
+    return Text(renderer_->Render(request));
+  };
+  EXPECT_EQ(rendered(strict), "TemplateError: the system comes first") << "as its client sent them";
+  const std::string deaf =
+      "{% for m in messages %}{% if loop.first or m.role != 'system' %}<{{ m.content }}>{% endif %}"
+      "{% endfor %}";
+  request.moves_instructions = true;
+  EXPECT_EQ(rendered(each), "<s:a><u:b><s:c><u:d>") << "prompts keep their beginning";
+  EXPECT_EQ(rendered(strict), "<s:a\nc><u:b\nd>");
+  EXPECT_EQ(rendered(deaf), "<a\nc><b\nd>");
+}
+
+TEST_F(Chat, GoesOnWithTheLastPart) {
+  ChatRequest request;
+  request.chat_template =
+      "{% for m in messages %}{% for p in m.content %}[{{ p.text }}]"
+      "{% endfor %}!{% endfor %}";
+  request.messages = *Json::Parse(R"([{"content": [{"type": "text", "text": "a"},)"
+                                  R"({"type": "text", "text": "b"}]}])");
+  request.continue_final_message = true;
+  EXPECT_EQ(Text(renderer_->Render(request)), "[a][b");
+}
+
 TEST_F(Chat, ReportsTheErrorThatATemplateRaises) {
   EXPECT_EQ(Render("{{ raise_exception('no system role') }}"), "TemplateError: no system role");
   EXPECT_EQ(Render("{{ messages.append(1) }}"),
