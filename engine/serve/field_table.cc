@@ -77,8 +77,10 @@ constexpr const char* kEndianness = R"({"type":"string","enum":["native","little
 constexpr const char* kVectorTypes =
     R"({"type":"array","items":{"type":"string","enum":["float","base64","binary","ubinary"]}})";
 constexpr const char* kSomeStrings = R"({"type":"array","minItems":1,"items":{"type":"string"}})";
+constexpr const char* kPadding = R"({"type":"string","enum":["do_not_pad"]})";
 constexpr const char* kTruncate = R"({"type":"string","enum":["NONE","START","END"]})";
 constexpr const char* kSide = R"({"type":"string","enum":["left","right"]})";
+constexpr const char* kRightSide = R"({"type":"string","enum":["right"]})";
 constexpr const char* kTruncation = R"({"type":"string","enum":["auto","disabled"]})";
 
 constexpr auto kFields = std::to_array<Field>({
@@ -141,6 +143,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"input_prefix", kString, kInfill, kNone, kInfill},
     {"input_suffix", kString, kInfill, kNone, kInfill},
     {"input_type", kString, kCohereEmbed},
+    {"instruction", kString, kScores},
     {"instructions", kString, kResponses},
     {"items", kDocuments, kScore},
     {"json_schema", kJsonSchema, kLlamas},
@@ -154,6 +157,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"max_tokens", kInt, kLlamas},       // also without a limit
     {"max_tokens", kInt, kCohereEmbed},  // of each text
     {"max_tokens_per_doc", kInt, kScores},
+    {"max_tokens_per_query", kInt, kScores},
     {"max_tool_calls", kInt, kResponses},    // of OpenAI's own tools: shown again
     {"media_io_kwargs", kAny, kNone, kAll},  // of images and sound
     {"messages", kSomeMessages, kChat | kOfChats | kOneText, kNone, kChat | kApplyTemplate},
@@ -177,6 +181,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"normalize", kBool, kVectors},
     {"output_config", kObject, kMessages | kCountTokens},
     {"output_dimension", kInt, kCohereEmbed},
+    {"padding", kPadding, kOneText | kScores},
     {"parallel_tool_calls", kBool, kChat | kResponses, kOfChats},
     {"parse_special", kBool, kTokenize},
     {"penalize_nl", kAny, kNone, kLlamas},  // llama-server does not read it any more
@@ -260,6 +265,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"truncate_prompt_tokens", kInt, kTexts | kOneText | kScores},
     {"truncation", kTruncation, kResponses},
     {"truncation_side", kSide, kTexts},
+    {"truncation_side", kRightSide, kOneText | kScores},
     {"typical_p", kNumber, kLlamas},
     {"use_activation", kBool, kOneText | kScores},  // the older name of `activation`
     {"use_beam_search", kBool, kOpenAi, kOfChats},

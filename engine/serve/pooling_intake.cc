@@ -29,6 +29,9 @@ constexpr auto kInputTypes =
                               {"classification", {"classification", "Classification", ""}},
                               {"clustering", {"clustering", "Clustering", ""}}});
 
+// Text of all pairs together: twice the usual bound of a body.
+constexpr size_t kMaxPairBytes = size_t{64} << 20;
+
 const char* FieldOf(Api api) {
   if (api == Api::kCohereEmbed) return "texts";
   if (api == Api::kLlamaEmbed) return "content";
@@ -46,6 +49,10 @@ ApiResult<void> CheckWishes(const PoolingWishes& wishes, const PoolingFacts& fac
                  StrCat("'task' is '", wishes.task.substr(0, 40), "', want ",
                         embeds ? "embed" : "classify or score", ", which this model does"),
                  "task", ""});
+  if (!wishes.instruction.empty() && !facts.yes_no)
+    return Unexpected(ApiError{
+        400, "'instruction' is for generative rerankers, which this model is not; leave it out",
+        "instruction", ""});
   if (embeds) return {};
   const char* name = wishes.dimensions > 0 ? "dimensions"
                      : wishes.normalises   ? "normalize"
@@ -90,6 +97,19 @@ ApiResult<void> FitLength(const Encoding& encoding, size_t max_model_len, const 
                field, "context_length_exceeded"});
 }
 
+// One query is read once for each document.
+ApiResult<void> FitPairs(const std::vector<std::string>& queries, const PoolingWishes& wishes) {
+  size_t bytes = wishes.instruction.size() * wishes.documents.size();
+  for (size_t i = 0; i < wishes.documents.size(); ++i)
+    bytes += queries[queries.size() == 1 ? 0 : i].size() + wishes.documents[i].size();
+  if (bytes <= kMaxPairBytes) return {};
+  return Unexpected(ApiError{
+      400,
+      StrCat("the query with each of the ", wishes.documents.size(), " documents makes ", bytes,
+             " bytes, want at most ", kMaxPairBytes, "; shorten the query or send fewer at once"),
+      "documents", ""});
+}
+
 }  // namespace
 
 ApiResult<void> PoolingIntake::CheckModel(const GenerationRequest& request,
@@ -125,7 +145,8 @@ ApiResult<Encoding> PoolingIntake::EncodeOne(std::string_view text, size_t most,
   return std::move(*encoding);
 }
 
-// What a document's first tokens say, as the tokenizer writes it; all of one that has no more.
+// What a query's or document's first tokens say, as the tokenizer writes it; all of one that has no
+// more.
 ApiResult<std::string> PoolingIntake::FirstTokens(const std::string& document, size_t most,
                                                   MemoryShare& memory) const {
   if (most == 0) return document;
@@ -147,26 +168,33 @@ ApiResult<std::vector<Encoding>> PoolingIntake::EncodeTexts(const PoolingWishes&
                                                             MemoryShare& memory) const {
   std::vector<Encoding> texts;
   const bool pairs = model_.pooling.scores_pairs();
+  std::vector<std::string> queries;
   for (const std::string& query : wishes.queries) {
-    if (pairs) break;
-    PINION_ASSIGN(texts.emplace_back(), EncodeOne(query, most, "documents", memory));
+    PINION_ASSIGN(queries.emplace_back(), FirstTokens(query, wishes.query_tokens, memory));
+    if (pairs) continue;
+    PINION_ASSIGN(texts.emplace_back(), EncodeOne(queries.back(), most, "documents", memory));
   }
+  if (pairs) PINION_TRY(FitPairs(queries, wishes));
   for (size_t i = 0; i < wishes.documents.size(); ++i) {
     PINION_ASSIGN(const std::string document,
                   FirstTokens(wishes.documents[i], wishes.document_tokens, memory));
-    const std::string& query = wishes.queries[wishes.queries.size() == 1 ? 0 : i];
-    PINION_ASSIGN(texts.emplace_back(), pairs ? EncodeTwo(query, document, most, memory)
+    const std::string& query = queries[queries.size() == 1 ? 0 : i];
+    PINION_ASSIGN(texts.emplace_back(), pairs ? EncodeTwo(wishes, query, document, most, memory)
                                               : EncodeOne(document, most, "documents", memory));
   }
   return texts;
 }
 
-ApiResult<Encoding> PoolingIntake::EncodeTwo(const std::string& query, const std::string& document,
-                                             size_t most, MemoryShare& memory) const {
-  const size_t before = memory.bytes(), bytes = query.size() + document.size();
+ApiResult<Encoding> PoolingIntake::EncodeTwo(const PoolingWishes& wishes, const std::string& query,
+                                             const std::string& document, size_t most,
+                                             MemoryShare& memory) const {
+  const std::string_view instruction =
+      wishes.instruction.empty() ? kUsualInstruction : wishes.instruction;
+  const size_t before = memory.bytes();
+  const size_t bytes = instruction.size() + query.size() + document.size();
   PINION_TRY(Reserve(memory, kBytesPerTextByte * bytes,
                      StrCat("the tokens of a pair of ", bytes, " bytes")));
-  auto encoding = EncodePair(tokenizer_, model_.pooling, query, document, kUsualInstruction, most);
+  auto encoding = EncodePair(tokenizer_, model_.pooling, query, document, instruction, most);
   if (!encoding) return Unexpected(ApiError{400, encoding.error().message, "documents", ""});
   memory.ShrinkTo(before + 2 * encoding->ids.size() * sizeof(int32_t));
   return std::move(*encoding);

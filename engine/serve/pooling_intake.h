@@ -36,7 +36,8 @@ class PoolingIntake {
                                      MemoryShare& memory) const;
   ApiResult<std::vector<Encoding>> EncodeTexts(const PoolingWishes& wishes, size_t most,
                                                MemoryShare& memory) const;
-  ApiResult<Encoding> EncodeTwo(const std::string& query, const std::string& document, size_t most,
+  ApiResult<Encoding> EncodeTwo(const PoolingWishes& wishes, const std::string& query,
+                                const std::string& document, size_t most,
                                 MemoryShare& memory) const;
 
   const ServedModel& model_;

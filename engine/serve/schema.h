@@ -98,7 +98,9 @@ struct PoolingWishes {
   bool activates = true;                        // scores are probabilities, or as `normalises`
   std::string task;                             // what the client takes the model for; "": any
   size_t top_n = 0;                             // of a ranking; 0: all
-  size_t document_tokens = 0;                   // of a document, its first ones; 0: all
+  size_t query_tokens = 0;                      // of a query, its first ones; 0: all
+  size_t document_tokens = 0;                   // the same of a document
+  std::string instruction;                      // what counts as a match; "": the usual
   bool return_documents = true;                 // in a ranking
 };
 

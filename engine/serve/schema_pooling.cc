@@ -67,14 +67,24 @@ ApiResult<const char*> NameSent(const Json& body, std::initializer_list<const ch
   return sent ? sent : *names.begin();
 }
 
-Checked ReadDocumentTokens(const Json& body, PoolingWishes& wishes) {
-  if (!Given(body, "max_tokens_per_doc")) return {};
-  PINION_ASSIGN(const int most, Get<int>(body, "max_tokens_per_doc", 0));
-  if (most < 1)
-    return Bad("max_tokens_per_doc",
-               StrCat("'max_tokens_per_doc' is ", most, ", want at least 1, or leave it out"));
-  wishes.document_tokens = static_cast<size_t>(most);
+ApiResult<size_t> ReadMostTokens(const Json& body, const char* field) {
+  PINION_ASSIGN(const int most, Get<int>(body, field, 0));
+  if (most < 0) return Bad(field, StrCat("'", field, "' is ", most, ", want at least 0 (all)"));
+  return static_cast<size_t>(most);
+}
+
+Checked ReadMatching(const Json& body, PoolingWishes& wishes) {
+  PINION_ASSIGN(wishes.query_tokens, ReadMostTokens(body, "max_tokens_per_query"));
+  PINION_ASSIGN(wishes.document_tokens, ReadMostTokens(body, "max_tokens_per_doc"));
+  PINION_ASSIGN(wishes.instruction, Get<std::string>(body, "instruction", ""));
   return {};
+}
+
+// Models see a text's tokens alone.
+Checked CheckPadding(const Json& body) {
+  PINION_ASSIGN(const std::string padding, Get<std::string>(body, "padding", "do_not_pad"));
+  if (padding == "do_not_pad") return {};
+  return Bad("padding", StrCat("'padding' is '", padding.substr(0, 40), "', want do_not_pad"));
 }
 
 // Each query has its document, or the only one has all.
@@ -222,6 +232,10 @@ Checked ReadShared(const Json& body, GenerationRequest& request) {
                  StrCat("'truncate_prompt_tokens' is ", *request.truncate_to,
                         ", want at least 1, or -1 for what fits the model"));
   }
+  PINION_ASSIGN(const std::string side, Get<std::string>(body, "truncation_side", "right"));
+  if (side != "right")
+    return Bad("truncation_side", StrCat("'truncation_side' is '", side.substr(0, 20),
+                                         "', want right, which keeps a text's first tokens"));
   if (Given(body, "timeout")) {
     PINION_ASSIGN(request.timeout_s, Get<double>(body, "timeout", 0));
     if (!(*request.timeout_s > 0))
@@ -254,7 +268,8 @@ ApiResult<GenerationRequest> ReadPoolingRequest(Api api, const Json& body) {
   PINION_TRY(ReadShared(body, request));
   PINION_TRY(ReadCacheSalt(body, request));
   PoolingWishes& wishes = request.pooling;
-  PINION_TRY(ReadDocumentTokens(body, wishes));
+  PINION_TRY(ReadMatching(body, wishes));
+  PINION_TRY(CheckPadding(body));
   if (api == Api::kCohereEmbed) {
     PINION_TRY(ReadCohere(body, request));
   } else if (api == Api::kLlamaEmbed) {

@@ -122,17 +122,25 @@ TEST(SchemaPooling, RefusesWhatIsNoneOfCoheresBodies) {
         << body;
 }
 
-TEST(SchemaPooling, ReadsSaltsAndTheLengthOfDocuments) {
+TEST(SchemaPooling, ReadsSaltsInstructionsAndTheLengthsOfTexts) {
   const auto read =
       ReadPooling(Api::kRerank, R"({"query":"a","documents":["b"],"max_tokens_per_doc":3,
-                                    "cache_salt":"s"})");
+                                    "max_tokens_per_query":2,"instruction":"i","cache_salt":"s",
+                                    "padding":"do_not_pad"})");
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(read->pooling.document_tokens, 3u);
+  EXPECT_EQ(read->pooling.query_tokens, 2u);
+  EXPECT_EQ(read->pooling.instruction, "i");
   EXPECT_EQ(read->cache_salt, "s");
-  for (const char* most : {"0", "-5"})
-    EXPECT_THAT(PoolingError(Api::kScore, StrCat(R"({"queries":"a","documents":"b",)",
-                                                 R"("max_tokens_per_doc":)", most, "}")),
-                StartsWith("max_tokens_per_doc: "));
+  const std::string pair = R"({"queries":"a","documents":"b",)";
+  for (const char* field : {"max_tokens_per_doc", "max_tokens_per_query"}) {
+    EXPECT_THAT(PoolingError(Api::kScore, StrCat(pair, '"', field, "\":-1}")),
+                StartsWith(StrCat(field, ": ")));
+    EXPECT_TRUE(ReadPooling(Api::kScore, StrCat(pair, '"', field, "\":0}"))) << "vLLM's default";
+  }
+  EXPECT_EQ(ReadPooling(Api::kScore, pair + R"("cache_salt":"s"})")->pooling.instruction, "");
+  EXPECT_THAT(PoolingError(Api::kScore, pair + R"("padding":"max_length"})"),
+              StartsWith("padding: "));
   EXPECT_THAT(PoolingError(Api::kEmbeddings, R"({"input":"x","cache_salt":""})"),
               StartsWith("cache_salt: "));
 }
