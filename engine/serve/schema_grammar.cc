@@ -53,6 +53,8 @@ Checked ReadFormat(const Json& body, GenerationRequest& request) {
   const Json* type = format->Find("type");
   const std::string name = type && type->is_string() ? type->string() : "";
   if (name == "text") return {};
+  if (name == "json_object" && Given(*format, "schema"))  // as llama-server has it
+    return SetSchema(request, kField, *format->Find("schema"));
   if (name == "json_object") return Set(request, kField, {"json", kAnyObject});
   if (name == "structural_tag") return Set(request, kField, {"structural_tag", format->Dump()});
   if (name != "json_schema")

@@ -88,6 +88,7 @@ def test_the_clients_own_parser_gets_what_it_asks_for(client):
     ({"structured_outputs": {"json": {"const": None}}}, "null"),
     ({"structured_outputs": {"grammar": 'start: "q" /[a-b]/'}}, "q[ab]"),
     ({"response_format": CALL_TAG}, "<f=x>(true|false)</f>"),
+    ({"response_format": {"type": "json_object", "schema": {"enum": [7, "eight"]}}}, '7|"eight"'),
     ({"structured_outputs": {"structural_tag": json.dumps(CALL_TAG)}}, "<f=x>(true|false)</f>"),
 ])
 def test_vllms_fields_hold_for_both_endpoints(client, fields, rule):
@@ -110,6 +111,8 @@ def test_streams_are_constrained_as_well(client):
     ({"guided_choice": []}, "0 choices"),
     ({"structured_outputs": {"grammar": 'root ::= missing'}}, "cannot be read: Rule 'missing' not found"),
     ({"guided_choice": ["a"], "guided_regex": "a"}, "both constrain"),
+    ({"guided_json": '{"enum": ["\\ud83d"]}'}, "guided_json.*half of a surrogate pair"),
+    ({"response_format": {"type": "json_object", "schema": "{"}}, "response_format"),
     ({"response_format": {"type": "structural_tag", "format": {"type": "token", "token": 3}}}, "the part 'token'"),
     ({"structured_outputs": {"whitespace_pattern": "x"}}, "whitespace_pattern"),
     ({"response_format": {"type": "xml"}}, "response_format"),
