@@ -1,6 +1,8 @@
 #include "engine/serve/fields.h"
 
-#include <string>
+#include <cmath>
+#include <cstdint>
+#include <utility>
 
 #include "engine/base/json_text.h"
 #include "engine/base/strings.h"
@@ -52,6 +54,32 @@ ApiResult<size_t> CheckFields(Api api, const Json& body, const FieldRules& rules
   return unknown;
 }
 
+void TakeWholeReals(Api api, Json& body) {
+  constexpr double kMost = 9007199254740992;  // 2^53: above it reals skip whole numbers
+  for (auto& [name, value] : body.object()) {
+    if (!value.is_number() || value.is_int()) continue;
+    const double real = value.number();
+    if (real != std::trunc(real) || std::abs(real) > kMost) continue;
+    const Field* field = FindField(api, name);
+    if (field && field->read_by.Has(api) &&
+        std::string_view(field->schema).find("\"integer\"") != std::string_view::npos)
+      value = Json(static_cast<int64_t>(real));
+  }
+}
+
+size_t DropToolsOfServers(Api api, Json& body) {
+  const Json own(api == Api::kMessages || api == Api::kCountTokens ? "custom" : "function");
+  size_t dropped = 0;
+  for (auto& [name, value] : body.object()) {
+    if (name != "tools" || !value.is_array()) continue;
+    dropped += std::erase_if(value.array(), [&](const Json& tool) {
+      const Json* type = tool.Find("type");
+      return type && type->is_string() && *type != own;
+    });
+  }
+  return dropped;
+}
+
 Json SharedFields(const Json& body, Api from, Api to) {
   Json shared = Json::MakeObject();
   for (const auto& [name, value] : body.object()) {
@@ -60,6 +88,23 @@ Json SharedFields(const Json& body, Api from, Api to) {
       shared.object().emplace_back(name, value);
   }
   return shared;
+}
+
+ApiError AsSent(const TranslatedBody& read, ApiError error) {
+  for (const auto& [name, sent] : read.renamed) {
+    if (error.param == name) error.param = sent;
+    const std::string quoted = StrCat("'", name, "'");
+    if (error.message.starts_with(name + " ")) error.message.replace(0, name.size(), sent);
+    if (const size_t at = error.message.find(quoted); at != error.message.npos)
+      error.message.replace(at, quoted.size(), StrCat("'", sent, "'"));
+  }
+  return error;
+}
+
+std::string NameAsSent(const TranslatedBody& read, std::string name) {
+  for (const auto& [own, sent] : read.renamed)
+    if (own == name) return sent;
+  return name;
 }
 
 }  // namespace pinion

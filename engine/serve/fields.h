@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 #include "engine/base/json.h"
@@ -30,8 +31,20 @@ bool Allows(const FieldRules& rules, const Field& field);
 // If those are ignored, their number.
 ApiResult<size_t> CheckFields(Api api, const Json& body, const FieldRules& rules);
 
+// Makes whole numbers of those that are written as reals, 16.0 or 1e2, where a field takes
+// integers: JSON Schema, by which clients write bodies, tells no difference.
+void TakeWholeReals(Api api, Json& body);
+
+// Leaves out the tools that their server would have to run, of a body of an API whose tools have
+// types; how many there were. For servers that ignore what they do not know.
+size_t DropToolsOfServers(Api api, Json& body);
+
 // An object of those fields of `body` that both APIs read and mean the same by, except nulls.
 Json SharedFields(const Json& body, Api from, Api to);
+
+// An error about `read.body`, in the names that its client sent. The name of one field, likewise.
+ApiError AsSent(const TranslatedBody& read, ApiError error);
+std::string NameAsSent(const TranslatedBody& read, std::string name);
 
 // Whether a list of names has this one.
 template <typename List>

@@ -60,6 +60,7 @@ ApiResult<TranslatedBody> TranslateBody(Api api, Json body) {
     case Api::kMessages: {
       PINION_ASSIGN(Json chat, ChatBodyOfMessages(body, /*generates=*/true));
       TranslatedBody read{std::move(chat)};
+      read.renamed = {{"response_format", "output_config.format"}, {"stop", "stop_sequences"}};
       // `thinking.budget_tokens` is sent to any model.
       read.thought_budget_is_wish = !Given(body, "thinking_token_budget");
       return read;
@@ -185,30 +186,35 @@ Preparer::Preparer(const ServedModel& model, const Tokenizer& tokenizer, const F
       intake_(model, tokenizer),
       pooling_intake_(model, tokenizer) {}
 
+ApiResult<void> Preparer::Read(HttpRequest& request, Api api, Prepared& prepared) const {
+  PINION_ASSIGN(Json sent, ReadBody(request, api, prepared.unknown_fields));
+  PINION_ASSIGN(TranslatedBody read, TranslateBody(api, std::move(sent)));
+  if (auto counted = CheckCounts(read.body, limits_); !counted)
+    return Unexpected(AsSent(read, std::move(counted).error()));
+  auto asked = IsChat(api) ? ReadChatRequest(read.body, model_.defaults)
+                           : ReadCompletionRequest(read.body, model_.defaults);
+  if (!asked) return Unexpected(AsSent(read, std::move(asked).error()));
+  prepared.request = std::move(*asked);
+  prepared.request.grammar_field = NameAsSent(read, prepared.request.grammar_field);
+  prepared.request.conversation.moves_instructions =
+      api == Api::kMessages || api == Api::kResponses;
+  prepared.request.api = api;
+  prepared.request.shown = std::move(read.shown);
+  prepared.request.line_limit_ns = read.line_limit_ns;
+  prepared.request.thought_budget_is_wish = read.thought_budget_is_wish;
+  prepared.request.params.penalty_window = read.penalty_window;
+  if (read.fill_in) prepared.request.fill_in = std::move(read.fill_in);
+  if (api == Api::kResponses) NameAsResponses(prepared.request);
+  if (api == Api::kLlama || api == Api::kInfill) FinishLlama(model_.defaults, prepared.request);
+  return {};
+}
+
 ApiResult<Prepared> Preparer::Generation(HttpRequest& request, Api api, size_t max_model_len,
                                          size_t kv_tokens, const RenderChat& render,
                                          const CheckGrammar& check,
                                          const OnTimeout& on_timeout) const {
   Prepared prepared;
-  {
-    const bool chat = IsChat(api);
-    PINION_ASSIGN(Json sent, ReadBody(request, api, prepared.unknown_fields));
-    PINION_ASSIGN(TranslatedBody read, TranslateBody(api, std::move(sent)));
-    const Json& body = read.body;
-    PINION_TRY(CheckCounts(body, limits_));
-    PINION_ASSIGN(prepared.request, chat ? ReadChatRequest(body, model_.defaults)
-                                         : ReadCompletionRequest(body, model_.defaults));
-    prepared.request.conversation.moves_instructions =
-        api == Api::kMessages || api == Api::kResponses;
-    prepared.request.api = api;
-    prepared.request.shown = std::move(read.shown);
-    prepared.request.line_limit_ns = read.line_limit_ns;
-    prepared.request.thought_budget_is_wish = read.thought_budget_is_wish;
-    prepared.request.params.penalty_window = read.penalty_window;
-    if (read.fill_in) prepared.request.fill_in = std::move(read.fill_in);
-    if (api == Api::kResponses) NameAsResponses(prepared.request);
-    if (api == Api::kLlama || api == Api::kInfill) FinishLlama(model_.defaults, prepared.request);
-  }
+  PINION_TRY(Read(request, api, prepared));
   PINION_TRY(BoundLogprobs(prepared.request, limits_.max_logprobs, model_.vocabulary));
   if (prepared.request.timeout_s) on_timeout(*prepared.request.timeout_s);
   PINION_TRY(CheckPriority(prepared.request.priority));
@@ -269,6 +275,8 @@ void Preparer::SetEnds(GenerationRequest& request) const {
 ApiResult<Json> Preparer::ReadBody(HttpRequest& request, Api api, size_t& unknown) const {
   PINION_ASSIGN(Json body, ParseBody(request, api));
   PINION_ASSIGN(unknown, CheckFields(api, body, RulesOf(limits_)));
+  TakeWholeReals(api, body);
+  if (limits_.ignore_unknown_fields) unknown += DropToolsOfServers(api, body);
   return body;
 }
 

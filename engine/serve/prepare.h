@@ -57,6 +57,8 @@ class Preparer {
  private:
   // Its fields have passed CheckFields. `unknown`: how many were ignored.
   ApiResult<Json> ReadBody(HttpRequest& request, Api api, size_t& unknown) const;
+  // Sets `request` of a request for text, but not what follows from its prompts.
+  ApiResult<void> Read(HttpRequest& request, Api api, Prepared& prepared) const;
   ApiResult<void> CheckPriority(int priority) const;
   ApiResult<void> WriteConversation(GenerationRequest& asked, const RenderChat& render) const;
   ApiResult<void> CheckChoices(const Prepared& prepared, size_t kv_tokens) const;

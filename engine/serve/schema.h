@@ -157,6 +157,9 @@ struct TranslatedBody {
   int64_t line_limit_ns = 0;
   bool thought_budget_is_wish = false;
   std::optional<size_t> penalty_window = {};  // of SamplingParams
+  // Fields of `body` that its client sent under another name, with that: errors are about the
+  // latter.
+  std::vector<std::pair<std::string, std::string>> renamed = {};
 };
 
 // All of these read bodies whose fields CheckFields has let pass.

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "engine/base/json_text.h"
 #include "engine/base/strings.h"
@@ -76,18 +78,25 @@ Checked AddBias(const Json& body, Json& changed) {
   return {};
 }
 
+tl::unexpected<ApiError> Both(const char* name, const char* other) {
+  return Bad(name,
+             StrCat("'", name, "' and '", other, "' both constrain the answer; send one of them"));
+}
+
+// Completions' own names of the two are read, too, so that a body may not have both.
 Checked AddGrammar(const Json& body, Json& changed) {
   if (Given(body, "json_schema")) {
+    if (Given(body, "guided_json")) return Both("json_schema", "guided_json");
     const Json& schema = *body.Find("json_schema");
     if (!schema.is_object() && !schema.is_bool() && !schema.is_string())
       return Bad("json_schema", StrCat("'json_schema' is ", Excerpt(schema), ", want an object"));
     changed.Set("guided_json", schema);
   }
   PINION_ASSIGN(std::string grammar, Get<std::string>(body, "grammar", ""));
-  if (!grammar.empty() && Given(body, "json_schema"))
-    return Bad("grammar",
-               "'grammar' and 'json_schema' both constrain the answer; send one of them");
-  if (!grammar.empty()) changed.Set("guided_grammar", std::move(grammar));
+  if (grammar.empty()) return {};
+  for (const char* other : {"json_schema", "guided_grammar"})
+    if (Given(body, other)) return Both("grammar", other);
+  changed.Set("guided_grammar", std::move(grammar));
   return {};
 }
 
@@ -149,6 +158,22 @@ ApiResult<size_t> ReadPenaltyWindow(const Json& body) {
   return tokens < 0 ? std::numeric_limits<size_t>::max() : static_cast<size_t>(tokens);
 }
 
+// Those of llama-server's names that the body has, behind completions' own.
+std::vector<std::pair<std::string, std::string>> SentNames(const Json& body) {
+  constexpr auto kNames = std::to_array<std::pair<const char*, const char*>>({
+      {"guided_grammar", "grammar"},
+      {"guided_json", "json_schema"},
+      {"logprobs", "n_probs"},
+      {"max_tokens", "n_predict"},
+      {"repetition_penalty", "repeat_penalty"},
+      {"return_token_ids", "return_tokens"},
+  });
+  std::vector<std::pair<std::string, std::string>> sent;
+  for (const auto& [shared, own] : kNames)
+    if (Given(body, own) && !Given(body, shared)) sent.emplace_back(shared, own);
+  return sent;
+}
+
 ApiResult<TranslatedBody> TranslateLlama(Api api, const Json& body) {
   PINION_TRY(CheckSwitches(body));
   Json changed = SharedFields(body, api, Api::kCompletions);
@@ -158,7 +183,8 @@ ApiResult<TranslatedBody> TranslateLlama(Api api, const Json& body) {
   PINION_TRY(AddRest(body, changed));
   PINION_ASSIGN(const int64_t line_limit_ns, ReadLineLimit(body));
   PINION_ASSIGN(const size_t penalty_window, ReadPenaltyWindow(body));
-  return TranslatedBody{std::move(changed), {}, {}, line_limit_ns, false, penalty_window};
+  return TranslatedBody{std::move(changed), {}, {}, line_limit_ns, false, penalty_window,
+                        SentNames(body)};
 }
 
 // Other files, as {"filename", "text"} or as texts.
@@ -205,8 +231,6 @@ void FinishLlama(const ApiDefaults& defaults, GenerationRequest& request) {
   if (!request.max_tokens_given)
     request.params.max_tokens = defaults.max_new_tokens.value_or(std::numeric_limits<int>::max());
   request.max_tokens_name = "n_predict";
-  if (request.grammar_field == "guided_json") request.grammar_field = "json_schema";
-  if (request.grammar_field == "guided_grammar") request.grammar_field = "grammar";
 }
 
 }  // namespace pinion

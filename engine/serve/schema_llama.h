@@ -19,8 +19,7 @@ ApiResult<TranslatedBody> CompletionBodyOfLlama(const Json& body);
 // around the gap.
 ApiResult<TranslatedBody> CompletionBodyOfInfill(const Json& body);
 
-// Sets what completions have otherwise: no limit of tokens but the model's, and names of fields in
-// errors.
+// Sets what completions have otherwise: no limit of tokens but the model's.
 void FinishLlama(const ApiDefaults& defaults, GenerationRequest& request);
 
 }  // namespace pinion

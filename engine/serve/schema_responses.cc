@@ -39,7 +39,8 @@ Checked AddToolsOfResponses(const Json& body, Json& chat) {
     PINION_ASSIGN(const std::string type, ReadString(tool, "type", where));
     if (type != "function")
       return Bad(where, StrCat("'", where, "' is of type '", type.substr(0, 40),
-                               "', which is not supported here; want function"));
+                               "', which is not supported here; want function, or start the server "
+                               "with --ignore-unknown-fields, which leaves it out"));
     PINION_ASSIGN(std::string name, ReadString(tool, "name", where));
     Json function(Json::Object{{"name", std::move(name)}});
     for (const char* key : {"description", "parameters", "strict"})
@@ -180,12 +181,13 @@ ApiResult<TranslatedBody> ChatBodyOfResponses(const Json& body) {
   PINION_TRY(AddIncluded(body, chat));
   PINION_TRY(CheckRest(body));
   PINION_ASSIGN(std::string shown, ShownByResponse(body));
-  return TranslatedBody{std::move(chat), std::move(shown)};
+  TranslatedBody read{std::move(chat), std::move(shown)};
+  read.renamed = {{"response_format", "text.format"}};
+  return read;
 }
 
 void NameAsResponses(GenerationRequest& request) {
   if (request.max_tokens_given) request.max_tokens_name = "max_output_tokens";
-  if (request.grammar_field == "response_format") request.grammar_field = "text.format";
 }
 
 }  // namespace pinion

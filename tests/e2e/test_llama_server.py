@@ -1,8 +1,10 @@
 """llama-server's own endpoints, over plain HTTP as its clients use them. The engine's stand-in answers with the
 prompt's tokens, so that an answer shows what the prompt was."""
 
+import itertools
 import json
 import pathlib
+import re
 import shutil
 import urllib.error
 import urllib.request
@@ -162,6 +164,22 @@ def test_schemas_and_grammars_constrain_the_answer(plain, binary):
     assert done["content"] in ("yes", "no") and done["stop_type"] == "eos"
     code, why = refusal(plain, "/completion", prompt="x", grammar="root ::= (")
     assert code == 400 and why.startswith("'grammar'")
+    code, why = refusal(plain, "/completion", prompt="x", json_schema={"type": "nothing"})
+    assert code == 400 and why.startswith("'json_schema'")
+
+
+GRAMMAR = 'root ::= "a"'
+CONSTRAINTS = {"json_schema": {"type": "object"}, "grammar": GRAMMAR, "guided_json": {"type": "array"},
+               "guided_grammar": GRAMMAR, "guided_regex": "a", "guided_choice": ["a"],
+               "structured_outputs": {"json": {}}, "response_format": {"type": "json_object"}}
+
+
+@pytest.mark.parametrize("first, second", list(itertools.combinations(CONSTRAINTS, 2)))
+def test_two_constraints_are_refused_by_the_names_that_were_sent(server, first, second):
+    for path, gap in (("/completion", {"prompt": "x"}), ("/infill", {"input_prefix": "a", "input_suffix": "b"})):
+        code, why = refusal(server, path, **gap, **{name: CONSTRAINTS[name] for name in (second, first)})
+        assert code == 400 and "both constrain the answer; send one of them" in why
+        assert {first, second} == set(re.findall(r"'(\w+)'", why)), why
 
 
 def test_what_is_not_supported_is_refused_by_name(server):
@@ -251,6 +269,32 @@ def test_health_has_two_paths_that_need_no_key(start_server):
 
 def test_models_has_two_paths(plain):
     assert plain.get("/models") == plain.get("/v1/models")
+
+
+def test_slots_and_properties_are_those_of_the_server(start_server, data):
+    busy = start_server(data / "models" / "tiny-trained", "--stand-in", "20", "--max-num-seqs", "2", "--max-model-len", "512")
+    props = json.loads(busy.get("/props"))
+    assert props["total_slots"] == 2 and props["default_generation_settings"]["n_ctx"] == 512
+    assert props["chat_template"] == (data / "models" / "tiny-trained" / "chat_template.jinja").read_text()
+    assert [slot["is_processing"] for slot in json.loads(busy.get("/slots"))] == [False, False]
+    held = [open_post(busy, "/completion", prompt="word", n_predict=400, stream=True) for _ in range(2)]
+    assert wait_until(lambda: all(slot["is_processing"] for slot in json.loads(busy.get("/slots"))))
+    with pytest.raises(urllib.error.HTTPError, match="503"):
+        busy.get("/slots?fail_on_no_slot=1")
+    for answer in held:
+        answer.close()
+    assert wait_until(lambda: not any(slot["is_processing"] for slot in json.loads(busy.get("/slots"))))
+
+
+def test_one_model_and_its_tokenizer_are_told(plain):
+    client = openai.OpenAI(base_url=f"{plain.url}/v1", api_key="none", max_retries=0)
+    model = client.models.retrieve("tiny")
+    assert (model.id, model.object, model.max_model_len) == ("tiny", "model", 2048)
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("other")
+    told = json.loads(plain.get("/tokenizer_info"))
+    assert told["model_max_length"] == 2048 and told["vocab_size"] == 1024 and told["eos_token"]
+    assert "messages" in told["chat_template"]
 
 
 def test_chats_answer_with_text_alone(plain):

@@ -159,6 +159,24 @@ def test_log_probabilities_come_with_the_text(client):
     assert [token.token for token in done.logprobs] == [token.token for token in part.logprobs]
 
 
+@pytest.fixture(scope="module")
+def lenient(start_server, echoing):  # noqa: F811
+    return start_server(echoing, "--stand-in", 5000, "--served-model-name", "echo", "--ignore-unknown-fields")
+
+
+def test_tools_of_openais_servers_are_left_out_if_the_operator_says_so(lenient):
+    """As Codex sends them."""
+    client = openai.OpenAI(base_url=f"{lenient.url}/v1", api_key="none", max_retries=0, timeout=60)
+    own = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {}}, "strict": False}
+    tools = [{"type": "web_search", "external_web_access": False}, own, {"type": "local_shell"}]
+    response = client.responses.create(**asked(CALL, tools=tools, store=False, prompt_cache_key="k",
+                                               include=["reasoning.encrypted_content"], parallel_tool_calls=False,
+                                               reasoning={"effort": "medium", "summary": "auto"}))
+    assert [item.type for item in response.output] == ["function_call"]
+    assert [tool.name for tool in response.tools] == ["weather"], "it says which ones the model saw"
+    assert metric(lenient, 'pinion:unknown_fields_total{model_name="echo",outcome="ignored"}') == 2
+
+
 def test_errors_name_the_field(client):
     with pytest.raises(openai.BadRequestError, match="'previous_response_id' is not supported"):
         client.responses.create(**asked("Hi", previous_response_id="resp_1"))

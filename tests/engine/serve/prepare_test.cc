@@ -12,6 +12,7 @@ namespace pinion {
 namespace {
 
 using testing::HasSubstr;
+using testing::StartsWith;
 
 std::string Repeated(const std::string& part, size_t times) {
   std::string text;
@@ -235,6 +236,53 @@ TEST_F(PreparerTest, RefusesGrammarsByTheFieldThatHasThem) {
   EXPECT_EQ(prepared.error().status, 400);
   EXPECT_EQ(prepared.error().param, "guided_json");
   EXPECT_EQ(prepared.error().message, "'guided_json': the json is bad");
+}
+
+TEST_F(PreparerTest, WholeNumbersMayBeWrittenAsReals) {
+  const auto read =
+      Prepare(R"({"prompt":"x","max_tokens":16.0,"top_k":1e1,"seed":-0.0,"logprobs":2.0,
+                                "temperature":1.0})");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->request.params.max_tokens, 16);
+  EXPECT_EQ(read->request.params.top_k, 10);
+  EXPECT_EQ(read->request.params.seed, 0u);
+  EXPECT_EQ(read->request.params.logprobs, 2);
+  for (const char* bad : {"16.5", "1e30", "-1e300"}) {
+    const auto refused = Prepare(StrCat(R"({"prompt":"x","max_tokens":)", bad, "}"));
+    ASSERT_FALSE(refused) << bad;
+    EXPECT_EQ(refused.error().param, "max_tokens") << bad;
+  }
+}
+
+TEST_F(PreparerTest, ErrorsNameFieldsAsTheirClientDid) {
+  const auto error = [this](const std::string& body, Api api) {
+    const auto refused = Prepare(body, api);
+    return refused ? "none" : refused.error().param + ": " + refused.error().message;
+  };
+  const std::string message = R"({"max_tokens":5,"messages":[{"role":"user","content":"x"}],)";
+  limits_.max_stop = 1;
+  EXPECT_THAT(error(message + R"("stop_sequences":["a","b"]})", Api::kMessages),
+              StartsWith("stop_sequences: 'stop_sequences' has 2 entries"));
+  EXPECT_THAT(error(R"({"prompt":"x","stop":["a","b"]})", Api::kLlama),
+              StartsWith("stop: 'stop' has 2 entries"));
+  EXPECT_THAT(error(R"({"prompt":"x","json_schema":{},"guided_regex":"a"})", Api::kLlama),
+              StartsWith("guided_regex: 'guided_regex' and 'json_schema' both constrain"));
+  EXPECT_THAT(error(R"({"prompt":"x","n_probs":"all"})", Api::kLlama), StartsWith("n_probs: "));
+  EXPECT_THAT(error(R"({"prompt":"x","n_predict":5,"min_tokens":-1})", Api::kLlama),
+              StartsWith("min_tokens: min_tokens is -1"));
+  grammar_is_bad_ = true;
+  const auto bad = [&](const std::string& name, const std::string& body, Api api) {
+    EXPECT_EQ(error(body, api), StrCat(name, ": '", name, "': the json is bad"));
+  };
+  bad("json_schema", R"({"prompt":"x","json_schema":{}})", Api::kLlama);
+  bad("guided_json", R"({"prompt":"x","guided_json":{}})", Api::kLlama);
+  bad("grammar", R"({"prompt":"x","grammar":"g"})", Api::kLlama);
+  bad("text.format",
+      R"({"input":"x","text":{"format":{"type":"json_schema","name":"n","schema":{}}}})",
+      Api::kResponses);
+  bad("output_config.format",
+      message + R"("output_config":{"format":{"type":"json_schema","schema":{}}}})",
+      Api::kMessages);
 }
 
 TEST_F(PreparerTest, AConstrainedAnswerIsSearchedForReasoningAlone) {

@@ -90,15 +90,27 @@ TEST(SchemaLlama, TurnsSamplersOffThatAreNotNamed) {
 }
 
 TEST(SchemaLlama, RefusesByName) {
-  for (const char* body :
-       {R"({"mirostat":1})", R"({"typical_p":0.5})", R"({"xtc_probability":0.1})",
-        R"({"post_sampling_probs":true})", R"({"lora":[{"id":0}]})", R"({"logprobs":1})",
-        R"({"suffix":"x"})", R"({"input_suffix":"x"})", R"({"n_probs":-1})",
-        R"({"repeat_penalty":0})", R"({"samplers":[1]})", R"({"samplers":5})",
-        R"({"repeat_last_n":-2})", R"({"min_keep":2})", R"({"n_indent":4})",
-        R"({"grammar_lazy":true})", R"({"adaptive_target":0.5})",
-        R"({"guided_whitespace_pattern":"[ ]*"})",
-        R"({"grammar":"root ::= \"a\"","json_schema":{}})"}) {
+  for (const char* body : {R"({"mirostat":1})",
+                           R"({"typical_p":0.5})",
+                           R"({"xtc_probability":0.1})",
+                           R"({"post_sampling_probs":true})",
+                           R"({"lora":[{"id":0}]})",
+                           R"({"logprobs":1})",
+                           R"({"suffix":"x"})",
+                           R"({"input_suffix":"x"})",
+                           R"({"n_probs":-1})",
+                           R"({"repeat_penalty":0})",
+                           R"({"samplers":[1]})",
+                           R"({"samplers":5})",
+                           R"({"repeat_last_n":-2})",
+                           R"({"min_keep":2})",
+                           R"({"n_indent":4})",
+                           R"({"grammar_lazy":true})",
+                           R"({"adaptive_target":0.5})",
+                           R"({"guided_whitespace_pattern":"[ ]*"})",
+                           R"({"grammar":"root ::= \"a\"","json_schema":{}})",
+                           R"({"json_schema":{},"guided_json":{}})",
+                           R"({"grammar":"root ::= \"a\"","guided_grammar":"root ::= \"b\""})"}) {
     const std::string name = Json::Parse(body)->object().front().first;
     EXPECT_THAT(TranslatedLlama(body), HasSubstr(StrCat(name, ": '", name, "' "))) << body;
   }
@@ -123,11 +135,9 @@ TEST(SchemaLlama, ReadsAGapWithItsSurroundings) {
 TEST(SchemaLlama, HasNoLimitButTheModels) {
   GenerationRequest request;
   request.echo = true;
-  request.grammar_field = "guided_grammar";
   FinishLlama({}, request);
   EXPECT_EQ(request.params.max_tokens, std::numeric_limits<int>::max());
   EXPECT_FALSE(request.echo);
-  EXPECT_EQ(request.grammar_field, "grammar");
   request.max_tokens_given = true;
   request.params.max_tokens = 5;
   FinishLlama({}, request);
