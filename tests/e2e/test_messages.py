@@ -15,6 +15,7 @@ MOST = 400  # tokens: a second of the stand-in's
 TOOLS = [{"name": "weather", "description": "d", "input_schema": {
     "type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}}]
 TEMPLATE = """{#- <tool_call> </think> -#}
+{%- if messages[0].role == "system" %}{{- messages[0].content }}{% endif -%}
 {%- if enable_thinking is defined and not enable_thinking %}{{- "unthinking " }}{% endif -%}
 {{- messages[-1].content -}}"""
 
@@ -105,6 +106,34 @@ def test_tokens_are_counted_as_they_are_computed(client):
     assert counted.input_tokens == usage.input_tokens + usage.cache_read_input_tokens
 
 
+def test_claude_codes_requests_are_taken(client):
+    """What it sends beside the conversation: most of it is about the service; its first block differs in each request."""
+    system = [{"type": "text", "text": "x-anthropic-billing-header: cc_version=2.1; cch=12345"},
+              {"type": "text", "text": "You are Claude. ", "cache_control": {"type": "ephemeral"}}]
+    edits = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
+    message = client.beta.messages.create(
+        **asked("Hi"), system=system, thinking={"type": "adaptive"}, tools=TOOLS, metadata={"user_id": "u"},
+        betas=["context-management-2025-06-27"], service_tier="auto", extra_body={
+            "context_management": edits, "output_config": {"effort": "high"}, "inference_geo": "us", "speed": "fast"})
+    assert message.content[0].text == "You are Claude. Hi"
+
+
+def test_what_only_anthropics_servers_do_is_refused_with_another_way(client):
+    for fields, why in (({"container": "c"}, "runs no code"), ({"thread": {"type": "create"}}, "all of its messages"),
+                        ({"mcp_servers": [{"type": "url", "url": "http://x", "name": "x"}]}, "that you call yourself"),
+                        ({"compaction": {"type": "x"}}, "sums up no conversation")):
+        with pytest.raises(anthropic.BadRequestError, match=f"'{next(iter(fields))}' is not supported; .*{why}"):
+            client.messages.create(**asked("Hi"), extra_body=fields)
+    assert client.messages.create(**asked("Hi"), extra_body={"mcp_servers": []}).content[0].text == "Hi"
+
+
+def test_errors_name_the_fields_that_were_sent(client):
+    with pytest.raises(anthropic.BadRequestError, match="'output_config.format'"):
+        client.messages.create(**asked("Hi"), output_config={"format": {"type": "json_schema", "schema": {"type": "no"}}})
+    with pytest.raises(anthropic.BadRequestError, match="'stop_sequences' has 200 entries"):
+        client.messages.create(**asked("Hi", stop_sequences=["x"] * 200))
+
+
 def test_errors_have_anthropics_form(client, server):
     with pytest.raises(anthropic.AuthenticationError) as refused:
         connect(server, "wrong").messages.create(**asked("Hi"))
@@ -115,8 +144,8 @@ def test_errors_have_anthropics_form(client, server):
     assert refused.value.body["error"]["type"] == "not_found_error"
     with pytest.raises(anthropic.BadRequestError, match="tool_choice.*none of the tools"):
         client.messages.create(**asked("Hi", tools=TOOLS, tool_choice={"type": "tool", "name": "x"}))
-    with pytest.raises(anthropic.BadRequestError, match="'container' is not a field"):
-        client.messages.create(**asked("Hi"), extra_body={"container": "x"})
+    with pytest.raises(anthropic.BadRequestError, match="'colour' is not a field"):
+        client.messages.create(**asked("Hi"), extra_body={"colour": "x"})
 
 
 def metric(server, name):

@@ -19,7 +19,7 @@ EXAMPLES = {
     "documents": [[{"text": "x"}]], "embd_normalize": [2], "embedding_types": [["binary"]],
     "grammar": [GRAMMAR], "guided_choice": [["a", "b"]], "guided_grammar": [GRAMMAR],
     "guided_json": [{"type": "object"}], "guided_regex": ["a"], "include": [[]], "input_extra": [["x"]],
-    "input_type": ["search_query"],
+    "input_type": ["search_query"], "instruction": [""],
     "json_schema": [{"type": "object"}], "logit_bias": [{"5": 1}], "logprobs": [True],
     "messages": [[{"role": "user", "content": "x"}]], "modalities": [["text"]], "model": [MODEL], "priority": [0],
     "response_format": [{"type": "text"}], "samplers": [["top_k"]], "stop": ["x"], "stop_sequences": [["x"]],
@@ -110,7 +110,7 @@ def embedder(start_server, data):
 @pytest.fixture(scope="module")
 def scorer(start_server, data):
     return Api(start_server(data / "embedders" / "bert-reranker", "--dtype", "float32", "--served-model-name", MODEL,
-                            "--enable-sleep-mode", "--no-ui", "--ignore-unknown-fields"))
+                            "--enable-sleep-mode", "--enable-cache-reset", "--no-ui", "--ignore-unknown-fields"))
 
 
 @pytest.fixture(params=["generator", "embedder", "scorer"])
@@ -139,12 +139,20 @@ def test_every_endpoint_in_it_answers_and_no_other(api):
     assert listed == list(api.document["paths"])
 
 
+OF_ALL = {"/health", "/v1/health", "/ping", "/load", "/version", "/metrics", "/server_info", "/openapi.json", "/v1/models",
+          "/models", "/v1/models/{model}", "/tokenizer_info", "/props", "/slots", "/tokenize", "/detokenize",
+          "/apply-template", "/invocations", "/v1/messages/count_tokens"}
+OF_TEXTS = {"/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages", "/completion", "/completions", "/infill"}
+OF_VECTORS = {"/v1/embeddings", "/v2/embed", "/embedding", "/embeddings"}
+OF_SCORES = {"/score", "/v1/score", "/rerank", "/reranking", "/v1/rerank", "/v1/reranking", "/v2/rerank"}
+
+
 def test_a_model_offers_what_it_can_answer(generator, embedder, scorer):
     offered = [set(api.document["paths"]) for api in (generator, embedder, scorer)]
-    assert {"/v1/completions", "/v1/messages", "/infill", "/"} <= offered[0] and "/v1/embeddings" not in offered[0]
-    assert {"/v1/embeddings", "/score", "/tokenize"} <= offered[1]
-    assert not {"/v1/completions", "/classify", "/sleep"} & offered[1]
-    assert {"/classify", "/rerank", "/sleep", "/wake_up"} <= offered[2] and not {"/v1/embeddings", "/"} & offered[2]
+    assert offered[0] == OF_ALL | OF_TEXTS | {"/"}
+    assert offered[1] == OF_ALL | OF_VECTORS | OF_SCORES | {"/pooling", "/"}
+    assert offered[2] == OF_ALL | OF_SCORES | {"/pooling", "/classify", "/sleep", "/wake_up", "/is_sleeping",
+                                               "/reset_prefix_cache"}
     parameters = [item for api in (generator, scorer) for _, _, operation in api.operations()
                   for item in operation.get("parameters", [])]
     assert {(item["name"], item["in"]) for item in parameters} == {("model", "path"), ("fail_on_no_slot", "query"),
@@ -193,6 +201,19 @@ def test_invocations_take_the_bodies_of_other_endpoints(generator, embedder, sco
             if api is not scorer and any(schema is api.document["components"]["schemas"][kind] for kind in kinds):
                 status, answer = api.ask("POST", "/invocations", whole_body(path, schema))
                 assert status == 200, (path, answer)
+
+
+def test_integers_may_have_a_point(strict):
+    """To JSON Schema, 1.0 is one."""
+    for api in strict:
+        for path, schema in api.bodies():
+            for name, own in schema["properties"].items():
+                whole = TOGETHER.get(name, {name: example(name, own)}) if is_read(own) else {}
+                if type(whole.get(name)) is not int or not jsonschema.Draft202012Validator(own).is_valid(float(whole[name])):
+                    continue
+                body = {key: value for key, value in whole_body(path, schema).items() if key != INSTEAD_OF.get(name)}
+                status, answer = api.ask("POST", path, {**body, **whole, name: float(whole[name])})
+                assert status == 200, (path, name, answer)
 
 
 def test_a_value_of_another_type_is_refused(strict):
