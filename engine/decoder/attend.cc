@@ -81,8 +81,8 @@ void Finish(const Attention& attention, const AttentionJoin& join,
   const size_t q_heads = attention.heads.groups[join.group].q_heads;
   parts.clear();
   for (size_t i = 0; i < join.sources; ++i) {
-    const PartSource& source = attention.plan.sources[join.first_source + i];
-    const MutablePart part = PartAt(attention, attention.parts + source.part * PartFloats(shape));
+    const SlotToken& source = attention.plan.sources[join.first_source + i];
+    const MutablePart part = PartAt(attention, attention.parts + source.slot * PartFloats(shape));
     const size_t row = source.token * q_heads;
     parts.push_back({part.out + row * shape.value_dim, part.max + row, part.sum + row});
   }
@@ -96,9 +96,9 @@ void Attend(const Attention& attention, const Worker& worker, float* own_part) {
   const size_t stride = PartFloats(attention.cache.shape(attention.place.layer));
   worker.ShareOneByOne(plan.items.size(), [&](size_t i) {
     const AttentionItem& item = plan.items[i];
-    const bool whole = item.part < 0;
+    const bool whole = item.slot < 0;
     const MutablePart part = PartAt(
-        attention, whole ? own_part : attention.parts + static_cast<size_t>(item.part) * stride);
+        attention, whole ? own_part : attention.parts + static_cast<size_t>(item.slot) * stride);
     RunItem(attention, item, part);
     // The only part of its rows is finished at once, in cache; other parts are joined in another
     // phase.

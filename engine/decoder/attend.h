@@ -21,14 +21,14 @@ struct Attention {
   const KvCache& cache;  // holds the keys and values of the batch's tokens too
   KvPlace place;         // of the layer in it
   AttentionSpec spec;
-  const AttentionPlan& plan;  // built for spec.reach
+  const AttentionPlan& plan;  // of the batch, for spec.reach
   const float* q;             // [rows][q_stride]: head h at h * key_dim, rotary applied
   size_t q_stride;
   const float* sinks;  // [q heads]: attention sinks; null: none
   std::byte* dst;      // [rows][dst_stride] of dst_type: head h at h * value_dim
   size_t dst_stride;
   kernels::Dtype dst_type;
-  float* parts;  // [plan.parts][PartFloats]
+  float* parts;  // [plan.slots][PartFloats]
 };
 
 // Floats of one partial result: out [kAttentionRows][value_dim], max and sum [kAttentionRows].

@@ -178,31 +178,23 @@ class ShardedDecoder : public Decoder {
   void Observe(ActivationObserver* observer) override { model_.observer = observer; }
 
   void Forward(const StepBatch& batch, const LogitsSink& sink) override {
-    ForwardStage(batch, {}, sink);
+    CHECK(model_.spec.stage.embeds && model_.spec.stage.ends) << model_.spec.stage.begin;
+    CheckStep(batch);
+    ranks_.Run([&](const Worker& worker) {
+      Plan(worker, batch, {&batch, 1});
+      Compute(worker, batch, {}, sink);
+    });
   }
 
-  void ForwardStage(const StepBatch& batch, const Handover& handover,
+  void PlanStage(const StepBatch& step, std::span<const StepBatch> parts) override {
+    CheckStep(step);
+    ranks_.Run([&](const Worker& worker) { Plan(worker, step, parts); });
+  }
+  void ForwardStage(const StepBatch& part, const Handover& handover,
                     const LogitsSink& sink) override {
     const StageSpec& stage = model_.spec.stage;
     CHECK(stage.embeds == !handover.taken && stage.ends == !handover.given) << stage.begin;
-    CHECK(batch.tokens.size() <= model_.options.max_rows) << batch.tokens.size();
-    CHECK(!model_.caches.empty()) << "AllocateKv comes first";
-    for (const StepBatch::Slice& slice : batch.slices) {
-      for (const int32_t place :
-           {slice.place, std::max(0, slice.begins_from), std::max(0, slice.keeps_in)})
-        CHECK(model_.states[0].Holds(place)) << place;
-      CHECK(slice.first_position > 0 || slice.begins_from < 0) << slice.begins_from;
-      CHECK(slice.first_position == 0 || !model_.spec.bidirectional) << slice.first_position;
-    }
-    CHECK(batch.types.empty() || batch.types.size() == batch.tokens.size()) << batch.types.size();
-    for (const int32_t type : batch.types)
-      CHECK(type >= 0 && type < model_.spec.token_types) << "token type " << type;
-    ranks_.Run([&](const Worker& worker) {
-      // Each rank's own: in its memory, and at the same time as the others.
-      Plan(worker, batch);
-      const TraceSpan span("forward", "rows", batch.tokens.size());
-      RunForward(model_, worker, batch, handover, sink);
-    });
+    ranks_.Run([&](const Worker& worker) { Compute(worker, part, handover, sink); });
   }
 
  private:
@@ -258,23 +250,45 @@ class ShardedDecoder : public Decoder {
     model_.workspaces[rank].plans.Share(layers);
   }
 
-  // A thread of the rank plans a small step alone. Of a larger one, threads lay the plans of
-  // different kinds of layers, and write their items together.
-  void Plan(const Worker& worker, const StepBatch& batch) {
+  void CheckStep(const StepBatch& step) const {
+    CHECK(step.tokens.size() <= model_.options.max_rows) << step.tokens.size();
+    CHECK(!model_.caches.empty()) << "AllocateKv comes first";
+    for (const StepBatch::Slice& slice : step.slices) {
+      for (const int32_t place :
+           {slice.place, std::max(0, slice.begins_from), std::max(0, slice.keeps_in)})
+        CHECK(model_.states[0].Holds(place)) << place;
+      CHECK(slice.first_position > 0 || slice.begins_from < 0) << slice.begins_from;
+      CHECK(slice.first_position == 0 || !model_.spec.bidirectional) << slice.first_position;
+    }
+    CHECK(step.types.empty() || step.types.size() == step.tokens.size()) << step.types.size();
+    for (const int32_t type : step.types)
+      CHECK(type >= 0 && type < model_.spec.token_types) << "token type " << type;
+  }
+
+  void Compute(const Worker& worker, const StepBatch& batch, const Handover& handover,
+               const LogitsSink& sink) {
+    const TraceSpan span("forward", "rows", batch.tokens.size());
+    RunForward(model_, worker, batch, handover, sink);
+  }
+
+  // Each rank plans for itself: in its memory, and at the same time as the others. A thread of the
+  // rank plans a small step alone. Of a larger one, threads lay the plans of different kinds of
+  // layers, and write their items together.
+  void Plan(const Worker& worker, const StepBatch& step, std::span<const StepBatch> parts) {
     const auto rank = static_cast<size_t>(worker.rank),
                threads = static_cast<size_t>(worker.threads);
     AttentionPlans& plans = model_.workspaces[rank].plans;
     const size_t block_tokens = model_.options.block_tokens, kinds = plans.kinds();
-    if (threads == 1 || batch.whole().tokens.size() * kinds < kTokensToPlanTogether)
+    if (threads == 1 || step.tokens.size() * kinds < kTokensToPlanTogether)
       return worker.Once([&] {
         const TraceSpan span("plan");
-        plans.Build(batch, threads, block_tokens);
-        PlanIndex(rank, batch);
+        plans.Build(step, parts, threads, block_tokens);
+        PlanIndex(rank, parts);
         FinishPlans(rank);
       });
     worker.ShareOneByOne(kinds + 1, [&](size_t kind) {
       const TraceSpan span("plan");
-      kind < kinds ? plans.Lay(kind, batch, threads, block_tokens) : PlanIndex(rank, batch);
+      kind < kinds ? plans.Lay(kind, step, parts, threads, block_tokens) : PlanIndex(rank, parts);
     });
     worker.ShareOneByOne(threads + 1, [&](size_t piece) {
       const TraceSpan span("plan");
@@ -283,10 +297,10 @@ class ShardedDecoder : public Decoder {
   }
 
   // If latent attention has an indexer.
-  void PlanIndex(size_t rank, const StepBatch& batch) {
+  void PlanIndex(size_t rank, std::span<const StepBatch> parts) {
     if (model_.spec.index.heads == 0) return;
     model_.workspaces[rank].index.Plan(
-        batch, model_.weights[rank].shard, LayerAttention(model_.spec, attending_.front()).reach,
+        parts, model_.weights[rank].shard, LayerAttention(model_.spec, attending_.front()).reach,
         static_cast<size_t>(ranks_.threads(static_cast<int>(rank))), model_.options.block_tokens,
         PartFloats(WidestCachedShape(model_.spec)));
   }
@@ -295,7 +309,7 @@ class ShardedDecoder : public Decoder {
   void FinishPlans(size_t rank) {
     CountShared(rank);
     Workspace& w = model_.workspaces[rank];
-    const size_t floats = w.plans.parts() * PartFloats(WidestCachedShape(model_.spec));
+    const size_t floats = w.plans.slots() * PartFloats(WidestCachedShape(model_.spec));
     if (w.parts.size() < floats) w.parts.resize(floats);
   }
 
@@ -333,12 +347,13 @@ class ShardedDecoder : public Decoder {
   }
 
   void CountShared(size_t rank) {
-    const AttentionPlans& plans = model_.workspaces[rank].plans;
-    for (const size_t layer : attending_)
-      shared_kv_bytes_[rank] +=
-          plans.of_layer(layer).shared_tokens *
+    for (const size_t layer : attending_) {
+      const uint64_t token_bytes =
           CachedShape(model_.spec, layer).TokenBytes(model_.options.cached()) *
           model_.weights[rank].shard.Heads(layer).kv_heads.size();
+      for (const AttentionPlan& plan : model_.workspaces[rank].plans.of_layer(layer))
+        shared_kv_bytes_[rank] += plan.shared_tokens * token_bytes;
+    }
   }
 
   void KeepPlainExperts() {

@@ -116,8 +116,10 @@ class Decoder {
   // One step: writes the KV of every row, computes the wanted logits and hands them to `sink` in
   // chunks. Token ids must be within the vocabulary.
   virtual void Forward(const StepBatch& batch, const LogitsSink& sink) = 0;
-  // The same of a stage. Without the head the sink is not called.
-  virtual void ForwardStage(const StepBatch& batch, const Handover& handover,
+  // The same of a stage: PlanStage once for a step, then ForwardStage for each of its parts
+  // (CutStep, or the step alone), in order. Without the head the sink is not called.
+  virtual void PlanStage(const StepBatch& step, std::span<const StepBatch> parts) = 0;
+  virtual void ForwardStage(const StepBatch& part, const Handover& handover,
                             const LogitsSink& sink) = 0;
 
   // From now on `observer` sees the inputs of the layers' matrices (null: none does). It must

@@ -191,7 +191,7 @@ void AttendLayer(const ForwardPass& pass, size_t layer) {
           .cache = pass.cache,
           .place = pass.model.kv_places[layer],
           .spec = LayerAttention(pass.spec, layer),
-          .plan = pass.w.plans.of_layer(layer),
+          .plan = pass.w.plans.of_layer(layer)[pass.batch.place.part],
           .q = pass.w.qkv,
           .q_stride = pass.w.qkv_stride,
           .sinks = pass.weights.layers[layer].sinks,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <span>
 
 #include "engine/base/trace.h"
 #include "engine/decoder/attend.h"
@@ -29,6 +30,7 @@ struct Indexer {
         place(pass.model.kv_places[layer]),
         weights(pass.weights.layers[layer].index),
         buffers(pass.w.index),
+        rows(buffers.RowsOf(pass.batch.place.part)),
         heads(static_cast<size_t>(pass.spec.index.heads)),
         dim(static_cast<size_t>(pass.spec.index.dim)),
         top_k(static_cast<size_t>(pass.spec.index.top_k)) {}
@@ -38,6 +40,7 @@ struct Indexer {
   const KvPlace place;
   const IndexWeights& weights;
   IndexBuffers& buffers;
+  const std::span<const ChoosingRow> rows;
   const size_t heads, dim, top_k;
 
   float* key(size_t row) const { return buffers.projected + row * buffers.projected_stride; }
@@ -86,7 +89,7 @@ void RoundQueries(const Indexer& index, size_t begin, size_t end) {
   const ForwardPass& pass = index.pass;
   const size_t element = kernels::SizeOf(pass.activation);
   for (size_t i = begin; i < end; ++i) {
-    const size_t row = index.buffers.rows[i].row;
+    const size_t row = index.rows[i].row;
     float* queries = index.buffers.queries + row * index.buffers.queries_stride;
     for (size_t head = 0; head < index.heads; ++head) {
       float* query = queries + head * index.dim;
@@ -154,14 +157,14 @@ void Choose(const Indexer& index, size_t first, size_t count) {
   IndexBuffers& buffers = index.buffers;
   const size_t pieces = (buffers.scores_stride + kScoreTokens - 1) / kScoreTokens;
   index.pass.worker.ShareOneByOne(count * pieces, [&](size_t i) {
-    const ChoosingRow& row = buffers.rows[first + i / pieces];
+    const ChoosingRow& row = index.rows[first + i / pieces];
     const size_t token = i % pieces * kScoreTokens;
     if (token > row.position) return;
     ScoreTokens(index, row, token, buffers.scores.data() + i / pieces * buffers.scores_stride);
   });
   index.pass.worker.ShareOneByOne(count, [&](size_t i) {
     ChooseTokens(buffers.scores.data() + i * buffers.scores_stride,
-                 size_t{buffers.rows[first + i].position} + 1, index.top_k,
+                 size_t{index.rows[first + i].position} + 1, index.top_k,
                  buffers.chosen.data() + i * index.top_k, index.pass.scratch.index_scores);
   });
 }
@@ -241,7 +244,7 @@ void AttendCut(const Indexer& index, size_t first, size_t at, size_t cut) {
   const ForwardPass& pass = index.pass;
   const KvCache& cache = pass.cache;
   const IndexBuffers& buffers = index.buffers;
-  const ChoosingRow& row = buffers.rows[first + at];
+  const ChoosingRow& row = index.rows[first + at];
   const size_t begin = cut * buffers.cut_tokens;
   const size_t count = std::min(buffers.cut_tokens, index.top_k - begin);
   const size_t blocks = (count + cache.block_tokens() - 1) / cache.block_tokens();
@@ -283,7 +286,7 @@ void AttendRows(const Indexer& index, size_t first, size_t count) {
                                     PartOf(index, i / groups, cut, i % groups));
       parts.push_back({part.out, part.max, part.sum});
     }
-    MergeParts(index, index.buffers.rows[first + i / groups], i % groups, parts);
+    MergeParts(index, index.rows[first + i / groups], i % groups, parts);
   });
 }
 
@@ -295,16 +298,16 @@ void IndexTokens(const ForwardPass& pass, size_t layer) {
   Project(pass, "index_keys", index.weights.k, pass.w.normed, buffers.projected,
           buffers.projected_stride);
   pass.worker.Share(pass.rows, [&](size_t begin, size_t end) { StoreKeys(index, begin, end); });
-  if (buffers.rows.empty()) return;
+  if (index.rows.empty()) return;
   Project(pass, "index_queries", index.weights.q, pass.w.latent.compressed, buffers.queries,
           buffers.queries_stride);
-  pass.worker.Share(buffers.rows.size(),
+  pass.worker.Share(index.rows.size(),
                     [&](size_t begin, size_t end) { RoundQueries(index, begin, end); });
 }
 
 void AttendChosen(const ForwardPass& pass, size_t layer) {
   const Indexer index(pass, layer);
-  const size_t all = index.buffers.rows.size();
+  const size_t all = index.rows.size();
   for (size_t first = 0; first < all; first += kIndexRows) {
     const size_t count = std::min(kIndexRows, all - first);
     Choose(index, first, count);

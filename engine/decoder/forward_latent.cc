@@ -156,7 +156,7 @@ void AttendLatents(const Latent& latent) {
           .cache = pass.cache,
           .place = latent.place,
           .spec = LayerAttention(pass.spec, latent.index),
-          .plan = pass.w.plans.of_layer(latent.index),
+          .plan = pass.w.plans.of_layer(latent.index)[pass.batch.place.part],
           .q = latent.buffers.latent_queries,
           .q_stride = latent.buffers.latent_queries_stride,
           .sinks = nullptr,

@@ -6,39 +6,34 @@
 namespace pinion {
 namespace {
 
-// Fewer tokens cost more in merging and synchronising than they save (kMinPartTokens of
-// attention_plan.cc, of wider heads).
+// Fewer tokens cost more in merging and synchronising than they save (kMinItemTokens of
+// attention_items.cc, of wider heads).
 constexpr size_t kLeastCutTokens = 128;
-
-// Rows at a time, of a whole step: how finely they are cut must not depend on its parts.
-size_t RowsAtOnce(const StepBatch& whole, const Reach& reach) {
-  size_t rows = 0;
-  for (const StepBatch::Slice& slice : whole.slices)
-    for (size_t i = 0; i < slice.rows && rows < kIndexRows; ++i)
-      rows += reach.Chooses(slice.first_position + i) ? 1 : 0;
-  return rows;
-}
 
 }  // namespace
 
-void IndexBuffers::Plan(const StepBatch& batch, const Shard& shard, const Reach& reach,
+void IndexBuffers::Plan(std::span<const StepBatch> step, const Shard& shard, const Reach& reach,
                         size_t threads, size_t block_tokens, size_t part_floats) {
   rows.clear();
+  begins = {0};
   size_t longest = 0;
-  for (uint32_t s = 0; s < batch.slices.size(); ++s) {
-    const StepBatch::Slice& slice = batch.slices[s];
-    for (size_t i = 0; i < slice.rows; ++i) {
-      const size_t position = slice.first_position + i;
-      if (!reach.Chooses(position)) continue;
-      rows.push_back(
-          {s, static_cast<uint32_t>(slice.first_row + i), static_cast<uint32_t>(position)});
-      longest = std::max(longest, position + 1);
+  for (const StepBatch& part : step) {
+    for (uint32_t s = 0; s < part.slices.size(); ++s) {
+      const StepBatch::Slice& slice = part.slices[s];
+      for (size_t i = 0; i < slice.rows; ++i) {
+        const size_t position = slice.first_position + i;
+        if (!reach.Chooses(position)) continue;
+        rows.push_back(
+            {s, static_cast<uint32_t>(slice.first_row + i), static_cast<uint32_t>(position)});
+        longest = std::max(longest, position + 1);
+      }
     }
+    begins.push_back(rows.size());
   }
   if (rows.empty() || shard.groups.empty()) return;
-  const size_t at_once = RowsAtOnce(batch.whole(), reach);
+  const size_t at_once = std::min(rows.size(), kIndexRows);
   const auto top_k = static_cast<size_t>(reach.chosen);
-  const size_t wanted = (2 * threads * batch.finer() + at_once - 1) / at_once;
+  const size_t wanted = (2 * threads * step.front().finer() + at_once - 1) / at_once;
   const size_t most = std::max<size_t>(1, top_k / kLeastCutTokens);
   const size_t first_cuts = threads == 1 ? 1 : std::min(wanted, most);
   cut_tokens = kernels::RoundUp((top_k + first_cuts - 1) / first_cuts, block_tokens);

@@ -22,27 +22,27 @@ StepBatch::Slice CutSlice(const StepBatch::Slice& slice, size_t first, size_t en
 }
 
 // Rows [first, end) of the step.
-MicroBatch PartOf(const StepBatch& batch, size_t first, size_t end) {
-  MicroBatch part;
-  part.first_row = first;
-  part.batch.whole_step = &batch;
-  part.batch.whole_row = first;
+StepBatch PartOf(const StepBatch& batch, size_t first, size_t end) {
+  StepBatch part;
+  part.is_part = true;
+  part.place.row = first;
   const auto rows = [&](const std::vector<int32_t>& all) {
     if (all.empty()) return all;
     return std::vector<int32_t>(all.begin() + static_cast<ptrdiff_t>(first),
                                 all.begin() + static_cast<ptrdiff_t>(end));
   };
-  part.batch.tokens = rows(batch.tokens);
-  part.batch.types = rows(batch.types);
+  part.tokens = rows(batch.tokens);
+  part.types = rows(batch.types);
   for (const StepBatch::Slice& slice : batch.slices) {
-    const size_t from = std::max(first, slice.first_row);
-    const size_t to = std::min(end, slice.first_row + slice.rows);
-    if (from < to) part.batch.slices.push_back(CutSlice(slice, from, to, first));
+    const size_t from = std::max(first, slice.first_row), behind = slice.first_row + slice.rows;
+    if (behind <= first) ++part.place.slice;
+    if (from < std::min(end, behind))
+      part.slices.push_back(CutSlice(slice, from, std::min(end, behind), first));
   }
   for (const int32_t row : batch.logit_rows) {
-    if (static_cast<size_t>(row) < first) ++part.first_logit;
+    if (static_cast<size_t>(row) < first) ++part.place.logit;
     if (static_cast<size_t>(row) >= first && static_cast<size_t>(row) < end)
-      part.batch.logit_rows.push_back(row - static_cast<int32_t>(first));
+      part.logit_rows.push_back(row - static_cast<int32_t>(first));
   }
   return part;
 }
@@ -60,13 +60,14 @@ size_t NextCut(const StepBatch& batch, size_t end, size_t granule) {
 
 }  // namespace
 
-std::vector<MicroBatch> CutStep(const StepBatch& batch, size_t parts, size_t granule) {
+std::vector<StepBatch> CutStep(const StepBatch& batch, size_t parts, size_t granule) {
   const size_t rows = batch.tokens.size();
   const size_t wanted = (rows + parts - 1) / parts;
-  std::vector<MicroBatch> cut;
+  std::vector<StepBatch> cut;
   for (size_t first = 0; first < rows;) {
     const size_t end = NextCut(batch, std::min(rows, first + wanted), granule);
     cut.push_back(PartOf(batch, first, end));
+    cut.back().place.part = cut.size() - 1;
     first = end;
   }
   return cut;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
+#include <span>
 #include <utility>
 
 #include "engine/base/check.h"
@@ -144,13 +145,15 @@ class PipelinedDecoder final : public Decoder {
   }
 
   void Forward(const StepBatch& batch, const LogitsSink& sink) override {
-    const std::vector<MicroBatch> parts = CutStep(batch, batch.parts, granule_);
+    const std::vector<StepBatch> parts = CutStep(batch, batch.parts, granule_);
     for (const auto& stage : *stages_) stage->done = 0;
-    OnAll([&](Stage& stage) { ComputeParts(stage, parts, sink); });
+    OnAll([&](Stage& stage) {
+      stage.decoder->PlanStage(batch, parts);
+      for (const StepBatch& part : parts) ComputePart(stage, part, sink);
+    });
   }
-  void ForwardStage(const StepBatch&, const Handover&, const LogitsSink&) override {
-    CHECK(false) << "a pipeline computes whole models";
-  }
+  void PlanStage(const StepBatch&, std::span<const StepBatch>) override { NoStage(); }
+  void ForwardStage(const StepBatch&, const Handover&, const LogitsSink&) override { NoStage(); }
 
  private:
   template <typename Figure>
@@ -176,22 +179,21 @@ class PipelinedDecoder final : public Decoder {
     for (const auto& stage : *stages_) stage->thread.Wait();
   }
 
-  void ComputeParts(Stage& stage, const std::vector<MicroBatch>& parts, const LogitsSink& sink) {
-    for (size_t i = 0; i < parts.size(); ++i) {
-      const MicroBatch& part = parts[i];
-      const size_t at = part.first_row * row_floats_;
-      const size_t bytes = part.batch.tokens.size() * row_floats_ * sizeof(float);
-      Handover handover;
-      if (const float* taken = Take(stage, i, at, bytes)) handover.taken = taken + at;
-      if (!stage.given.empty()) handover.given = stage.given.data() + at;
-      stage.decoder->ForwardStage(
-          part.batch, handover,
-          [&](const Worker& worker, size_t first, size_t count, float* logits, size_t stride) {
-            sink(worker, part.first_logit + first, count, logits, stride);
-          });
-      if (stage.to) world_->Send(*stage.to, stage.number, handover.given, bytes);
-      Finish(stage);
-    }
+  static void NoStage() { CHECK(false) << "a pipeline computes whole models"; }
+
+  void ComputePart(Stage& stage, const StepBatch& part, const LogitsSink& sink) {
+    const size_t at = part.place.row * row_floats_;
+    const size_t bytes = part.tokens.size() * row_floats_ * sizeof(float);
+    Handover handover;
+    if (const float* taken = Take(stage, part.place.part, at, bytes)) handover.taken = taken + at;
+    if (!stage.given.empty()) handover.given = stage.given.data() + at;
+    stage.decoder->ForwardStage(
+        part, handover,
+        [&](const Worker& worker, size_t first, size_t count, float* logits, size_t stride) {
+          sink(worker, part.place.logit + first, count, logits, stride);
+        });
+    if (stage.to) world_->Send(*stage.to, stage.number, handover.given, bytes);
+    Finish(stage);
   }
 
   // Waits for the hidden states of part i; null if the stage has the embeddings.
@@ -242,7 +244,7 @@ Status LoadStage(const DecoderSpec& spec, std::shared_ptr<const TensorSource> so
   return {};
 }
 
-// Who hands hidden states to whom.
+// Tells each stage which one hands it hidden states, and which one takes its own.
 void Connect(const StagePlaces& places, size_t process, size_t floats, int last_stage,
              Stages& stages) {
   for (size_t i = 0; i < stages.size(); ++i) {

@@ -45,19 +45,18 @@ struct StepBatch {
   std::vector<int32_t> logit_rows;
   // Parts that the stages of a pipeline compute at the same time (CutStep).
   size_t parts = 1;
-  // Of such a part: the step that it is a part of, which outlives it, and its first row there. What
-  // decides how sums are rounded is decided for the whole step, because the number of parts follows
-  // from times that are measured.
-  const StepBatch* whole_step = nullptr;
-  size_t whole_row = 0;
+  // Of such a part: its number, and its first row, slice and wanted row in the step.
+  struct Place {
+    size_t part = 0, row = 0, slice = 0, logit = 0;
+  };
+  Place place;
+  bool is_part = false;  // even if it is the only one
 
   static constexpr size_t kUsualParts = 4;
-  bool is_part() const { return whole_step != nullptr; }
-  const StepBatch& whole() const { return is_part() ? *whole_step : *this; }
-  // By how many times more finely work is divided than the whole step would need: the threads
+  // By how many times more finely work is divided than the step needs if it is not cut: the threads
   // finish a part before they begin the next, and most steps that are cut at all have up to
   // kUsualParts.
-  size_t finer() const { return is_part() ? kUsualParts : 1; }
+  size_t finer() const { return is_part ? kUsualParts : 1; }
 
   void Clear() {
     tokens.clear();
@@ -65,8 +64,8 @@ struct StepBatch {
     slices.clear();
     logit_rows.clear();
     parts = 1;
-    whole_step = nullptr;
-    whole_row = 0;
+    place = {};
+    is_part = false;
   }
 };
 

@@ -28,24 +28,27 @@ StepBatch StepOf(const std::vector<size_t>& lengths) {
 }
 
 // Put together again, the parts are the step: every row once, in order, at its own position.
-void ExpectWhole(const StepBatch& batch, const std::vector<MicroBatch>& parts) {
+void ExpectWhole(const StepBatch& batch, const std::vector<StepBatch>& parts) {
   std::vector<int32_t> tokens, logit_rows;
   std::vector<size_t> positions;
-  for (const MicroBatch& part : parts) {
-    EXPECT_EQ(part.first_row, tokens.size());
-    EXPECT_EQ(part.first_logit, logit_rows.size());
+  for (const StepBatch& part : parts) {
+    EXPECT_TRUE(part.is_part);
+    EXPECT_EQ(&parts[part.place.part], &part);
+    EXPECT_EQ(part.place.row, tokens.size());
+    EXPECT_EQ(part.place.logit, logit_rows.size());
+    EXPECT_EQ(batch.slices[part.place.slice].place, part.slices[0].place);
     size_t row = 0;
-    for (const StepBatch::Slice& slice : part.batch.slices) {
+    for (const StepBatch::Slice& slice : part.slices) {
       EXPECT_EQ(slice.first_row, row);
       EXPECT_GT(slice.rows, 0u);
       for (size_t i = 0; i < slice.rows; ++i)
         positions.push_back(1000 * static_cast<size_t>(slice.place) + slice.first_position + i);
       row += slice.rows;
     }
-    EXPECT_EQ(row, part.batch.tokens.size());
-    tokens.insert(tokens.end(), part.batch.tokens.begin(), part.batch.tokens.end());
-    for (const int32_t wanted : part.batch.logit_rows)
-      logit_rows.push_back(wanted + static_cast<int32_t>(part.first_row));
+    EXPECT_EQ(row, part.tokens.size());
+    tokens.insert(tokens.end(), part.tokens.begin(), part.tokens.end());
+    for (const int32_t wanted : part.logit_rows)
+      logit_rows.push_back(wanted + static_cast<int32_t>(part.place.row));
   }
   std::vector<size_t> wanted;
   for (const StepBatch::Slice& slice : batch.slices)
@@ -81,8 +84,8 @@ TEST(CutStep, TextsThatMustBeComputedWholeAre) {
   const StepBatch batch = StepOf({300, 10, 300, 300});
   const auto parts = CutStep(batch, 2, SIZE_MAX);
   EXPECT_GT(parts.size(), 1u);
-  for (const MicroBatch& part : parts)
-    for (const StepBatch::Slice& slice : part.batch.slices)
+  for (const StepBatch& part : parts)
+    for (const StepBatch::Slice& slice : part.slices)
       EXPECT_EQ(slice.rows, batch.slices[static_cast<size_t>(slice.place)].rows);
 }
 
@@ -93,8 +96,8 @@ TEST(CutStep, ChunksOfStatesStayWhole) {
     const auto parts = CutStep(batch, count, 64);
     ExpectWhole(batch, parts);
     EXPECT_GT(parts.size(), 1u);
-    for (const MicroBatch& part : parts)
-      for (const StepBatch::Slice& slice : part.batch.slices) {
+    for (const StepBatch& part : parts)
+      for (const StepBatch::Slice& slice : part.slices) {
         const auto sequence = static_cast<size_t>(slice.place);
         EXPECT_EQ((slice.first_position - batch.slices[sequence].first_position) % 64, 0u);
       }
@@ -121,18 +124,17 @@ TEST(CutStep, StatesAreTakenByTheFirstPartAndLeftByTheLast) {
   const auto parts = CutStep(batch, 4, 1);
   ASSERT_EQ(parts.size(), 4u);
   for (size_t i = 0; i < parts.size(); ++i) {
-    EXPECT_EQ(parts[i].batch.slices[0].begins_from, i == 0 ? 8 : -1);
-    EXPECT_EQ(parts[i].batch.slices[0].keeps_in, i == 3 ? 9 : -1);
+    EXPECT_EQ(parts[i].slices[0].begins_from, i == 0 ? 8 : -1);
+    EXPECT_EQ(parts[i].slices[0].keeps_in, i == 3 ? 9 : -1);
   }
 }
 
 TEST(CutStep, TypesGoWithTheirTokens) {
   StepBatch batch = StepOf({512});
   for (size_t i = 0; i < 512; ++i) batch.types.push_back(static_cast<int32_t>(i % 2));
-  for (const MicroBatch& part : CutStep(batch, 2, 1)) {
-    ASSERT_EQ(part.batch.types.size(), part.batch.tokens.size());
-    for (size_t i = 0; i < part.batch.types.size(); ++i)
-      EXPECT_EQ(part.batch.types[i], part.batch.tokens[i] % 2);
+  for (const StepBatch& part : CutStep(batch, 2, 1)) {
+    ASSERT_EQ(part.types.size(), part.tokens.size());
+    for (size_t i = 0; i < part.types.size(); ++i) EXPECT_EQ(part.types[i], part.tokens[i] % 2);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <numeric>
 #include <utility>
@@ -181,33 +182,22 @@ TEST(Pipeline, DecodesThatAreCutAreThoseOfOneStage) {
   for (const std::vector<float>& each : got) ExpectNear(each, wanted);
 }
 
-// Two threads of a stage divide long contexts, and sequences share a prefix. How many parts a step
-// has follows from measured times, from which no result may follow.
-TEST(Pipeline, NotABitDependsOnTheNumberOfParts) {
-  constexpr size_t kSequences = 5, kLength = 900, kShared = 608, kBlock = 16;
-  const ModelFiles files = FindModel(testing::ModelFolder("llama")).value();
-  for (const kernels::Isa isa : kernels::UsableIsas()) {
-    DecoderOptions options = testing::Float32();
-    options.isa = isa;
-    options.max_rows = kLength;
-    auto pipeline = StartPipeline(files.spec, OpenWeights(files).value(), testing::Unpinned({2, 2}),
-                                  options, {1, 2}, nullptr);
-    ASSERT_TRUE(pipeline) << pipeline.error().message;
-    Decoder& decoder = *pipeline->decoder;
-    const size_t own_blocks = (kLength - kShared) / kBlock + 1;
-    ASSERT_TRUE(decoder.AllocateKv(kShared / kBlock + (kSequences + 1) * own_blocks, 1024, 1));
-    // The last sequence is a prompt that has its first tokens in the cache.
-    std::vector<std::vector<int32_t>> tables(kSequences + 1);
-    StepBatch step;
+// A token of each of some sequences that share a prefix, and 70 of a prompt that begins like them;
+// what precedes these is in the cache then.
+struct LongStep {
+  static constexpr size_t kSequences = 5, kLength = 900, kShared = 608, kBlock = 16;
+  static constexpr size_t kOwnBlocks = (kLength - kShared) / kBlock + 1;
+  static constexpr size_t kCacheBlocks = kShared / kBlock + (kSequences + 1) * kOwnBlocks;
+
+  explicit LongStep(Decoder& decoder) {
     for (size_t i = 0; i <= kSequences; ++i) {
-      const size_t length = kLength - 23 * i;
+      const size_t length = kLength - 23 * i, rows = i < kSequences ? 1 : 70;
       for (size_t block = 0; block <= length / kBlock; ++block)
         tables[i].push_back(
-            static_cast<int32_t>(block < kShared / kBlock ? block : block + i * own_blocks));
+            static_cast<int32_t>(block < kShared / kBlock ? block : block + i * kOwnBlocks));
       StepBatch prompt;
       for (size_t at = 0; at < length; ++at)
         prompt.tokens.push_back(static_cast<int32_t>((7 * at + (at < kShared ? 0 : 11 * i)) % 90));
-      const size_t rows = i < kSequences ? 1 : 70;
       prompt.slices = {{0, length, 0, {tables[i].data()}}};
       LogitsOf(decoder, prompt, 0, 0);
       step.slices.push_back({step.tokens.size(), rows, length - rows, {tables[i].data()}});
@@ -216,15 +206,45 @@ TEST(Pipeline, NotABitDependsOnTheNumberOfParts) {
     }
     step.logit_rows.resize(step.tokens.size());
     std::iota(step.logit_rows.begin(), step.logit_rows.end(), 0);
+  }
+
+  std::array<std::vector<int32_t>, kSequences + 1> tables;
+  StepBatch step;
+};
+
+// Two threads of a stage divide long contexts, and sequences share a prefix, or their tokens choose
+// what they see. How many parts a step has follows from measured times, from which no result may
+// follow.
+class PipelineParts : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(PipelineParts, NotABitDependsOnTheirNumber) {
+  const ModelFiles files = FindModel(testing::ModelFolder(GetParam())).value();
+  for (const kernels::Isa isa : kernels::UsableIsas()) {
+    DecoderOptions options = testing::Float32();
+    options.isa = isa;
+    options.max_rows = LongStep::kLength;
+    auto pipeline = StartPipeline(files.spec, OpenWeights(files).value(), testing::Unpinned({2, 2}),
+                                  options, {1, 2}, nullptr);
+    ASSERT_TRUE(pipeline) << pipeline.error().message;
+    Decoder& decoder = *pipeline->decoder;
+    ASSERT_TRUE(decoder.AllocateKv(LongStep::kCacheBlocks, 1024, 1));
+    LongStep all(decoder);
+    StepBatch& step = all.step;
     const auto vocabulary = static_cast<size_t>(files.spec.vocabulary);
     const std::vector<float> whole = LogitsOf(decoder, step, vocabulary, 0);
-    for (const size_t parts : {2, 4, 8}) {
+    for (const size_t parts : {2, 8, 4}) {
       step.parts = parts;
       EXPECT_EQ(LogitsOf(decoder, step, vocabulary, 0), whole)
           << parts << " parts by " << kernels::Name(isa);
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Pipeline, PipelineParts, ::testing::Values("llama", "deepseekv3.2"),
+                         [](const auto& info) {
+                           return std::string(info.param == std::string("llama") ? "Whole"
+                                                                                 : "Chosen");
+                         });
 
 }  // namespace
 }  // namespace pinion

@@ -112,6 +112,7 @@ std::vector<std::vector<float>> ResidualsOf(const ModelFiles& files, size_t proc
     batch.tokens = ids;
     batch.slices = {{0, ids.size(), 0}};
     for (size_t i = 0; i < tables.size(); ++i) batch.slices[0].block_tables[i] = tables[i].data();
+    part.decoder->PlanStage(batch, {&batch, 1});
     part.decoder->ForwardStage(batch, {nullptr, all[world.process()].data()}, {});
   });
   return all;
