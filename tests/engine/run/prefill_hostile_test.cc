@@ -1,0 +1,114 @@
+// Orders and blocks of a program that was let in and means no good.
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "engine/base/check.h"
+#include "engine/run/prefill_role.h"
+#include "engine/run/start.h"
+#include "engine/transfer/prefill_client.h"
+#include "engine/transfer/prefill_server.h"
+#include "tests/engine/run/split_engines.h"
+
+namespace pinion {
+namespace {
+
+// Such a program, which knows what a good one does.
+std::unique_ptr<PrefillClient> ClientOf(const EngineOptions& options, const std::string& address) {
+  auto model = StartModel(WithRole(options, Role::kDecode, address));
+  CHECK(model) << model.error().message;
+  PrefillClient::Options client;
+  client.from = {*ParseAddress(address, "")};
+  client.facts = FactsOfTransfer(*model);
+  auto started = PrefillClient::Start(std::move(client));
+  while (!started->any_up()) std::this_thread::yield();
+  return started;
+}
+
+PrefillClient::Event AwaitEvent(PrefillClient& client) {
+  for (;;) {
+    if (auto event = client.Next()) return *std::move(event);
+    std::this_thread::yield();
+  }
+}
+
+TEST(PrefillSplit, OrdersThatCannotBeComputedAreAnsweredWithTheReason) {
+  const EngineOptions options = SplitOptions("preset:tiny");
+  const std::string address = SocketPath("orders");
+  Neighbour other(WithRole(options, Role::kPrefill, address));
+  const auto client = ClientOf(options, address);
+  const std::pair<std::vector<int32_t>, const char*> cases[] = {
+      {{}, "empty"},
+      {{1, -1, 2}, "token -1 is outside the vocabulary"},
+      {{1, 1 << 20}, "token 1048576 is outside the vocabulary"},
+      {std::vector<int32_t>(160, 1), "the prompt has 160 tokens"}};
+  uint64_t id = 0;
+  for (const auto& [tokens, said] : cases) {
+    OrderMessage order;
+    order.id = ++id;
+    order.tokens = tokens;
+    ASSERT_TRUE(client->Order(order));
+    const auto done = std::get<DoneMessage>(AwaitEvent(*client));
+    EXPECT_NE(done.error.find(said), std::string::npos) << done.error;
+  }
+  // Nothing is wanted of a prompt that the other engine has, or that has no full block.
+  for (const auto& [first, tokens] : {std::pair{1000u, 40}, {0u, 5}}) {
+    OrderMessage order;
+    order.id = ++id;
+    order.first_block = first;
+    order.tokens.assign(static_cast<size_t>(tokens), 7);
+    ASSERT_TRUE(client->Order(order));
+    EXPECT_EQ(std::get<DoneMessage>(AwaitEvent(*client)).error, "");
+  }
+  EXPECT_EQ(other.End().blocks_used, 0u);
+}
+
+TEST(PrefillSplit, BlocksThatAreNoneOfThePromptsAreNotTaken) {
+  const EngineOptions options = SplitOptions("preset:tiny");
+  const Request request = Prompts(8)[6];
+  const Outputs alone = AloneAnswers(options, {request});
+  const size_t bytes = size_t{kSplitBlock} * 2 * 2 * 16 * 2 * 4;  // of a block
+  const std::string whole(bytes, 'x');
+  const BlocksMessage good{0, 0, 0, whole}, cases[] = {{0, 1, 0, whole},
+                                                       {0, 0, 7, whole},
+                                                       {0, 0, 0xffffffff, whole},
+                                                       {0, 0, 6, whole + whole},
+                                                       {0, 0, 0, whole + "x"},
+                                                       {0, 0, 0, "x"},
+                                                       {0, 0, 0, std::string(8 * bytes, 'x')}};
+  for (BlocksMessage blocks : cases) {
+    const std::string address = SocketPath("blocks");
+    PrefillServer::Options served;
+    served.listen = *ParseAddress(address, "");
+    served.most_tokens = 1000;  // no facts: everybody may order
+    const auto server = PrefillServer::Start(std::move(served)).value();
+    const auto engine = StartDecoding(WithRole(options, Role::kDecode, address));
+    ASSERT_TRUE(engine->Add(request));
+    std::optional<PrefillServer::Arrived> arrived;
+    while (!(arrived = server->Next())) std::this_thread::yield();
+    const uint64_t id = arrived->order->id;
+    blocks.id = id;
+    BlocksMessage first = good;
+    first.id = id;
+    server->Send(arrived->from, first);
+    server->Send(arrived->from, blocks);
+    server->Send(arrived->from, StateMessage{id, "no model has states of this size"});
+    server->Send(arrived->from, DoneMessage{id, "", 1000});
+    Outputs outputs;
+    StepAll(*engine, outputs);
+    EXPECT_EQ(outputs.at(request.id).size(), alone.at(request.id).size())
+        << blocks.table << ' ' << blocks.first << ' ' << blocks.images.size();
+    EXPECT_EQ(engine->stats().transfer.failed, 1u);
+    EXPECT_EQ(engine->stats().transfer.taken_tokens, size_t{kSplitBlock}) << "the first block";
+  }
+}
+
+}  // namespace
+}  // namespace pinion
