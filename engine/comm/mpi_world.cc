@@ -29,19 +29,15 @@ int Count(size_t bytes) {
   return static_cast<int>(bytes);
 }
 
-// MPI may itself wait for what is lost: the alarm ends this process then.
-void SetAlarm(unsigned seconds) {
+// Ends this process and asks MPI to end the others. MPI may itself wait for what is lost: the alarm
+// ends this process then.
+[[noreturn]] void EndAll() {
   sigset_t alarm_signal;
   sigemptyset(&alarm_signal);
   sigaddset(&alarm_signal, SIGALRM);
   pthread_sigmask(SIG_UNBLOCK, &alarm_signal, nullptr);
   std::signal(SIGALRM, SIG_DFL);
-  alarm(seconds);
-}
-
-// Ends this process and asks MPI to end the others.
-[[noreturn]] void EndAll() {
-  SetAlarm(1);
+  alarm(1);
   MPI_Abort(MPI_COMM_WORLD, 1);
   _exit(1);
 }
@@ -89,14 +85,8 @@ class MpiWorld final : public Communicator {
       MPI_Comm_free(&group_);
       return;
     }
-    // The last one may unload its model for longer than others would believe it to live without
-    // signs of life: they go on until all are here.
-    if (heartbeat_) MPI_Barrier(group_);
     heartbeat_.reset();
-    constexpr unsigned kLastSeconds = 10;  // nobody watches the others any more
-    SetAlarm(kLastSeconds);
     MPI_Finalize();
-    alarm(0);
   }
   MpiWorld(const MpiWorld&) = delete;
   MpiWorld& operator=(const MpiWorld&) = delete;

@@ -1,7 +1,13 @@
 #include "engine/comm/world.h"
 
-#include <memory>
+#include <unistd.h>
 
+#include <cstdio>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "engine/comm/heartbeat.h"
 #include "engine/comm/mpi_launch.h"
 #include "engine/comm/mpi_world.h"
 
@@ -35,6 +41,14 @@ std::unique_ptr<Communicator>& Joined() {
   return world;
 }
 
+// Of the others, once nobody listens any more.
+class NoSigns final : public LifeSigns {
+ public:
+  std::vector<size_t> watched() const override { return {0}; }
+  void Send() override {}
+  std::vector<size_t> Received() override { return {}; }
+};
+
 }  // namespace
 
 std::optional<LaunchedProcess> Launched() {
@@ -61,6 +75,20 @@ Result<Communicator*> JoinWorld() {
   return Joined().get();
 }
 
-void LeaveWorld() { Joined().reset(); }
+void LeaveWorld(int code) { Leave(std::move(Joined()), code); }
+
+void Leave(std::unique_ptr<Communicator> world, int code) {
+  if (!world) return;
+  // The last one may unload its model for longer than others would believe it to live without signs
+  // of life: they go on until all are here.
+  LeastOf(*world, 0);
+  const Heartbeat patience(std::make_unique<NoSigns>(), [code](size_t) {
+    std::fprintf(stderr,
+                 "pinion: the model's other processes do not leave: one, its host or the link was "
+                 "lost after all work was done\n");
+    _exit(code);
+  });
+  world.reset();
+}
 
 }  // namespace pinion

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 
 #include "engine/base/result.h"
@@ -38,7 +39,14 @@ void LeaveWorldToChild();
 // process's life; null if it is the only one. Waits for all others to join.
 Result<Communicator*> JoinWorld();
 
-// Leaves them, if this process joined: the last collective call.
-void LeaveWorld();
+// Leaves them, if this process joined: the last collective call, after all that this process has to
+// write. Waits for all others to leave. If one of them or the link is lost from then on, which
+// nobody watches for any more, this process cannot leave: after SilenceWatch::kLostNs it ends with
+// `code`, the result of its work, and a sentence on standard error. Time for which it was itself
+// held up does not count.
+void LeaveWorld(int code);
+
+// What LeaveWorld does with the world that was joined; in tests, with another.
+void Leave(std::unique_ptr<Communicator> world, int code);
 
 }  // namespace pinion

@@ -51,15 +51,15 @@ int FollowLeader() {
     if (order.kind == OrderKind::kEnd) break;
     FollowModel(world, order.payload);
   }
-  LeaveWorld();
+  LeaveWorld(0);
   return 0;
 }
 
-void ReleaseFollowers() {
+void ReleaseFollowers(int code) {
   const auto joined = JoinWorld();
   if (!joined || !*joined) return;
   Send(**joined, {OrderKind::kEnd});
-  LeaveWorld();
+  LeaveWorld(code);
 }
 
 }  // namespace pinion

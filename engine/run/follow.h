@@ -6,8 +6,8 @@ namespace pinion {
 // of every step, and returns the exit code when the leader ends. Writes nothing but warnings.
 int FollowLeader();
 
-// The end of a command in a process that leads, before it exits: lets the others go. Does nothing
-// in a process that was started alone.
-void ReleaseFollowers();
+// The last act of a command in a process that leads, before it exits with `code`: lets the others
+// go (LeaveWorld). Does nothing in a process that was started alone.
+void ReleaseFollowers(int code);
 
 }  // namespace pinion

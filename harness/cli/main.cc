@@ -103,13 +103,13 @@ int Main(int argc, char** argv) {
     if (error.get_exit_code() != 0) return Report(DescribeUsage(app, error, argc, argv));
     app.exit(error);  // --help and --version
   }
-  ReleaseFollowers();
   if (const Status traced = trace::End(); !traced) exit_code = Report(traced.error());
   // A full disk shows only when the end of the output leaves the buffer. A command that failed
   // has already reported why.
   std::cout.flush();
   if ((!std::cout || std::fflush(stdout) != 0 || std::ferror(stdout)) && exit_code == 0)
-    return Report({ErrorCode::kIo, "cannot write to standard output"});
+    exit_code = Report({ErrorCode::kIo, "cannot write to standard output"});
+  ReleaseFollowers(exit_code);
   return exit_code;
 }
 

@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   pinion::testing::ExpectCommunicates(**world);
-  const bool failed = testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed();
-  pinion::LeaveWorld();
-  return failed ? 1 : 0;
+  const int code = testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed() ? 1 : 0;
+  pinion::LeaveWorld(code);
+  return code;
 }

@@ -1,10 +1,22 @@
 #include "engine/comm/world.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <functional>
 #include <initializer_list>
+#include <memory>
+#include <thread>
 #include <utility>
+#include <vector>
+
+#include "engine/comm/heartbeat.h"
 
 namespace pinion {
 namespace {
@@ -79,6 +91,60 @@ TEST_F(LaunchedTest, APlaceIsLeftToAChildOnce) {
   LeaveWorldToChild();
   EXPECT_FALSE(Launched());
 }
+
+// A world of this process alone, whose end does as it is told.
+class LateWorld final : public Communicator {
+ public:
+  explicit LateWorld(std::function<void()> end) : end_(std::move(end)) {}
+  ~LateWorld() override { end_(); }
+  size_t process() const override { return 0; }
+  size_t processes() const override { return 1; }
+  void Gather(const void* mine, size_t bytes, void* all) override { std::memcpy(all, mine, bytes); }
+  void GatherAtLeader(const void*, const std::vector<size_t>&, void*) override {}
+  void Broadcast(void*, size_t) override {}
+  void Send(size_t, int, const void*, size_t) override {}
+  void Receive(size_t, int, void*, size_t) override {}
+  std::unique_ptr<Communicator> Part(int) override { return nullptr; }
+
+ private:
+  const std::function<void()> end_;
+};
+
+constexpr auto kPatience = std::chrono::nanoseconds(SilenceWatch::kLostNs);
+constexpr auto kBeats = 3 * std::chrono::nanoseconds(SilenceWatch::kBeatNs);
+
+// As on a host that stands still: its processes do nothing for longer than leaving may take.
+void StandStill() {
+  const pid_t self = getpid(), other = fork();
+  if (other == 0) {
+    kill(self, SIGSTOP);
+    std::this_thread::sleep_for(kPatience + kBeats);
+    kill(self, SIGCONT);
+    _exit(0);
+  }
+  waitpid(other, nullptr, 0);
+  std::this_thread::sleep_for(kBeats);
+}
+
+[[noreturn]] void LeaveAndExit(std::function<void()> end) {
+  Leave(std::make_unique<LateWorld>(std::move(end)), 7);
+  std::fputs("left", stderr);
+  _exit(0);
+}
+
+TEST(LeaveDeathTest, AProcessThatCannotLeaveEndsWithTheResultOfItsWork) {
+  const auto never = [] {
+    for (;;) pause();
+  };
+  EXPECT_EXIT(LeaveAndExit(never), ::testing::ExitedWithCode(7),
+              "other processes do not leave: .* lost after all work was done");
+}
+
+TEST(LeaveDeathTest, AHostThatStandsStillIsWaitedFor) {
+  EXPECT_EXIT(LeaveAndExit(StandStill), ::testing::ExitedWithCode(0), "left");
+}
+
+TEST(Leave, AProcessThatHasJoinedNobodyHasNobodyToLeave) { Leave(nullptr, 7); }
 
 }  // namespace
 }  // namespace pinion
