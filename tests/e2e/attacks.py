@@ -18,7 +18,8 @@ import typing
 from raw_client import Connection, exchange, get, head, post
 
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
-HOLD_S = 3.0  # how long an attack keeps its connections open, if that is what it does
+HOLD_S = 1.0  # how long an attack keeps its connections open, if that is what it does
+FILL_S = 3.0  # and one that waits until nothing more fits into them
 REFUSED = {0, 400, 403, 404, 405, 408, 411, 413, 414, 415, 431}
 
 
@@ -174,9 +175,9 @@ def half_closed(target):
 # ---- Connections ------------------------------------------------------------------------------------------
 
 
-async def hold(connections, each=None):
+async def hold(connections, each=None, fill=False):
     """Keeps them open; `each` is done to all of them four times a second."""
-    end = asyncio.get_running_loop().time() + HOLD_S
+    end = asyncio.get_running_loop().time() + (FILL_S if fill else HOLD_S)
     while asyncio.get_running_loop().time() < end:
         if each:
             await asyncio.gather(*(each(connection) for connection in connections))
@@ -234,7 +235,7 @@ def slow_readers(target, count=16):
         connections = await open_many(target, count, receive_buffer=4096)
         try:
             await asyncio.gather(*(one.send(data) for one in connections))
-            await hold(connections)
+            await hold(connections, fill=True)
         finally:
             close_all(connections)
         return []

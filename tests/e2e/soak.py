@@ -371,7 +371,8 @@ async def soak(server, seconds, clients=64, idle=2000, kills=2, seed=1):
     """Warms the server up, soaks it, and returns what was found."""
     raw_client.raise_descriptor_limit()
     target, tally, rng = target_of(server), Tally(), random.Random(seed)
-    attacks.HOLD_S = min(attacks.HOLD_S, seconds / 30)  # so that there is time for each
+    # So that there is time for each.
+    attacks.HOLD_S, attacks.FILL_S = (min(each, seconds / 15) for each in (attacks.HOLD_S, attacks.FILL_S))
     warm_s = seconds / 4
     crowd = Crowd(server, target, tally, rng, clients, idle)
     await crowd.run(warm_s, min(kills, 1))

@@ -47,7 +47,8 @@ KINDS = {"answers of /health": ask_health, "parts of streams": read_stream}
 class Watch:
     """Asks both servers from __enter__ to __exit__, which waits until the watched one has answered once more."""
 
-    def __init__(self, watched_port, control_port):
+    def __init__(self, watched_port, control_port, limits=MOST_MISSED):
+        self.limits = limits
         self.ports = {"watched": watched_port, "control": control_port}
         self.missed = {kind: 0 for kind in KINDS}  # since the last answer of the watched server
         self.most_missed = collections.Counter()
@@ -96,5 +97,5 @@ class Watch:
     def verdict(self):
         """A sentence for everything that was wrong."""
         return self.failures + [
-            f"the control had {count} {kind} while the watched server had none, want at most {MOST_MISSED[kind]}"
-            for kind, count in self.most_missed.items() if count > MOST_MISSED[kind]]
+            f"the control had {count} {kind} while the watched server had none, want at most {self.limits[kind]}"
+            for kind, count in self.most_missed.items() if count > self.limits[kind]]

@@ -1,4 +1,4 @@
-"""Half a minute of soak.py, and that it notices what it is there to notice."""
+"""A quarter of a minute of soak.py, and that it notices what it is there to notice."""
 
 import asyncio
 import dataclasses
@@ -11,7 +11,7 @@ from raw_client import Answer
 
 def test_nothing_is_lost_or_kept(start_server, data):
     server = start_server(data / "models/tiny-trained", *soak.FLAGS, "-tp", "1")
-    outcome = asyncio.run(soak.soak(server, 30))
+    outcome = asyncio.run(soak.soak(server, 15))
     assert not outcome.failures, outcome.report()
     assert outcome.tally.ends["killed engines"] == 3
     assert outcome.tally.ends[200] > 0 and outcome.tally.ends["left"] > 0
