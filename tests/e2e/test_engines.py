@@ -78,7 +78,7 @@ def test_sweeps_any_server(pinion, tmp_path, no_server_left):
     out, logs = tmp_path / "out", tmp_path / "answers"
     logs.mkdir()
     # The server has as many places as a candidate's max_num_seqs says.
-    definition = define(tmp_path, engine("--slots", "{max_num_seqs}", "--log",
+    definition = define(tmp_path, engine("--slots", "{max_num_seqs}", "--count", "--log",
                                          str(logs / "{max_num_seqs}-{port}")))
     done = pinion("sweep", "some/model", "--def", definition, "--out", out, "--max-num-seqs", 8,
                   timeout=300)
