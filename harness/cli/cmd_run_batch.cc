@@ -94,7 +94,9 @@ Result<std::unique_ptr<EngineServer>> StartServer(const TrialRequest& request) {
   PINION_ASSIGN(const int port, FreePort());
   PINION_ASSIGN(const EngineCommand command, plan.CommandOn(port, request.engine));
   PINION_ASSIGN(auto server, EngineServer::Start(command, port, STDERR_FILENO));
-  if (const Status ready = server->WaitUntilReady(request.engine, StopRequested); !ready)
+  if (const Status ready =
+          server->WaitUntilReady(request.engine, request.engine.start_timeout_s, StopRequested);
+      !ready)
     return Fail(ready.error().code, StrCat("the server ", ready.error().message));
   return server;
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 
 #include "engine/base/clock.h"
@@ -62,10 +63,10 @@ class GuardedServer final : public EngineServer {
     return ended_;
   }
 
-  Status WaitUntilReady(const EngineChoice& engine,
+  Status WaitUntilReady(const EngineChoice& engine, double patience_s,
                         const std::function<bool()>& interrupted) override {
     std::string last = "no answer";
-    while (SecondsSince(start_ns_) < engine.start_timeout_s) {
+    while (SecondsSince(start_ns_) < patience_s) {
       auto answer = HttpFetch(url_, engine.health, kHealthSeconds);
       // A server without that path is ready when it lists its models.
       if (!answer && answer.error().code == ErrorCode::kNotFound)
@@ -80,8 +81,8 @@ class GuardedServer final : public EngineServer {
       if (interrupted()) return Fail(ErrorCode::kExhausted, "was interrupted while it started");
       usleep(static_cast<useconds_t>(kPollSeconds * 1e6));
     }
-    return Fail(ErrorCode::kFailed, StrCat("was not ready within ", engine.start_timeout_s, " s (",
-                                           last, "); raise 'start_timeout' or correct 'health'"));
+    return Fail(ErrorCode::kTimeout, StrCat("was not ready within ",
+                                            std::round(patience_s * 10) / 10, " s (", last, ")"));
   }
 
  private:

@@ -23,10 +23,10 @@ class EngineServer {
                                                      int log_fd);
   virtual ~EngineServer() = default;  // stops it: SIGTERM, then SIGKILL after 10 s
 
-  // Waits until `health` answers 200, or /v1/models if there is no such path. Errors (kFailed):
-  // it ended (with its exit code), or took longer than the choice's start_timeout_s; kExhausted:
-  // interrupted.
-  virtual Status WaitUntilReady(const EngineChoice& engine,
+  // Waits until the engine's `health` answers 200, or /v1/models if there is no such path. Errors:
+  // it ended, with its exit code (kFailed); it was not ready `patience_s` after its start
+  // (kTimeout); interrupted (kExhausted).
+  virtual Status WaitUntilReady(const EngineChoice& engine, double patience_s,
                                 const std::function<bool()>& interrupted) = 0;
 
   virtual const ServerUrl& url() const = 0;

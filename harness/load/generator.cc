@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -290,6 +291,10 @@ class Generator {
   int64_t told_ns_ = 0;
 };
 
+double Seconds(const ServerLoadResult& result) {
+  return static_cast<double>(result.end_ns - result.start_ns) * 1e-9;
+}
+
 }  // namespace
 
 Result<ServerLoadResult> RunServerLoad(const ServerLoadPlan& plan) {
@@ -331,8 +336,12 @@ Result<TokenScale> MeasureTokenScale(const ServerLoadPlan& plan) {
     probe.concurrency = 1;
     probe.hooks.progress = nullptr;
     PINION_ASSIGN(const ServerLoadResult result, RunServerLoad(probe));
-    if (result.requests.empty()) return Fail(ErrorCode::kFailed, "interrupted");
+    if (result.requests.empty() || result.interrupted)
+      return Fail(ErrorCode::kFailed, "interrupted");
     const RequestRecord& record = result.requests.front();
+    if (record.cut)
+      return Fail(ErrorCode::kTimeout, StrCat("the first request had no whole answer after ",
+                                              std::round(Seconds(result) * 10) / 10, " s"));
     if (!record.complete())
       return Fail(ErrorCode::kFailed, StrCat("the first request failed: ", record.error));
     tokens[i] = record.prompt_tokens.value_or(0);

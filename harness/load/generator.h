@@ -77,7 +77,8 @@ struct ServedModel {
 Result<ServedModel> FindServedModel(const ServerUrl& url, const HttpAccess& access);
 
 // How the server counts made-up text, from two short prompts (which also warm it up). Unknown
-// if its answers carry no usage. Errors: the server refuses, with its reason.
+// if its answers carry no usage. Errors: the server refuses, with its reason (kFailed); it has not
+// answered by the plan's deadline (kTimeout).
 Result<TokenScale> MeasureTokenScale(const ServerLoadPlan& plan);
 
 }  // namespace pinion::harness

@@ -7,6 +7,7 @@
 #include "engine/base/process.h"
 #include "engine/base/strings.h"
 #include "harness/profile/command.h"
+#include "harness/results/figures.h"
 #include "harness/space/settings.h"
 #include "harness/stats/text.h"
 #include "harness/trial/runner.h"
@@ -85,10 +86,15 @@ Result<Divergence> Measure(const DivergenceCheck& check, const EngineOptions& ba
   process.stdin_fd = input.fd();
   process.stdout_fd = found.fd();
   process.stderr_fd = log.fd();
+  const int64_t start_ns = check.clock->NowNs();
   PINION_ASSIGN(Process child, Process::Start(process));
   std::optional<Process::Exit> exit;
-  while (!(exit = child.Wait(kPollSeconds)))
+  while (!(exit = child.Wait(kPollSeconds))) {
     if (check.interrupted()) return Fail(ErrorCode::kFailed, "interrupted");
+    if (static_cast<double>(check.clock->NowNs() - start_ns) * 1e-9 > check.limit_s)
+      return Fail(ErrorCode::kTimeout,
+                  StrCat("the comparison had not ended after ", FormatSeconds(check.limit_s)));
+  }
   if (exit->code != 0 || exit->signal != 0)
     return Fail(ErrorCode::kUnsupported, LogTail(log.path(), 1));
   PINION_ASSIGN(const std::string text, ReadFile(found.path()));

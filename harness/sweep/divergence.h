@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/clock.h"
 #include "engine/base/result.h"
 #include "engine/run/options.h"
 #include "harness/space/definition.h"
@@ -19,6 +20,8 @@ namespace pinion::harness {
 struct DivergenceCheck {
   std::string binary;  // pinion itself
   std::function<bool()> interrupted = [] { return false; };
+  double limit_s = 600;  // of one comparison; then it hangs, and counts as one that cannot be made
+  const Clock* clock = &kMachineClock;
 };
 
 // Makes every feasible row beyond the definition's limit infeasible, and every one that cannot be

@@ -16,7 +16,7 @@
 namespace pinion::harness {
 namespace {
 
-// A child is taken to hang after this many trial limits, plus the time to load its weights from a
+// A trial ends after this many trial limits at the latest, plus the time to load its weights from a
 // slow disk. Generous, because a disturbed machine must not count as a hang.
 constexpr double kHangLimits = 5, kSlowDiskBytesPerS = 50e6;
 // Measuring the machine's ceilings after the load takes 8 s on two busy cores. In a small budget
@@ -74,12 +74,12 @@ LiveSource::LiveSource(LiveOptions options, const SweepMeta& meta,
       store_(store),
       progress_(progress) {}
 
-double LiveSource::HangSeconds(const EngineChoice& engine, bool ceilings) const {
+double LiveSource::DeadlineSeconds(const EngineChoice& engine) const {
   const Json* weight_bytes = meta_.model_facts.Find("weight_bytes");
   const double start_s = (weight_bytes ? weight_bytes->number() / kSlowDiskBytesPerS : 0) +
                          (engine.is_pinion() ? 0 : engine.start_timeout_s);
   // The load may last as long as the start, and half of that more until it is cut.
-  return kHangLimits * options_.trial_limit_s + (ceilings ? kCeilingsSeconds : 0) + 2.5 * start_s;
+  return kHangLimits * options_.trial_limit_s + 2.5 * start_s;
 }
 
 Result<std::optional<TrialRow>> LiveSource::Run(const Slot& slot, int position,
@@ -128,45 +128,55 @@ Status LiveSource::RaiseTrialLimit() {
   return WriteTrialLimit(store_, raised_s);
 }
 
+Result<LiveSource::Asked> LiveSource::AskFor(const CandidateRow& row, const Slot& slot,
+                                             const std::string& log) const {
+  Asked asked;
+  asked.settings = SettingsFrom(row.settings);
+  asked.configuration = ConfigurationOf(asked.settings);
+  TrialRequest& request = asked.request;
+  request.engine = WithOwnSettings(EngineNamed(meta_.definition, row.engine), asked.settings);
+  PINION_TRY(FromJson(row.options, request.options));
+  asked.configuration.options = request.options;
+  request.replicas = asked.configuration.replicas;
+  request.prefill_replicas = asked.configuration.prefill_replicas;
+  request.log = log;
+  request.workload = meta_.definition.workload;
+  request.seed = RoundSeed(meta_.definition.seed, slot.phase, slot.round);
+  request.limit_s = options_.trial_limit_s;
+  request.deadline_s = DeadlineSeconds(request.engine);
+  request.ceilings =
+      IsFirst(slot) &&
+      (slot.candidate == 0 || CeilingsSecondsSoFar() < kCeilingsShare * meta_.definition.budget_s);
+  return asked;
+}
+
 Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int position, double room_s) {
   const CandidateRow& row =
       *std::find_if(candidates_.begin(), candidates_.end(),
                     [&](const CandidateRow& one) { return one.id == slot.candidate; });
-  const uint64_t seed = RoundSeed(meta_.definition.seed, slot.phase, slot.round);
   TrialRow trial;
   static_cast<Slot&>(trial) = slot;
   trial.position = position;
   trial.started_at = NowIso8601();
   trial.log_path = LogPath(slot);
-  TrialRequest request;
-  const std::vector<Setting> settings = SettingsFrom(row.settings);
-  Configuration configuration = ConfigurationOf(settings);
-  request.engine = WithOwnSettings(EngineNamed(meta_.definition, row.engine), settings);
-  PINION_TRY(FromJson(row.options, request.options));
-  configuration.options = request.options;
-  request.replicas = configuration.replicas;
-  request.prefill_replicas = configuration.prefill_replicas;
   const std::string log = options_.folder + "/" + trial.log_path;
-  request.log = log;
-  request.workload = meta_.definition.workload;
-  request.seed = seed;
-  request.limit_s = options_.trial_limit_s;
-  request.ceilings =
-      IsFirst(slot) &&
-      (slot.candidate == 0 || CeilingsSecondsSoFar() < kCeilingsShare * meta_.definition.budget_s);
-  TrialProcess process = {options_.binary, log,
-                          std::min(room_s, HangSeconds(request.engine, request.ceilings))};
+  PINION_ASSIGN(const Asked asked, AskFor(row, slot, log));
+  const TrialRequest& request = asked.request;
+  const double hang_s = *request.deadline_s + (request.ceilings ? kCeilingsSeconds : 0);
+  TrialProcess process = {options_.binary, log, std::min(room_s, hang_s)};
   process.interrupted = options_.interrupted;
   process.clock = options_.clock;
-  PINION_ASSIGN(process.environment, EnvironmentOf(configuration.runtime, RuntimeOffer::Here()));
+  PINION_ASSIGN(process.environment,
+                EnvironmentOf(asked.configuration.runtime, RuntimeOffer::Here()));
   PINION_ASSIGN(const TrialOutcome outcome, RunTrialProcess(request, process));
   if (!outcome.ok && outcome.seconds > room_s) why_none_ = SweepEnd::kBudget;
   if (outcome.interrupted || why_none_ == SweepEnd::kBudget) return std::optional<TrialRow>();
   Take(outcome, request.limit_s, trial);
   if (const auto cost = CostPerMillionTokens(trial, meta_.definition))
     trial.samples.push_back({"cost_per_mtoken", 0, *cost});
-  PINION_TRY(store_.PutTrial(trial, {ShortHash(meta_.machine.Dump()), meta_.model,
-                                     ConfigurationKey(row.engine, configuration, settings), seed}));
+  const std::string key = ConfigurationKey(row.engine, asked.configuration, asked.settings);
+  PINION_TRY(
+      store_.PutTrial(trial, {ShortHash(meta_.machine.Dump()), meta_.model, key, request.seed}));
   trial.requests.clear();  // they are in the store, and may be many
   stored_[slot] = trial;
   return std::optional(std::move(trial));

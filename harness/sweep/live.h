@@ -2,12 +2,14 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "engine/base/clock.h"
 #include "harness/space/definition.h"
 #include "harness/sweep/proposer.h"
 #include "harness/sweep/source.h"
 #include "harness/sweep/state.h"
+#include "harness/trial/trial.h"
 
 namespace pinion::harness {
 
@@ -38,7 +40,14 @@ class LiveSource : public StoredSource {
   // A trial that takes longer than `room_s` is killed and lost.
   Result<std::optional<TrialRow>> Measure(const Slot& slot, int position, double room_s);
   Status RaiseTrialLimit();
-  double HangSeconds(const EngineChoice& engine, bool ceilings) const;
+  double DeadlineSeconds(const EngineChoice& engine) const;
+  // What a trial's process is asked, the configuration that it measures, and its settings.
+  struct Asked {
+    TrialRequest request;
+    Configuration configuration;
+    std::vector<Setting> settings;
+  };
+  Result<Asked> AskFor(const CandidateRow& row, const Slot& slot, const std::string& log) const;
   // The candidate's first trial in the race, which also measures the machine's ceilings.
   bool IsFirst(const Slot& slot) const;
   double CeilingsSecondsSoFar() const;  // of all candidates

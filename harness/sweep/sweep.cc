@@ -182,8 +182,10 @@ Result<SweepEnd> StartSweep(const SweepRequest& request, Progress& progress) {
   // Before anything is written, so that a sweep that cannot run leaves no folder behind.
   PINION_ASSIGN(std::vector<CandidateRow> rows, NewCandidates(request.meta));
   const Definition& definition = request.meta.definition;
-  PINION_TRY(CheckDivergence({request.binary, request.interrupted}, definition, request.meta.base,
-                             progress, rows));
+  DivergenceCheck check{request.binary, request.interrupted};
+  check.limit_s = std::max(check.limit_s, definition.budget_s);
+  check.clock = request.clock;
+  PINION_TRY(CheckDivergence(check, definition, request.meta.base, progress, rows));
   PINION_TRY(CheckPair(definition, rows));
   PINION_ASSIGN(const auto proposer, ProposerFor(definition, rows, request.interrupted));
   PINION_ASSIGN(const auto folder, SweepFolder::Hold(request.folder));

@@ -28,18 +28,11 @@ Result<LineProcess> LineProcess::Start(Process::Options options, std::string nam
 
 Result<std::string> LineProcess::Ask(std::string_view line,
                                      const std::function<std::string()>& why_stop) {
-  PINION_TRY(Write(StrCat(line, "\n")));
+  PINION_TRY(Write(StrCat(line, "\n"), why_stop));
   std::string answer;
   char part[1 << 16];
   while (answer.empty() || answer.back() != '\n') {
-    pollfd ready = {socket_.get(), POLLIN, 0};
-    if (poll(&ready, 1, kPollMs) <= 0) {
-      if (const std::string why = why_stop(); !why.empty()) {
-        process_.Stop(0);
-        return Fail(ErrorCode::kFailed, why);
-      }
-      continue;
-    }
+    PINION_TRY(WaitFor(POLLIN, why_stop));
     const ssize_t count = recv(socket_.get(), part, sizeof part, 0);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return Unexpected(Ended().error());
@@ -49,10 +42,22 @@ Result<std::string> LineProcess::Ask(std::string_view line,
   return answer;
 }
 
-Status LineProcess::Write(std::string_view text) {
+Status LineProcess::WaitFor(short event, const std::function<std::string()>& why_stop) {
+  pollfd ready = {socket_.get(), event, 0};
+  while (poll(&ready, 1, kPollMs) <= 0) {
+    const std::string why = why_stop();
+    if (why.empty()) continue;
+    process_.Stop(0);
+    return Fail(ErrorCode::kFailed, why);
+  }
+  return {};
+}
+
+Status LineProcess::Write(std::string_view text, const std::function<std::string()>& why_stop) {
   while (!text.empty()) {
-    const ssize_t sent = send(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
+    PINION_TRY(WaitFor(POLLOUT, why_stop));
+    const ssize_t sent = send(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (sent < 0) return Ended();
     text.remove_prefix(static_cast<size_t>(sent));
   }

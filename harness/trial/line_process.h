@@ -19,14 +19,17 @@ class LineProcess {
   // generator". Errors (kIo): no process can be started.
   static Result<LineProcess> Start(Process::Options options, std::string name);
 
-  // The answer to `line`, both without their line ends. `why_stop` is asked five times a second: a
-  // text ends the process, with that error (kFailed). Errors (kFailed): the process ended.
+  // The answer to `line`, both without their line ends. `why_stop` is asked five times a second
+  // while the process does not read or does not answer: a text ends it, with that error (kFailed).
+  // Errors (kFailed): the process ended. An answer may only begin when the whole line is read.
   Result<std::string> Ask(std::string_view line, const std::function<std::string()>& why_stop);
 
  private:
   LineProcess(Process process, Descriptor socket, std::string name)
       : process_(std::move(process)), socket_(std::move(socket)), name_(std::move(name)) {}
-  Status Write(std::string_view text);
+  Status Write(std::string_view text, const std::function<std::string()>& why_stop);
+  // Returns when a poll event has come; an error if `why_stop` has a text.
+  Status WaitFor(short event, const std::function<std::string()>& why_stop);
   Status Ended();
 
   Process process_;

@@ -11,6 +11,7 @@
 #include "harness/load/steady.h"
 #include "harness/load/summary.h"
 #include "harness/stats/estimate.h"
+#include "harness/trial/patience.h"
 #include "harness/trial/slo_phase.h"
 
 namespace pinion::harness {
@@ -67,6 +68,9 @@ Measurement::Measurement(LoadTarget& target, const TrialRequest& request, int64_
   end_ns_ = std::max(Later(start_ns, request.limit_s),
                      Later(clock_.NowNs(), std::max(request.limit_s / 2, started_s)));
   last_ns_ = Later(end_ns_, std::max(request.limit_s / 2, kLeastGraceSeconds));
+  if (!request.deadline_s) return;
+  last_ns_ = std::min(last_ns_, Later(start_ns, kLoadShare * *request.deadline_s));
+  end_ns_ = std::min(end_ns_, last_ns_);
 }
 
 double Measurement::SecondsSince(int64_t then_ns) const {

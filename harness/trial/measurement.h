@@ -50,7 +50,7 @@ class LoadTarget {
 class Measurement {
  public:
   // The limit counts from `start_ns`, but the load always gets at least half of it, and at least
-  // as long as the start took.
+  // as long as the start took, up to its share of the request's deadline.
   Measurement(LoadTarget& target, const TrialRequest& request, int64_t start_ns,
               const Clock& clock = kMachineClock);
 

@@ -40,9 +40,15 @@ void AddCeilings(const TrialRequest& request, const ServerPlan& plan, TrialResul
 
 Result<TrialResult> Measure(const TrialRequest& request, const ServerPlan& plan, int64_t start_ns,
                             const std::function<bool()>& interrupted) {
-  PINION_ASSIGN(const auto server, TrialServer::Start(request, plan, interrupted));
-  PINION_ASSIGN(TrialResult result, Measurement(*server, request, start_ns).Run());
-  server->Describe(result);
+  auto server = TrialServer::Start(request, plan, start_ns, interrupted);
+  if (!server && server.error().code == ErrorCode::kTimeout) {
+    TrialResult result;
+    result.too_slow = server.error().message;
+    return result;
+  }
+  if (!server) return Unexpected(std::move(server).error());
+  PINION_ASSIGN(TrialResult result, Measurement(**server, request, start_ns).Run());
+  (*server)->Describe(result);
   return result;
 }
 
@@ -52,6 +58,7 @@ Result<TrialResult> RunTrial(const TrialRequest& request, int64_t start_ns,
                              const std::function<bool()>& interrupted) {
   PINION_ASSIGN(const ServerPlan plan, PlanServer(request));
   PINION_ASSIGN(TrialResult result, Measure(request, plan, start_ns, interrupted));
+  if (!result.too_slow.empty()) return result;
   if (!request.engine.fits_profile()) {  // else `pinion launch` starts its profile
     PINION_ASSIGN(result.info.command, ShownCommand(plan, request));
   }

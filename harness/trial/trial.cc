@@ -28,6 +28,7 @@ Json ToJson(const TrialRequest& request) {
   object.Set("workload", ToJson(request.workload));
   object.Set("seed", request.seed);
   object.Set("limit_s", request.limit_s);
+  if (request.deadline_s) object.Set("deadline_s", *request.deadline_s);
   object.Set("ceilings", request.ceilings);
   return object;
 }
@@ -45,6 +46,9 @@ Result<TrialRequest> ReadTrialRequest(const Json& object) {
   PINION_TRY(FromJson(*workload, request.workload));
   PINION_ASSIGN(const int64_t seed, Require<int64_t>(object, "seed"));
   PINION_ASSIGN(request.limit_s, Require<double>(object, "limit_s"));
+  if (object.Find("deadline_s")) {
+    PINION_ASSIGN(request.deadline_s, Require<double>(object, "deadline_s"));
+  }
   PINION_ASSIGN(request.replicas, Optional<int>(object, "replicas", 1));
   PINION_ASSIGN(request.prefill_replicas, Optional<int>(object, "prefill_replicas", 0));
   PINION_ASSIGN(request.log, Optional<std::string>(object, "log", ""));

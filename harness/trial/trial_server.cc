@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <utility>
 
@@ -27,6 +28,8 @@ ServedLoad LoadOf(const Workload& workload) {
   for (const int clients : workload.concurrency) load.clients = std::max(load.clients, clients);
   return load;
 }
+
+constexpr char kRaiseTheLimit[] = "; raise --trial-limit, or free the machine";
 
 // The last error in a server's log, without the program's name or the time; "" if there is none.
 std::string LastError(const std::string& log) {
@@ -87,9 +90,10 @@ Result<std::string> ShownCommand(const ServerPlan& plan, const TrialRequest& req
 }
 
 Result<std::unique_ptr<TrialServer>> TrialServer::Start(const TrialRequest& request,
-                                                        const ServerPlan& plan,
+                                                        const ServerPlan& plan, int64_t start_ns,
                                                         std::function<bool()> interrupted) {
-  std::unique_ptr<TrialServer> made(new TrialServer(request, plan, std::move(interrupted)));
+  std::unique_ptr<TrialServer> made(
+      new TrialServer(request, plan, start_ns, std::move(interrupted)));
   const Status started = made->StartAndWait();
   if (started) return made;
   const std::string ended = made->WhyEnded("", 0);
@@ -102,22 +106,49 @@ Status TrialServer::StartAndWait() {
   ignored_ = made.ignored;
   PINION_ASSIGN(generator_, GeneratorProcess::Start(plan_.generator_cpus));
   PINION_ASSIGN(server_, EngineServer::Start(made, port, STDERR_FILENO));
-  if (const Status ready = server_->WaitUntilReady(request_.engine, interrupted_); !ready)
-    return Fail(ready.error().code, StrCat("the server ", ready.error().message));
+  PINION_TRY(WaitUntilReady());
   return Ask();
+}
+
+// Another engine's time is its own setting; ours has the trial's.
+Status TrialServer::WaitUntilReady() {
+  const EngineChoice& engine = request_.engine;
+  const double left_s = std::max(0.0, patience_.SecondsUntil(kReadyShare));
+  const Status ready =
+      server_->WaitUntilReady(engine, std::min(engine.start_timeout_s, left_s), interrupted_);
+  if (ready) return {};
+  const std::string why = StrCat("the server ", ready.error().message);
+  if (ready.error().code != ErrorCode::kTimeout) return Fail(ready.error().code, why);
+  if (engine.is_pinion()) return Fail(ErrorCode::kTimeout, StrCat(why, kRaiseTheLimit));
+  return Fail(ErrorCode::kFailed, StrCat(why, "; raise 'start_timeout' or correct 'health'"));
 }
 
 // Asks the server for its model's name and how it counts made-up text.
 Status TrialServer::Ask() {
-  constexpr double kPatienceSeconds = 600;
   PINION_ASSIGN(style_.endpoint, ParseEndpoint(request_.engine.endpoint));
   PINION_ASSIGN(const ServedModel served, FindServedModel(server_->url(), {}));
   style_.model = served.name;
   longest_ = served.longest;
+  return MeasureScale();
+}
+
+Status TrialServer::MeasureScale() {
+  constexpr double kPatienceSeconds = 600;
+  constexpr int kRequests = 2;
   LoadPhase phase;
-  phase.stop_sending_s = phase.deadline_s = phase.last_deadline_s = kPatienceSeconds;
-  PINION_ASSIGN(scale_, MeasureTokenScale(PlanOf(phase)));
-  return {};
+  phase.stop_sending_s = phase.deadline_s = phase.last_deadline_s = std::min(
+      kPatienceSeconds, std::max(0.0, patience_.SecondsUntil(kFirstAnswerShare)) / kRequests);
+  ServerLoadPlan plan = PlanOf(phase);
+  plan.hooks.interrupted = interrupted_;
+  auto scale = MeasureTokenScale(plan);
+  if (scale) {
+    scale_ = *scale;
+    return {};
+  }
+  const bool too_slow = scale.error().code == ErrorCode::kTimeout;
+  if (!too_slow) return Unexpected(std::move(scale).error());
+  return Fail(request_.engine.is_pinion() ? ErrorCode::kTimeout : ErrorCode::kFailed,
+              scale.error().message + kRaiseTheLimit);
 }
 
 // The same texts for every candidate of a round, with lengths as its server counts them.
@@ -170,6 +201,10 @@ Result<PhaseResult> TrialServer::Send(const LoadPhase& phase) {
 // If the server has ended, the rest of the load would be meaningless.
 std::string TrialServer::WhyStop(double patience_s) {
   if (interrupted_()) return "interrupted";
+  if (patience_.SecondsUntil(kGeneratorShare) < 0)
+    return StrCat("the load generator had not ended its load ",
+                  std::round(kGeneratorShare * *patience_.deadline_s), " s after the trial's start",
+                  kRaiseTheLimit);
   return WhyEnded(" under load", patience_s);
 }
 

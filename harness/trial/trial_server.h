@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -12,6 +13,7 @@
 #include "harness/engines/server.h"
 #include "harness/trial/generator_process.h"
 #include "harness/trial/measurement.h"
+#include "harness/trial/patience.h"
 
 namespace pinion::harness {
 
@@ -38,11 +40,12 @@ std::optional<std::vector<int>> SpareCpus(const Budget& budget, const pinion::Pl
 // A configuration's server, running, with the generator of its load.
 class TrialServer final : public LoadTarget {
  public:
-  // Returns when the server is ready; it writes to standard error. Errors: it ended (with the last
-  // error in the trial's log), took longer than its choice's start_timeout_s, or answers no
-  // request.
+  // Returns when the server is ready; it writes to standard error. `start_ns`: of the trial's
+  // process. Errors: it ended (with the last error in the trial's log), took longer than its
+  // choice's start_timeout_s, or answers no request (kFailed); one of Pinion's that was not ready,
+  // or gave no answer, by its share of the trial's deadline (kTimeout).
   static Result<std::unique_ptr<TrialServer>> Start(const TrialRequest& request,
-                                                    const ServerPlan& plan,
+                                                    const ServerPlan& plan, int64_t start_ns,
                                                     std::function<bool()> interrupted);
 
   Result<PhaseResult> Send(const LoadPhase& phase) override;
@@ -54,12 +57,17 @@ class TrialServer final : public LoadTarget {
   void Describe(TrialResult& result) const;
 
  private:
-  TrialServer(const TrialRequest& request, const ServerPlan& plan,
+  TrialServer(const TrialRequest& request, const ServerPlan& plan, int64_t start_ns,
               std::function<bool()> interrupted)
-      : request_(request), plan_(plan), interrupted_(std::move(interrupted)) {}
+      : request_(request),
+        plan_(plan),
+        patience_{start_ns, request.deadline_s},
+        interrupted_(std::move(interrupted)) {}
 
   Status StartAndWait();
+  Status WaitUntilReady();
   Status Ask();
+  Status MeasureScale();
   ServerLoadPlan PlanOf(const LoadPhase& phase) const;
   std::string WhyStop(double patience_s);
   std::string WhyEnded(const char* when, double patience_s);
@@ -67,6 +75,7 @@ class TrialServer final : public LoadTarget {
 
   const TrialRequest& request_;
   const ServerPlan& plan_;
+  const Patience patience_;
   const std::function<bool()> interrupted_;
   std::unique_ptr<EngineServer> server_;
   std::unique_ptr<GeneratorProcess> generator_;

@@ -1,7 +1,12 @@
 #include "harness/load/generator.h"
 
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+
+#include "engine/base/descriptor.h"
 
 namespace pinion::harness {
 namespace {
@@ -21,6 +26,44 @@ TEST(ServerLoad, RaisesTheLimitOfDescriptors) {
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &after), 0);
   EXPECT_EQ(after.rlim_cur, before.rlim_max);
   setrlimit(RLIMIT_NOFILE, &before);
+}
+
+// A port of 127.0.0.1 at which connections are made, and nothing is ever said.
+struct SilentServer {
+  SilentServer() {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* any = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_EQ(bind(socket.get(), any, size), 0);
+    EXPECT_EQ(listen(socket.get(), 1), 0);
+    EXPECT_EQ(getsockname(socket.get(), any, &size), 0);
+    port = ntohs(address.sin_port);
+  }
+  const Descriptor socket{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  int port = 0;
+};
+
+TEST(TokenScale, AServerThatNeverAnswersIsGivenUpAtTheDeadline) {
+  const SilentServer server;
+  ServerLoadPlan plan;
+  plan.url = ServerUrl::OfPort(server.port);
+  plan.deadline_s = 0.1;
+  const auto scale = MeasureTokenScale(plan);
+  ASSERT_FALSE(scale);
+  EXPECT_EQ(scale.error().code, ErrorCode::kTimeout);
+  EXPECT_THAT(scale.error().message, testing::HasSubstr("the first request had no whole answer"));
+}
+
+TEST(TokenScale, AnInterruptionIsNoRefusal) {
+  const SilentServer server;
+  ServerLoadPlan plan;
+  plan.url = ServerUrl::OfPort(server.port);
+  plan.hooks.interrupted = [] { return true; };
+  const auto scale = MeasureTokenScale(plan);
+  ASSERT_FALSE(scale);
+  EXPECT_EQ(scale.error().message, "interrupted");
 }
 
 }  // namespace

@@ -59,6 +59,25 @@ TEST_F(SweepTest, LeavesOutSettingsThatChangeTheOutputBeyondTheLimit) {
   EXPECT_THAT(progress_.notes, HasSubstr("left out: kv_cache_dtype=fp8_e5m2"));
 }
 
+TEST_F(SweepTest, LeavesOutASettingWhoseComparisonHangs) {
+  WriteChild(StrCat("#!/bin/sh\n[ $1 = score ] && { echo > \"${0%/*}/hung\"; sleep 600; }\n",
+                    std::string_view(kChild).substr(sizeof "#!/bin/sh"))
+                 .c_str());
+  Define(R"({"candidates":[{"kv_cache_dtype":"int8"}],"rounds":1,"budget":"20m"})");
+  // The clock that a comparison has stopped goes on for the trials.
+  request_.interrupted = [this] {
+    if (progress_.notes.empty()) return false;
+    std::filesystem::remove(folder_ / "hung");
+    return false;
+  };
+  ASSERT_TRUE(RunSweep(request_, progress_));
+  const Results results = Load();
+  const Candidate& one = results.candidates[1];
+  EXPECT_EQ(one.status, CandidateStatus::kInfeasible);
+  EXPECT_THAT(one.reason,
+              HasSubstr("cannot be measured: the comparison had not ended after 20 min"));
+}
+
 TEST_F(SweepTest, TheLimitIsTheDefinitions) {
   WriteChild(StrCat(kScores, std::string_view(kChild).substr(sizeof "#!/bin/sh")).c_str());
   Define(R"({"candidates":[{"kv_cache_dtype":"fp8_e5m2"}],"rounds":1,

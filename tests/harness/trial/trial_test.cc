@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <optional>
 #include <set>
 
 #include "fake_target.h"
+#include "harness/trial/patience.h"
 #include "harness/trial/trial_server.h"
 
 namespace pinion::harness {
@@ -196,6 +198,23 @@ TEST(Trial, ALoadMayLastAsLongAsTheStartTook) {
   EXPECT_TRUE(result->info.cut.empty());
 }
 
+TEST(Trial, AfterASlowStartTheLoadStillEndsBeforeTheDeadline) {
+  TrialRequest request = SmallRequest();
+  request.limit_s = 10;
+  const auto end_s = [&](std::optional<double> deadline_s) {
+    FakeTarget target;
+    target.output_len = 1000;  // an answer takes a second
+    request.deadline_s = deadline_s;
+    const int64_t now_ns = target.clock.NowNs();
+    (void)Measured(target, request, 30);
+    return 30 + static_cast<double>(target.clock.NowNs() - now_ns) * 1e-9;
+  };
+  constexpr double kDeadline = 40;
+  EXPECT_GT(end_s({}), kLoadShare * kDeadline) << "the load is not long enough to be cut";
+  EXPECT_LE(end_s(kDeadline), kLoadShare * kDeadline + 1e-6);
+  EXPECT_GT(end_s(kDeadline), 30) << "there is no load";
+}
+
 TEST(Trial, APhaseWithoutAnAnswerIsTooSlowAndNamesTheWayOut) {
   FakeTarget target;
   target.never_answers = true;
@@ -243,6 +262,7 @@ TEST(Trial, RequestSurvivesTheRoundTripThroughJson) {
   TrialRequest request = SmallRequest();
   request.options.model = "preset:tiny";
   request.options.kv_cache_bytes = uint64_t{512} << 20;
+  request.deadline_s = 149.5;
   const auto again = ReadTrialRequest(*Json::Parse(ToJson(request).Dump()));
   ASSERT_TRUE(again) << again.error().message;
   EXPECT_EQ(ToJson(*again), ToJson(request));
