@@ -156,7 +156,7 @@ Result<PairVerdict> RunRace(const SweepRequest& request, const char* kind, Resul
   }
   if (end == SweepEnd::kInterrupted) return Fail(ErrorCode::kFailed, "interrupted");
   PINION_ASSIGN(results, LoadResults(request.folder));
-  PINION_ASSIGN(const auto store, Store::Open(request.folder + "/results.db", Store::Mode::kRead));
+  PINION_ASSIGN(const auto store, Store::Open(request.folder + "/results.db"));
   PINION_ASSIGN(const std::vector<TrialRow> trials, store->Trials());
   const Definition& definition = request.meta.definition;
   PairVerdict verdict = JudgePair(trials, definition.objectives.front(), definition);

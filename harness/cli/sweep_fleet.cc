@@ -59,7 +59,7 @@ Status PrintJobs(const SweepFlags& flags, FleetRequest request) {
 }
 
 bool IsFinished(const std::string& folder) {
-  const auto store = Store::Open(folder + "/results.db", Store::Mode::kRead);
+  const auto store = Store::Open(folder + "/results.db");
   if (!store) return false;
   const auto progress = ReadProgress(**store);
   return progress && progress->finished;

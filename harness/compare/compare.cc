@@ -31,8 +31,7 @@ Result<Run> ReadRun(const std::string& path) {
   run.path = path;
   std::error_code ignored;
   const bool folder = std::filesystem::is_directory(path, ignored);
-  PINION_ASSIGN(const auto store,
-                Store::Open(folder ? path + "/results.db" : path, Store::Mode::kRead));
+  PINION_ASSIGN(const auto store, Store::Open(folder ? path + "/results.db" : path));
   for (const auto& [key, json] :
        {std::pair("machine", &run.machine), std::pair("budget", &run.budget),
         std::pair("definition", &run.definition), std::pair("origin", &run.origin),

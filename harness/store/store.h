@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -84,14 +85,17 @@ struct CandidateRow {
 //   samples(trial, machine, model, configuration, seed, round, ..., metric, concurrency, rate,
 //   value)
 //                                one row per number, readable on its own by any SQLite client
-// Errors name the file: locked by another process for 5 s, disk full, not a database, another
-// version's layout. One thread at a time.
+// Errors name the file: missing, locked by another process for 5 s, disk full, not a database,
+// another version's layout. One thread at a time.
 class Store {
  public:
-  enum class Mode { kCreate, kWrite, kRead };
+  static Result<std::unique_ptr<Store>> Open(const std::string& path);
 
-  // kCreate: the file must not hold a sweep yet. kWrite and kRead: it must.
-  static Result<std::unique_ptr<Store>> Open(const std::string& path, Mode mode);
+  // A new store with what `fill` writes into it. The file is there once it has all of that: a
+  // process that is killed before leaves none. Errors: fill's, after which there is no file either;
+  // it exists already (kUsage).
+  static Result<std::unique_ptr<Store>> Create(const std::string& path,
+                                               const std::function<Status(Store&)>& fill = {});
   virtual ~Store() = default;
 
   // A property of the sweep as a whole, by name.

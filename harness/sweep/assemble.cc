@@ -379,7 +379,7 @@ Status UseSlo(const Json& slo, Store& store, SweepMeta& meta, std::vector<TrialR
 }  // namespace
 
 Result<Results> LoadResults(const std::string& folder, const std::optional<Json>& slo) {
-  PINION_ASSIGN(const auto store, Store::Open(folder + "/results.db", Store::Mode::kRead));
+  PINION_ASSIGN(const auto store, Store::Open(folder + "/results.db"));
   PINION_ASSIGN(SweepMeta meta, ReadMeta(*store));
   PINION_ASSIGN(const SweepProgress progress, ReadProgress(*store));
   PINION_ASSIGN(const std::vector<CandidateRow> candidates, store->Candidates());

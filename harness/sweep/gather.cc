@@ -31,7 +31,7 @@ struct NodeSweep {
 Result<NodeSweep> ReadNode(const std::string& folder) {
   NodeSweep node;
   node.folder = folder;
-  PINION_ASSIGN(node.store, Store::Open(folder + "/results.db", Store::Mode::kRead));
+  PINION_ASSIGN(node.store, Store::Open(folder + "/results.db"));
   PINION_ASSIGN(node.meta, ReadMeta(*node.store));
   if (!node.meta.nodes.is_null())
     return Fail(ErrorCode::kUsage,
@@ -131,7 +131,7 @@ Status MakeRoom(const std::string& into) {
   if (!HoldsSweep(into)) return {};
   const std::string path = into + "/results.db";
   {
-    PINION_ASSIGN(const auto store, Store::Open(path, Store::Mode::kRead));
+    PINION_ASSIGN(const auto store, Store::Open(path));
     PINION_ASSIGN(const SweepMeta meta, ReadMeta(*store));
     if (meta.nodes.is_null())
       return Fail(ErrorCode::kUsage,
@@ -241,8 +241,9 @@ Status Gather(const std::vector<std::string>& folders, const std::string& into) 
   PINION_ASSIGN(const std::vector<NodeSweep> nodes, ReadNodes(folders));
   PINION_ASSIGN(const auto held, SweepFolder::Hold(into));
   PINION_TRY(MakeRoom(into));
-  PINION_ASSIGN(const auto store, Store::Open(held->Database(), Store::Mode::kCreate));
-  return WriteNodes(nodes, *store);
+  const auto made =
+      Store::Create(held->Database(), [&](Store& store) { return WriteNodes(nodes, store); });
+  return made ? Status() : Unexpected(Error(made.error()));
 }
 
 Status CheckOneKind(const std::string& folder, const SweepMeta& stored, const SweepMeta& asked) {

@@ -93,7 +93,7 @@ Result<Recording> ReadRecording(const std::string& path, const std::string& colu
 
 Result<RecordedSweep> ReadRecordedSweep(const std::string& database,
                                         const std::optional<std::string>& objective_name) {
-  PINION_ASSIGN(const auto store, Store::Open(database, Store::Mode::kRead));
+  PINION_ASSIGN(const auto store, Store::Open(database));
   PINION_ASSIGN(const SweepMeta meta, ReadMeta(*store));
   PINION_ASSIGN(const std::vector<CandidateRow> candidates, store->Candidates());
   PINION_ASSIGN(const std::vector<TrialRow> trials, store->Trials());

@@ -189,19 +189,20 @@ Result<SweepEnd> StartSweep(const SweepRequest& request, Progress& progress) {
   PINION_TRY(CheckPair(definition, rows));
   PINION_ASSIGN(const auto proposer, ProposerFor(definition, rows, request.interrupted));
   PINION_ASSIGN(const auto folder, SweepFolder::Hold(request.folder));
-  PINION_ASSIGN(const auto store, Store::Open(folder->Database(), Store::Mode::kCreate));
   SweepMeta meta = request.meta;
   meta.provenance = ProvenanceOf(meta);
   // Warn before the budget is spent, not after.
   if (const std::string busy = LoadWarning(meta.provenance); !busy.empty()) progress.Note(busy);
-  PINION_TRY(WriteMeta(*store, meta));
-  PINION_TRY(store->PutCandidates(rows));
+  PINION_ASSIGN(const auto store, Store::Create(folder->Database(), [&](Store& made) -> Status {
+                  PINION_TRY(WriteMeta(made, meta));
+                  return made.PutCandidates(rows);
+                }));
   return RunLive(request, meta, *store, proposer.get(), progress);
 }
 
 Result<SweepEnd> ResumeSweep(const SweepRequest& request, Progress& progress) {
   PINION_ASSIGN(const auto folder, SweepFolder::Hold(request.folder));
-  PINION_ASSIGN(const auto store, Store::Open(folder->Database(), Store::Mode::kWrite));
+  PINION_ASSIGN(const auto store, Store::Open(folder->Database()));
   PINION_ASSIGN(SweepMeta meta, ReadMeta(*store));
   PINION_TRY(CheckSame(meta, WithProvenance(request.meta)));
   // Nothing is stored of a trial that ended with the budget, but that budget is spent.
@@ -246,7 +247,7 @@ SweepMeta WithProvenance(SweepMeta asked) {
 }
 
 Result<SweepMeta> StoredSweep(const std::string& folder) {
-  PINION_ASSIGN(const auto store, Store::Open(folder + "/results.db", Store::Mode::kRead));
+  PINION_ASSIGN(const auto store, Store::Open(folder + "/results.db"));
   return ReadMeta(*store);
 }
 

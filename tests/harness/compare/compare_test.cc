@@ -38,7 +38,7 @@ class CompareTest : public ::testing::Test {
   // A store as a sweep leaves it: the default twice a round, and one more configuration.
   std::string Make(const std::string& name, const Plant& plant) {
     std::string path = folder_ / name;
-    const auto store = Store::Open(path, Store::Mode::kCreate);
+    const auto store = Store::Create(path);
     const auto put = [&](const char* key, const std::string& json) {
       EXPECT_TRUE((*store)->SetMeta(key, *Json::Parse(json)));
     };
@@ -133,7 +133,7 @@ TEST_F(CompareTest, TheLevelIsCorrectedForAllDifferences) {
 
 TEST_F(CompareTest, ReplicasAreNotTheirSingleServer) {
   const std::string a = Make("a", {}), b = Make("b2", {});
-  const auto store = Store::Open(b, Store::Mode::kWrite);
+  const auto store = Store::Open(b);
   TrialRow trial;
   trial.candidate = 2;
   trial.round = 1;

@@ -1,5 +1,6 @@
 #include "harness/store/store.h"
 
+#include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -28,8 +29,14 @@ class StoreTest : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  std::unique_ptr<Store> Open(Store::Mode mode) {
-    auto store = Store::Open(path_, mode);
+  std::unique_ptr<Store> Open() {
+    auto store = Store::Open(path_);
+    EXPECT_TRUE(store) << store.error().message;
+    return store ? std::move(*store) : nullptr;
+  }
+
+  std::unique_ptr<Store> Create() {
+    auto store = Store::Create(path_);
     EXPECT_TRUE(store) << store.error().message;
     return store ? std::move(*store) : nullptr;
   }
@@ -85,7 +92,7 @@ RequestRow Request(int conversation) {
 }
 
 TEST_F(StoreTest, KeepsEveryRequestOfATrial) {
-  const auto store = Open(Store::Mode::kCreate);
+  const auto store = Create();
   ASSERT_TRUE(store->PutCandidates({Candidate(0), Candidate(1)}));
   RequestRow cut = Request(1);
   cut.load = "search";
@@ -109,13 +116,13 @@ TEST_F(StoreTest, KeepsEveryRequestOfATrial) {
 
 TEST_F(StoreTest, ReadsBackEveryRowStored) {
   {
-    const auto store = Open(Store::Mode::kCreate);
+    const auto store = Create();
     ASSERT_TRUE(store->SetMeta("model", "preset:tiny"));
     ASSERT_TRUE(store->PutCandidates({Candidate(0), Candidate(1)}));
     ASSERT_TRUE(store->PutTrial(Trial(1, 1, 0.25), kKeys));
     ASSERT_TRUE(store->PutTrial(Trial(0, 1, 0.5), kKeys));
   }
-  const auto store = Open(Store::Mode::kRead);
+  const auto store = Open();
   EXPECT_EQ((*store->Meta("model"))->string(), "preset:tiny");
   EXPECT_FALSE(store->Meta("nothing")->has_value());
   const auto candidates = *store->Candidates();
@@ -137,7 +144,7 @@ TEST_F(StoreTest, ReadsBackEveryRowStored) {
 }
 
 TEST_F(StoreTest, AnotherTryReplacesTheFirstWithItsSamples) {
-  const auto store = Open(Store::Mode::kCreate);
+  const auto store = Create();
   ASSERT_TRUE(store->PutCandidates({Candidate(0)}));
   ASSERT_TRUE(store->PutTrial(Trial(0, 1, 0.25), kKeys));
   ASSERT_TRUE(store->PutTrial(Trial(0, 1, 0.75), kKeys));
@@ -147,16 +154,41 @@ TEST_F(StoreTest, AnotherTryReplacesTheFirstWithItsSamples) {
 }
 
 TEST_F(StoreTest, ATrialWithoutItsCandidateLeavesNothing) {
-  const auto store = Open(Store::Mode::kCreate);
+  const auto store = Create();
   EXPECT_FALSE(store->PutTrial(Trial(5, 1, 0.25), kKeys));
   EXPECT_TRUE(store->Trials()->empty());
   ASSERT_TRUE(store->PutCandidates({Candidate(5)}));  // the failed transaction is over
 }
 
+TEST_F(StoreTest, ANewOneIsThereWithAllOfItsRowsOrNotAtAll) {
+  const pid_t child = fork();
+  if (child == 0) {
+    (void)Store::Create(path_, [](Store& store) {
+      (void)store.PutCandidates({Candidate(0)});
+      raise(SIGKILL);
+      return Status();
+    });
+    _exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  const auto failed = Store::Create(
+      path_, [](Store&) -> Status { return Fail(ErrorCode::kFailed, "no such machine"); });
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().message, "no such machine");
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+  const auto made =
+      Store::Create(path_, [](Store& store) { return store.PutCandidates({Candidate(0)}); });
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(Open()->Candidates()->size(), 1u);
+}
+
 TEST_F(StoreTest, AFinishedTrialSurvivesKill) {
   const pid_t child = fork();
   if (child == 0) {
-    auto store = Store::Open(path_, Store::Mode::kCreate);
+    auto store = Store::Create(path_);
     if (!store || !(*store)->PutCandidates({Candidate(0)}) ||
         !(*store)->PutTrial(Trial(0, 1, 0.25), kKeys))
       _exit(1);
@@ -165,39 +197,53 @@ TEST_F(StoreTest, AFinishedTrialSurvivesKill) {
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFSIGNALED(status));
-  EXPECT_EQ(Open(Store::Mode::kWrite)->Trials()->size(), 1u);
+  EXPECT_EQ(Open()->Trials()->size(), 1u);
 }
 
 TEST_F(StoreTest, ReadsWhileAnotherWrites) {
-  const auto writer = Open(Store::Mode::kCreate);
+  const auto writer = Create();
   ASSERT_TRUE(writer->PutCandidates({Candidate(0)}));
-  const auto reader = Open(Store::Mode::kRead);
+  const auto reader = Open();
   EXPECT_TRUE(reader->Trials()->empty());
   ASSERT_TRUE(writer->PutTrial(Trial(0, 1, 0.25), kKeys));
   EXPECT_EQ(reader->Trials()->size(), 1u);
 }
 
 TEST_F(StoreTest, RefusesToCreateOverASweep) {
-  Open(Store::Mode::kCreate);
-  const auto again = Store::Open(path_, Store::Mode::kCreate);
+  Create();
+  const auto again = Store::Create(path_);
   ASSERT_FALSE(again);
   EXPECT_EQ(again.error().code, ErrorCode::kUsage);
   EXPECT_THAT(again.error().message, HasSubstr("--resume"));
 }
 
 TEST_F(StoreTest, NamesAMissingFileAndACorruptOne) {
-  const auto missing = Store::Open(path_, Store::Mode::kWrite);
+  const auto missing = Store::Open(path_);
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().code, ErrorCode::kNotFound);
   ASSERT_TRUE(WriteFile(path_, std::string(5000, 'x')));
-  const auto corrupt = Store::Open(path_, Store::Mode::kWrite);
+  const auto corrupt = Store::Open(path_);
   ASSERT_FALSE(corrupt);
   EXPECT_EQ(corrupt.error().code, ErrorCode::kCorrupt);
   EXPECT_THAT(corrupt.error().message, HasSubstr(path_));
 }
 
+TEST_F(StoreTest, AnotherVersionsTablesAreRefusedByBothNumbers) {
+  Create();
+  SQLite::Database database(path_, SQLite::OPEN_READWRITE);
+  const int own = database.execAndGet("PRAGMA user_version").getInt();
+  for (const int other : {own - 1, own + 1}) {
+    database.exec("PRAGMA user_version=" + std::to_string(other));
+    const auto store = Store::Open(path_);
+    ASSERT_FALSE(store);
+    EXPECT_EQ(store.error().code, ErrorCode::kUnsupported);
+    EXPECT_THAT(store.error().message, HasSubstr("has layout " + std::to_string(other)));
+    EXPECT_THAT(store.error().message, HasSubstr("reads layout " + std::to_string(own)));
+  }
+}
+
 TEST_F(StoreTest, AFileThatCannotGrowIsAnErrorAndKeepsItsRows) {
-  const auto store = Open(Store::Mode::kCreate);
+  const auto store = Create();
   ASSERT_TRUE(store->PutCandidates({Candidate(0)}));
   ASSERT_TRUE(store->PutTrial(Trial(0, 1, 0.25), kKeys));
   const pid_t child = fork();  // a limit on file sizes stands for a full disk
@@ -205,7 +251,7 @@ TEST_F(StoreTest, AFileThatCannotGrowIsAnErrorAndKeepsItsRows) {
     signal(SIGXFSZ, SIG_IGN);
     const rlimit limit = {16'384, 16'384};
     setrlimit(RLIMIT_FSIZE, &limit);
-    auto own = Store::Open(path_, Store::Mode::kWrite);
+    auto own = Store::Open(path_);
     if (!own) _exit(0);
     for (int round = 2; round < 2000; ++round)
       if (auto put = (*own)->PutTrial(Trial(0, round, 1), kKeys); !put)

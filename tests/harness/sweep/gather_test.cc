@@ -63,9 +63,9 @@ TEST_F(GatherTest, PoolsDifferencesWithinNodesHoweverFastEachIs) {
 TEST_F(GatherTest, KeepsEveryTrialWithItsKeysAndRequests) {
   const std::string one = Node("one", 1), two = Node("two", 2);
   ASSERT_TRUE(Gather({one, two}, Into()));
-  const auto gathered = Store::Open(Into() + "/results.db", Store::Mode::kRead).value();
-  const auto first = Store::Open(one + "/results.db", Store::Mode::kRead).value();
-  const auto second = Store::Open(two + "/results.db", Store::Mode::kRead).value();
+  const auto gathered = Store::Open(Into() + "/results.db").value();
+  const auto first = Store::Open(one + "/results.db").value();
+  const auto second = Store::Open(two + "/results.db").value();
   const auto all = gathered->Trials().value(), of_first = first->Trials().value(),
              of_second = second->Trials().value();
   ASSERT_EQ(all.size(), of_first.size() + of_second.size());

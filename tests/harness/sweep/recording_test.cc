@@ -49,7 +49,7 @@ struct Planned {
 };
 
 void PutSweep(const std::string& path, const std::vector<Planned>& trials) {
-  auto store = Store::Open(path, Store::Mode::kCreate);
+  auto store = Store::Create(path);
   ASSERT_TRUE(store) << store.error().message;
   SweepMeta meta;
   meta.definition.objectives = {Objective::kThroughput};

@@ -286,7 +286,7 @@ std::string StoredSweep() {
   const auto path = std::filesystem::temp_directory_path() /
                     ("pinion_replay_test_" + std::to_string(getpid()) + ".db");
   std::filesystem::remove(path);
-  auto store = Store::Open(path, Store::Mode::kCreate);
+  auto store = Store::Create(path);
   EXPECT_TRUE(store) << store.error().message;
   SweepMeta meta;
   meta.definition.objectives = {Objective::kThroughput};

@@ -31,7 +31,7 @@ class RescoreTest : public testing::Test {
     folder_ =
         std::filesystem::temp_directory_path() / ("pinion_rescore_" + std::to_string(getpid()));
     std::filesystem::create_directories(folder_);
-    auto store = Store::Open(folder_ / "results.db", Store::Mode::kCreate);
+    auto store = Store::Create(folder_ / "results.db");
     ASSERT_TRUE(store) << store.error().message;
     store_ = std::move(*store);
     CandidateRow candidate;

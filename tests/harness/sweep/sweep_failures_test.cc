@@ -127,7 +127,7 @@ TEST_F(SweepFailures, DefaultsThatNeedMoreTimeGetIt) {
   EXPECT_THAT(progress_.notes, Not(HasSubstr("64 s")))
       << "a limit under which trials succeeded is not raised";
   EXPECT_EQ(Load().verdicts[0].outcome, Outcome::kWinner);
-  const auto store = Store::Open(request_.folder + "/results.db", Store::Mode::kRead);
+  const auto store = Store::Open(request_.folder + "/results.db");
   EXPECT_EQ(ReadTrialLimit(**store)->value_or(0), 32);
 }
 

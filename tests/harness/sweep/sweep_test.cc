@@ -162,7 +162,7 @@ TEST_F(SweepTest, ASmallBudgetIsToldAndKept) {
 
 TEST_F(SweepTest, ProvenanceIsInTheStoreFromTheStartOn) {
   ASSERT_TRUE(RunSweep(request_, progress_));
-  const auto store = Store::Open(request_.folder + "/results.db", Store::Mode::kRead);
+  const auto store = Store::Open(request_.folder + "/results.db");
   ASSERT_TRUE(store) << store.error().message;
   const auto provenance = (*store)->Meta("provenance");
   ASSERT_TRUE(provenance && *provenance);
