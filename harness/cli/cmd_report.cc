@@ -2,9 +2,11 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "engine/base/file.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/given_file.h"
 #include "harness/cli/slo_flag.h"
 #include "harness/report/side_by_side.h"
 #include "harness/report/write.h"
@@ -23,10 +25,10 @@ struct ReportOptions {
 // Writes both sweeps side by side; without a format, as a page in the first sweep's folder.
 Status RunSideBySide(const ReportOptions& options, const Results& results,
                      const std::string& format) {
-  PINION_ASSIGN(const Results other, LoadResults(options.other));
+  PINION_ASSIGN(const std::string folder, GivenSweep(options.other));
+  PINION_ASSIGN(const Results other, LoadResults(folder));
   constexpr double kThreshold = 0.02;  // the default of `pinion compare`
-  PINION_ASSIGN(const RunComparison comparison,
-                CompareAnyway(options.folder, options.other, kThreshold));
+  PINION_ASSIGN(const RunComparison comparison, CompareAnyway(options.folder, folder, kThreshold));
   PINION_ASSIGN(const std::string text,
                 SideText(results, other, comparison, format.empty() ? "html" : format));
   if (!format.empty()) {
@@ -51,10 +53,14 @@ Result<std::string> FolderOf(const ReportOptions& options) {
                 options.folder.empty()
                     ? "report takes the folder of a sweep, or --gather those of several"
                     : "report takes DIR or --gather, not both");
-  if (options.gathered.empty()) return options.folder;
-  const std::string into =
-      options.out.empty() ? GatheredFolder(options.gathered.front()) : options.out;
-  PINION_TRY(Gather(options.gathered, into));
+  if (options.gathered.empty()) return GivenSweep(options.folder);
+  std::vector<std::string> folders;
+  for (const std::string& path : options.gathered) {
+    PINION_ASSIGN(std::string folder, GivenSweep(path));
+    folders.push_back(std::move(folder));
+  }
+  const std::string into = options.out.empty() ? GatheredFolder(folders.front()) : options.out;
+  PINION_TRY(Gather(folders, into));
   return into;
 }
 
@@ -84,7 +90,8 @@ void AddReport(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<ReportOptions>();
   auto* command = app.add_subcommand(
       "report", "Write the report, tables and profiles of a sweep, finished or still running");
-  command->add_option("DIR", options->folder, "the folder that `pinion sweep` wrote");
+  command->add_option("DIR", options->folder,
+                      "the folder that `pinion sweep` wrote, or its results.db");
   auto* gather = command->add_option(
       "--gather", options->gathered,
       "folders of sweeps with one definition on several nodes of one kind: join their stores and "

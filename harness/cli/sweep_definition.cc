@@ -7,6 +7,7 @@
 #include "engine/checkpoint/model.h"
 #include "engine/run/capacity.h"
 #include "engine/run/start.h"
+#include "harness/cli/given_file.h"
 #include "harness/cli/slo_flag.h"
 
 namespace pinion::harness {
@@ -113,7 +114,7 @@ Result<Definition> DefinitionFrom(const SweepFlags& flags, const EngineOptions& 
                                   const Host& host) {
   Json file;
   if (!flags.definition_file.empty()) {
-    PINION_ASSIGN(file, Json::ParseFile(flags.definition_file));
+    PINION_ASSIGN(file, ReadGivenJson(flags.definition_file));
   }
   PINION_ASSIGN(std::vector<EngineChoice> engines, EnginesFrom(flags, file));
   PINION_ASSIGN(const Workload workload, LoadFrom(flags, file));

@@ -7,6 +7,7 @@
 
 #include "engine/base/strings.h"
 #include "engine/checkpoint/model.h"
+#include "harness/cli/given_file.h"
 #include "harness/cli/sweep_definition.h"
 #include "harness/sweep/machine_ceilings.h"
 #include "harness/sweep/plan.h"
@@ -17,7 +18,7 @@ namespace {
 // An error if `path` was probed on another machine, whose ceilings could prune the best candidate
 // here.
 Status CheckProbed(const std::string& path, const Machine& machine) {
-  PINION_ASSIGN(const Json probe, Json::ParseFile(path));
+  PINION_ASSIGN(const Json probe, ReadGivenJson(path));
   const Json* probed = probe.Find("machine");
   if (!probed)
     return Fail(ErrorCode::kUsage,
@@ -52,7 +53,7 @@ Result<StatedCeilings> StatedBy(const SweepFlags& flags) {
 }
 
 Result<Json> ProbeOf(const SweepFlags& flags) {
-  return flags.probe.empty() ? Result<Json>(Json()) : Json::ParseFile(flags.probe);
+  return flags.probe.empty() ? Result<Json>(Json()) : ReadGivenJson(flags.probe);
 }
 
 // The ceilings of the machine that is planned for; none if none are given.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/base/strings.h"
+#include "harness/cli/given_file.h"
 #include "harness/sweep/planted.h"
 #include "harness/sweep/recording.h"
 #include "harness/sweep/replay.h"
@@ -19,7 +20,7 @@ Result<Planted> PlantedOn(const RecordedSweep& recorded, const std::string& file
   for (const RecordedSweep::Contestant& one : recorded.contestants) names.push_back(one.name);
   Json effects = Json::MakeObject();
   if (!file.empty()) {
-    PINION_ASSIGN(effects, Json::ParseFile(file));
+    PINION_ASSIGN(effects, ReadGivenJson(file));
   }
   auto planted = ParsePlantedOn(names, effects);
   if (!planted) return Unexpected(std::move(planted).error().In(file));
@@ -72,7 +73,7 @@ Status RunReplayCommand(const ReplayFlags& flags, Definition definition, double 
     if (flags.metric.empty() || flags.planted.empty())
       return Fail(ErrorCode::kUsage, StrCat("a replay of the series ", flags.file,
                                             " needs --metric COLUMN and --planted effects.json"));
-    PINION_ASSIGN(const Json effects, Json::ParseFile(flags.planted));
+    PINION_ASSIGN(const Json effects, ReadGivenJson(flags.planted));
     auto planted = ParsePlanted(effects);
     if (!planted) return Unexpected(std::move(planted).error().In(flags.planted));
     PINION_ASSIGN(const Recording recording, ReadRecording(flags.file, flags.metric));
