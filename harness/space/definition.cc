@@ -4,7 +4,6 @@
 
 #include "engine/base/strings.h"
 #include "engine/run/settings.h"
-#include "harness/load/conversations.h"
 #include "harness/space/json_fields.h"
 #include "harness/space/own_settings.h"
 
@@ -121,114 +120,6 @@ const JsonFields<Constraints>& ConstraintFields() {
          return bytes ? Json(static_cast<double>(*bytes) / kGib) : Json();
        }},
       Maybe("cores", &Constraints::cores, ToInt),
-  };
-  return fields;
-}
-
-// A limit in seconds or as "500ms".
-JsonField<SloTarget> Limit(const char* key, std::optional<double> Slo::*member) {
-  return {key,
-          [=](const Json& value, SloTarget& slo) -> Status {
-            const std::string what = StrCat("'", key, "' in 'slo'");
-            PINION_ASSIGN(slo.limits.*member, ToSeconds(value, what));
-            if (*(slo.limits.*member) > 0) return {};
-            return Fail(ErrorCode::kUsage, StrCat(what, " must be above 0 seconds"));
-          },
-          [=](const SloTarget& slo) {
-            return slo.limits.*member ? Json(*(slo.limits.*member)) : Json();
-          }};
-}
-
-Status ReadLoad(const Json& value, SloTarget& slo) {
-  PINION_ASSIGN(const std::string kind, ToText(value, "'load' in 'slo'"));
-  if (kind != "rate" && kind != "concurrency")
-    return Fail(ErrorCode::kUsage,
-                StrCat("'load' in 'slo' must be rate or concurrency, not ", kind));
-  slo.by_rate = kind == "rate";
-  return {};
-}
-
-const JsonFields<SloTarget>& SloFields() {
-  static const JsonFields<SloTarget> fields = {
-      Limit("ttft", &Slo::ttft_s),
-      Limit("tpot", &Slo::tpot_s),
-      Limit("e2el", &Slo::e2el_s),
-      Value("attain", &SloTarget::attain, ToNumber),
-      {"load", ReadLoad,
-       [](const SloTarget& slo) { return Json(slo.by_rate ? "rate" : "concurrency"); }},
-      Maybe("start", &SloTarget::start, ToNumber),
-  };
-  return fields;
-}
-
-Status ReadSlo(const Json& value, Workload& workload) {
-  SloTarget slo;
-  PINION_TRY(ReadFields(value, "'slo'", SloFields(), slo));
-  if (!slo.limits.any())
-    return Fail(ErrorCode::kUsage,
-                "'slo' needs a limit: 'ttft', 'tpot' or 'e2el', such as \"500ms\"");
-  if (!(slo.attain > 0 && slo.attain <= 1))
-    return Fail(ErrorCode::kUsage, StrCat("'attain' in 'slo' is ", slo.attain,
-                                          "; it must be a share above 0 and at most 1"));
-  if (!(slo.start.value_or(1) > 0))
-    return Fail(ErrorCode::kUsage,
-                StrCat("'start' in 'slo' is ", *slo.start, "; it must be above 0 ", slo.unit()));
-  workload.slo = slo;
-  return {};
-}
-
-// Reads the name's workload first, so that other keys override it.
-Status ReadName(const Json& value, Workload& workload) {
-  PINION_ASSIGN(const std::string name, ToText(value, "'name' in 'workload'"));
-  PINION_ASSIGN(const WorkloadShape shape, FindWorkload(name));
-  workload.name = name;
-  workload.prompt_len = static_cast<int>(shape.prompt.Median());
-  workload.output_len = static_cast<int>(shape.output.Median());
-  workload.shared_prefix = shape.shared_prefix;
-  workload.prefixes = shape.prefixes;
-  workload.turns = shape.turns;
-  return {};
-}
-
-bool HasPrefix(const Workload& workload) { return workload.shared_prefix > 0; }
-bool HasTurns(const Workload& workload) { return workload.turns > 1; }
-
-// [] for no loops.
-Status ReadConcurrency(const Json& value, Workload& workload) {
-  if (!value.is_array() || !value.array().empty())
-    return ReadList(value, "concurrency", ToInt, workload.concurrency);
-  workload.concurrency.clear();
-  return {};
-}
-
-Json WriteRates(const Workload& workload) {
-  return workload.rates.empty() ? Json() : Json(workload.rates);
-}
-
-const JsonFields<Workload>& WorkloadFields() {
-  static const JsonFields<Workload> fields = {
-      {"name", ReadName,
-       [](const Workload& workload) {
-         return workload.name.empty() ? Json() : Json(workload.name);
-       }},
-      Value("prompt_len", &Workload::prompt_len, ToInt),
-      Value("output_len", &Workload::output_len, ToInt),
-      // Always written: without loops there is the batch alone, which is not the default.
-      {"concurrency", ReadConcurrency,
-       [](const Workload& workload) { return Json(workload.concurrency); }},
-      {"request_rate",
-       [](const Json& value, Workload& workload) {
-         return ReadList(value, "request_rate", ToNumber, workload.rates);
-       },
-       WriteRates},
-      Value("num_prompts", &Workload::num_prompts, ToInt),
-      OnlyIf(HasPrefix, Value("shared_prefix", &Workload::shared_prefix, ToInt)),
-      OnlyIf(HasPrefix, Value("prefixes", &Workload::prefixes, ToInt)),
-      OnlyIf(HasTurns, Value("turns", &Workload::turns, ToInt)),
-      {"slo", ReadSlo,
-       [](const Workload& workload) {
-         return workload.slo ? WriteFields(SloFields(), *workload.slo) : Json();
-       }},
   };
   return fields;
 }
@@ -354,13 +245,6 @@ const JsonFields<Definition>& DefinitionFields() {
 }
 
 }  // namespace
-
-Status FromJson(const Json& object, Workload& workload) {
-  PINION_TRY(ReadFields(object, "'workload'", WorkloadFields(), workload));
-  return Validate(workload);
-}
-
-Json ToJson(const Workload& workload) { return WriteFields(WorkloadFields(), workload); }
 
 Json ToJson(const Axes& axes) {
   Json object = Json::MakeObject();
