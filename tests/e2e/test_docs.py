@@ -59,3 +59,13 @@ def test_every_command_in_the_documentation_exists_with_its_flags(help_of, top):
     wrong = [(f"{page}: {' '.join(words)}", reason) for page, words in commands
              if (reason := unknown(words, help_of, top))]
     assert wrong == []
+
+
+def test_the_page_on_verdicts_has_every_constant_with_its_value(top):
+    rules = (top / "harness/stats/rules.h").read_text()
+    constants = dict(re.findall(r"inline constexpr \w+ (k\w+) = ([\d.]+);", rules))
+    assert len(constants) == rules.count("inline constexpr")
+    rows = re.findall(r"^\| ((?:`k\w+`(?:, )?)+) \| ([\d., ]+) \|", (top / "docs/verdicts.md").read_text(), re.MULTILINE)
+    told = {name: value for names, values in rows
+            for name, value in zip(re.findall(r"k\w+", names), values.split(", "), strict=True)}
+    assert told == constants
