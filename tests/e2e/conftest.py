@@ -111,6 +111,22 @@ def certificate(tmp_path_factory):
     return files
 
 
+@pytest.fixture
+def small_disk(tmp_path):
+    """small_disk(bytes) -> (folder, prefix of commands that find a disk of that size there)"""
+
+    def mount(size):
+        folder = tmp_path / "disk"
+        folder.mkdir()
+        script = f'mount -t tmpfs -o size={size} none {folder} && "$@"; status=$?; ls -A {folder}; exit $status'
+        prefix = ["unshare", "--mount", "sh", "-c", script, "sh"]
+        if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode != 0:
+            pytest.skip("this process may not mount file systems")
+        return folder, prefix
+
+    return mount
+
+
 ISA_PATHS = ["scalar", "avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16", "amx"]
 
 

@@ -3,7 +3,7 @@ checked against. It is none of Pinion's code. Standard library only.
 
     fixed_server.py --port 8000 --ttft-ms 50 --itl-ms 10 [--slots N] [--fail-every N]
                     [--knee N | --script BITS --run-length N] [--slow-every N] [--gather N]
-                    [--die-after N] [--refusal TEXT] [--hang-up] [--api-key KEY]
+                    [--die-after N] [--exit-at N] [--refusal TEXT] [--hang-up] [--api-key KEY]
                     [--certificate FILE --key FILE] [--log FILE [--count]]
 
 Every answer has `max_tokens` tokens: the first one --ttft-ms after the request came in (and had one
@@ -19,7 +19,7 @@ are more connections than that: a cliff. With --script, answers do so in the run
 requests that have a 1 in it ("011": all but the first run).
 
 Answers of --die-after have no length and end with the connection after N tokens, as if the server
-had died. With --hang-up the connection ends after every answer, and nothing says so before. As a proxy it
+had died; with --exit-at it does, when the Nth request comes. With --hang-up the connection ends after every answer, and nothing says so before. As a proxy it
 answers itself: the log has the targets as they were asked for. Prompts count one token a word and 3 more for every request.
 """
 
@@ -120,6 +120,8 @@ class Server:
         with self.lock:
             self.requests += 1
             number = self.requests
+        if number == options.exit_at:
+            os._exit(3)
         if options.gather and number >= WARM_UP + options.gather:
             self.gathered.set()
         if options.gather and number > WARM_UP:
@@ -242,6 +244,7 @@ def main():
     parser.add_argument("--fail-every", type=int, default=0)
     parser.add_argument("--refusal", default="out of order", help="what is said with --fail-every")
     parser.add_argument("--die-after", type=int, default=0)
+    parser.add_argument("--exit-at", type=int, default=0)
     parser.add_argument("--hang-up", action="store_true")
     parser.add_argument("--api-key", default="")
     parser.add_argument("--certificate")

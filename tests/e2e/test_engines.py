@@ -13,37 +13,9 @@ import sys
 import pytest
 
 from conftest import ours, wait_until
+from fixed_engine import FIXED, ITL_MS, LIGHT, OUTPUT, PROMPTS, TTFT_MS, define, engine
 from fixed_server import WARM_UP
-
-FIXED = pathlib.Path(__file__).with_name("fixed_server.py")
-TTFT_MS, ITL_MS, OUTPUT = 30, 5, 8
-PROMPTS = 9  # odd, so that each median is the time of one request
-
-
-def engine(*flags):
-    return {"engine": "command", "name": "fixed",
-            "command": [sys.executable, str(FIXED), "--port", "{port}", "--ttft-ms", str(TTFT_MS),
-                        "--itl-ms", str(ITL_MS), *flags]}
-
-
-def define(tmp_path, engine_choice, **changes):
-    definition = {
-        "engines": [engine_choice],
-        "candidates": [{"max_num_seqs": 1}],
-        "workload": {"prompt_len": 20, "output_len": OUTPUT, "concurrency": [1, 4],
-                     "num_prompts": PROMPTS},
-        "objectives": ["throughput", "latency"],
-        # A budget that a slow machine's sweep does not use up either.
-        "rounds": 1, "budget": "10m", "seed": 3, "trial_limit": 20,
-        **changes,
-    }
-    path = tmp_path / "definition.json"
-    path.write_text(json.dumps(definition))
-    return path
-
-
-# For tests to which the load does not matter.
-LIGHT = {"prompt_len": 8, "output_len": 2, "concurrency": [1], "num_prompts": 2}
+from sweep_runs import rows
 
 
 def servers():
@@ -61,10 +33,8 @@ def servers():
 
 def values(out, metric, concurrency, candidate):
     """One for each trial, in their order."""
-    with sqlite3.connect(out / "results.db") as database:
-        return [row[0] for row in database.execute(
-            "select value from samples where metric=? and concurrency=? and candidate=? "
-            "order by trial", (metric, concurrency, candidate))]
+    return [row[0] for row in rows(out, "select value from samples where metric=? and concurrency=? and candidate=? "
+                                        "order by trial", metric, concurrency, candidate)]
 
 
 @pytest.fixture
@@ -126,6 +96,21 @@ def test_a_server_that_does_not_start_is_told_with_its_log(pinion, tmp_path, com
     assert says in logs
     if "luck" in str(command):
         assert "out of luck" in logs
+
+
+def test_a_build_of_ours_that_is_never_ready_is_told_before_its_trial_is_killed(pinion, tmp_path):
+    """Its time is the trial's: five times the limit, most of it for the start."""
+    out, build = tmp_path / "out", tmp_path / "build"
+    build.write_text("#!/bin/sh\nexec sleep 600\n")
+    build.chmod(0o755)
+    # A budget for one trial: a busy machine's would be tried six times.
+    definition = define(tmp_path, {"engine": "pinion", "binary": str(build)}, trial_limit=1, budget=4)
+    done = pinion("sweep", "preset:tiny", "--def", definition, "--out", out, timeout=120)
+    assert done.returncode == 1
+    (reason, info), = rows(out, "select reason, info from trial")
+    assert reason.startswith("the server was not ready within ") and "raise --trial-limit" in reason
+    assert json.loads(info)["out_of_time_s"] == 1
+    assert reason in done.stderr
 
 
 def test_killed_sweep_leaves_no_server(spawn, tmp_path, no_server_left):

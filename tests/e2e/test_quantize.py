@@ -180,22 +180,6 @@ def test_experts_do_not_depend_on_the_number_of_threads(quantize, random_text):
     assert first == second
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """small_disk(bytes) -> (folder, prefix of commands that find a disk of that size there)"""
-
-    def mount(size):
-        folder = tmp_path / "disk"
-        folder.mkdir()
-        script = f'mount -t tmpfs -o size={size} none {folder} && "$@"; status=$?; ls -A {folder}; exit $status'
-        prefix = ["unshare", "--mount", "sh", "-c", script, "sh"]
-        if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode != 0:
-            pytest.skip("this process may not mount file systems")
-        return folder, prefix
-
-    return mount
-
-
 # Weights of 1040 KiB, other files of 110: a disk that is too small for all, and one that the last
 # files fill up.
 @pytest.mark.parametrize("kib, words", [(500, ["make room", "free"]), (1100, ["No space left"])])

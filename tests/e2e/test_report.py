@@ -121,6 +121,37 @@ def test_report_on_a_folder_without_a_sweep_fails_plainly(pinion, tmp_path):
     assert str(tmp_path) in done.stderr
 
 
+def test_a_sweep_is_named_by_its_folder_or_by_its_store(pinion, sweep, tmp_path):
+    by_folder = pinion("report", sweep, "--format", "csv")
+    by_store = pinion("report", "results.db", "--format", "csv", cwd=sweep)
+    assert by_folder.returncode == by_store.returncode == 0, by_store.stderr
+    assert by_store.stdout == by_folder.stdout
+    other = pinion("report", sweep / "results.csv")
+    assert other.returncode == 2
+    assert other.stderr == (f"pinion: {sweep}/results.csv is no sweep: name the folder that `pinion sweep` wrote, or its "
+                            "results.db\n")
+    gathered = pinion("report", "--gather", sweep / "results.db", sweep, "--out", tmp_path / "gathered")
+    assert gathered.returncode == 2 and f"--gather names {sweep} twice" in gathered.stderr
+
+
+def test_requests_are_judged_again_by_other_limits(pinion, sweep):
+    """Nothing is measured again: the store has every request."""
+    def goodput(*flags):
+        done = pinion("report", sweep, "--json", *flags)
+        assert done.returncode == 0, done.stderr
+        series = json.loads(done.stdout)["candidates"][0]["series"]
+        return {one["concurrency"]: [sample["value"] for sample in one["samples"]] for one in series
+                if one["metric"] == "goodput"}
+
+    assert goodput() == {}
+    all_meet, none_meet = goodput("--slo", "ttft=1h,tpot=1h"), goodput("--slo", "ttft=0.001ms")
+    assert all_meet.keys() == none_meet.keys() == {1, 2}
+    assert all(value > 0 for values in all_meet.values() for value in values)
+    assert all(value == 0 for values in none_meet.values() for value in values)
+    bad = pinion("report", sweep, "--slo", "ttft=soon")
+    assert bad.returncode == 2 and "soon" in bad.stderr
+
+
 @pytest.fixture(scope="module")
 def forms(sweep):
     """The ways to launch the first objective's choice, as the page offers them for copying."""

@@ -1,217 +1,13 @@
-"""The main job on the real engine: a sweep that is killed, resumed, interrupted, and whose trials are
-killed or stopped under it, loses nothing that was finished and leaves no process behind."""
+"""The main job on the real engine: what a sweep keeps, under which circumstances it goes on, what it refuses, and how
+it replays."""
 
-import dataclasses
 import json
 import os
-import pathlib
-import random
-import signal
-import sqlite3
 import subprocess
-import time
 
-import jsonschema
 import pytest
 
-DEFINITION = {
-    "candidates": [{"threads_bind": "nobind"}, {"threads_bind": "0-9999"}],
-    "workload": {"prompt_len": 64, "output_len": 16, "concurrency": [1, 2], "num_prompts": 4},
-    "objectives": ["throughput", "latency", "balanced"],
-    "rounds": 2,
-    "seed": 3,
-    "trial_limit": 2,
-}
-# Half a second for every trial, so that it can be met alive.
-LONG = ("--num-prompts", "40")
-SLOTS = 3  # of a round: two feasible candidates, the baseline twice
-TRIALS = 2 * SLOTS
-
-
-@pytest.fixture
-def definition(tmp_path):
-    path = tmp_path / "definition.json"
-    path.write_text(json.dumps(DEFINITION))
-    return path
-
-
-@pytest.fixture
-def start(spawn, definition, tmp_path):
-    """start(FLAGS...) -> Popen of a sweep into tmp_path/out; ended after the test."""
-
-    def run(*flags, **process):
-        return spawn("sweep", "preset:tiny", "--def", definition, "--out", tmp_path / "out", *flags,
-                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, **process)
-
-    return run
-
-
-@dataclasses.dataclass
-class Finished:
-    """A sweep that ended well: where, how it was asked for (but for the trial limit), and what it printed."""
-
-    out: pathlib.Path
-    definition: pathlib.Path
-    flags: tuple
-    stdout: str
-
-    def command(self, binary, *flags):
-        return [str(binary), "sweep", "preset:tiny", "--def", str(self.definition), "--out", str(self.out), *self.flags,
-                *flags]
-
-
-@pytest.fixture(scope="module")
-def finished(binary, tmp_path_factory):
-    """One for all tests that only read it, or try to go on with it."""
-    folder = tmp_path_factory.mktemp("finished")
-    sweep = Finished(folder / "out", folder / "definition.json", ("--rounds", "3", "--strategy", "grid"), "")
-    sweep.definition.write_text(json.dumps(DEFINITION))
-    done = subprocess.run(sweep.command(binary, "--trial-limit", "7s", "--json"), capture_output=True, text=True,
-                          stdin=subprocess.DEVNULL, timeout=240)
-    assert done.returncode == 0, done.stderr
-    sweep.stdout = done.stdout
-    return sweep
-
-
-@pytest.fixture
-def go_on(finished, binary):
-    """go_on(FLAGS...) -> the exit status and what was said, of another command for the finished sweep's folder."""
-
-    def run(*flags, **process):
-        done = subprocess.run(finished.command(binary, "--resume", *flags), capture_output=True, text=True,
-                              stdin=subprocess.DEVNULL, timeout=60, **process)
-        return done.returncode, done.stderr
-
-    return run
-
-
-def rows(out, query):
-    """What a query of the sweep's database gives; nothing while it is not there yet."""
-    try:
-        with sqlite3.connect(f"file:{out / 'results.db'}?mode=ro", uri=True, timeout=10) as database:
-            return database.execute(query).fetchall()
-    except sqlite3.OperationalError:
-        return []
-
-
-def trials(out):
-    """All that is stored; a disturbed machine adds repetitions (attempt 1)."""
-    return rows(out, "select candidate, copy, round, ok, started_at, id, phase, attempt from trial")
-
-
-def raced(out):
-    """The first attempts of the race's rounds: these are the same whatever disturbs the machine."""
-    return [row for row in trials(out) if row[6] == "race" and row[7] == 0]
-
-
-def wait_for(condition, what, seconds=60):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.005)
-    raise AssertionError(f"no {what} within {seconds} s")
-
-
-def trial_children(parent):
-    """Live trial processes whose parent is `parent`, or that outlived it."""
-    found = []
-    for entry in pathlib.Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it ended while we looked
-        is_trial = len(words) > 1 and words[1] == b"trial"
-        if is_trial and fields[0] != "Z" and int(fields[1]) == parent:
-            found.append(int(entry.name))
-    return found
-
-
-def is_running(pid):
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def check_results(out, top):
-    """results.json and the profiles, as their schemas say."""
-    def read(path):
-        return json.loads(path.read_text())
-
-    for path in (out / "profiles").glob("*.json"):
-        jsonschema.validate(read(path), read(top / "profiles" / "profile.schema.json"))
-    results = read(out / "results.json")
-    jsonschema.validate(results, read(top / "profiles" / "results.schema.json"))
-    return results
-
-
-def check_outputs(out):
-    for name in ("results.json", "results.csv", "report.md", "report.html", "profiles/throughput.json",
-                 "profiles/latency.json", "profiles/balanced.json"):
-        assert (out / name).stat().st_size > 0, name
-    return json.loads((out / "results.json").read_text())
-
-
-def test_killed_sweep_goes_on_and_loses_no_finished_trial(start, tmp_path):
-    out = tmp_path / "out"
-    sweep = start(*LONG)
-    wait_for(lambda: len(raced(out)) >= 2, "two finished trials of the race")
-    child = wait_for(lambda: trial_children(sweep.pid), "running trial")
-    sweep.send_signal(signal.SIGKILL)
-    sweep.wait()
-    wait_for(lambda: not any(is_running(pid) for pid in child), "end of the orphaned trial")
-    kept = trials(out)
-    assert 2 <= len(raced(out)) < TRIALS
-
-    refused = start()
-    assert refused.wait(60) == 2
-    assert "--resume" in refused.stderr.read()
-
-    resumed = start("--resume", *LONG)
-    stdout, stderr = resumed.communicate(timeout=120)
-    assert resumed.returncode == 0, stderr
-    assert set(kept) <= set(trials(out)), "a finished trial was changed or lost"
-    after = raced(out)
-    assert len(after) == TRIALS
-    assert len({(candidate, copy, number) for candidate, copy, number, *_ in after}) == TRIALS
-    results = check_outputs(out)
-    assert len(results["candidates"]) == 3
-    assert "report.html" in stdout and "launch" in stdout
-
-
-def test_ten_kills_at_random_moments_lose_no_finished_trial(start, tmp_path):
-    out = tmp_path / "out"
-    moments = random.Random(20261121)
-    kept, samples = set(), set()
-    reach_s = 1.2  # until a trial has ended within it, however slow the machine
-    for kill in range(10):
-        sweep = start(*(["--resume"] if (out / "results.db").exists() else []), *LONG)
-        # Anywhere between "nothing is open yet" and "in the second trial".
-        time.sleep(moments.uniform(0.05, reach_s))
-        sweep.send_signal(signal.SIGKILL)
-        sweep.wait()
-        now = set(trials(out))
-        assert kept <= now, f"kill {kill} lost {kept - now}"
-        kept = now
-        # Whole, as they were when their trial ended.
-        now = set(rows(out, "select trial, metric, concurrency, value from samples"))
-        assert samples <= now, f"kill {kill} lost {samples - now}"
-        samples = now
-        assert {trial for trial, *_ in samples} == {row[5] for row in kept if row[3]}
-        if not kept:
-            reach_s *= 1.5
-    assert kept, "ten moments, and not one trial had ended"
-    resumed = start("--resume", "--rounds", "1", *LONG)
-    _, stderr = resumed.communicate(timeout=120)
-    assert resumed.returncode == 0, stderr
-    assert kept <= set(trials(out))
-    samples = rows(out, "select count(*) from samples where trial not in (select id from trial)")
-    assert samples == [(0,)], "samples without their trial"
+from sweep_runs import check_outputs, check_results, definition, finished, go_on, rows, start  # noqa: F401: fixtures
 
 
 def test_samples_are_keyed_by_machine_model_configuration_and_seed(finished):
@@ -269,58 +65,6 @@ def test_a_latency_at_a_request_rate_is_an_objective(binary, top, tmp_path):
     assert f"at {rate} requests/s, at random times" in (out / "report.html").read_text()
 
 
-def test_ctrl_c_ends_in_order_with_everything_written(start, tmp_path):
-    out = tmp_path / "out"
-    sweep = start("--rounds", "50", *LONG)
-    wait_for(lambda: len(raced(out)) >= SLOTS, "first round")
-    child = wait_for(lambda: trial_children(sweep.pid), "running trial")
-    sweep.send_signal(signal.SIGINT)
-    stdout, stderr = sweep.communicate(timeout=60)
-    assert sweep.returncode == 1
-    assert "--resume continues" in stderr
-    assert not any(is_running(pid) for pid in child)
-    check_outputs(out)
-
-
-def break_a_trial(sweep, out, number):
-    """Sends a signal to running trials, after the first round (whose trials may last longer, for what
-    they measure once), until one of them has failed: a trial may be over by the time that the signal
-    reaches it."""
-    wait_for(lambda: len(raced(out)) >= SLOTS, "first round")
-    while sweep.poll() is None:
-        before = len(trials(out))
-        child = wait_for(lambda: trial_children(sweep.pid) or sweep.poll() is not None, "trial")
-        assert child is not True, "the sweep was over before one of its trials could be broken"
-        try:
-            os.kill(child[0], number)
-        except ProcessLookupError:
-            continue
-        wait_for(lambda: len(trials(out)) > before or sweep.poll() is not None, "next row")
-        if any(not ok for _, _, _, ok, *_ in trials(out)):
-            return
-
-
-@pytest.mark.parametrize("number, reason", [(signal.SIGSEGV, "signal 11"), (signal.SIGSTOP, "hung")])
-def test_a_trial_that_crashes_or_hangs_is_a_row_not_the_end(start, tmp_path, number, reason):
-    out = tmp_path / "out"
-    sweep = start("--rounds", "3", *LONG)
-    break_a_trial(sweep, out, number)
-    stdout, stderr = sweep.communicate(timeout=180)
-    assert sweep.returncode == 0, stderr
-    failed = rows(out, "select reason, log_path, candidate, round from trial where not ok")
-    # A machine that is busy enough may let another one hang: never fewer, and never the end.
-    broken = [row for row in failed if reason in row[0]]
-    assert broken, failed
-    assert all((out / log).exists() for _, log, *_ in failed)
-    _, _, candidate, number = broken[0]
-    measured = {(each, of_round) for each, _, of_round, ok, *_ in trials(out) if ok}
-    assert {each for each, _ in measured} == {0, 1}
-    # The other one may have been dropped by then, on a machine that disturbed it.
-    later = {each for each, _, of_round, *_ in trials(out) if of_round > number}
-    assert number == 3 or candidate in later, "the broken one is tried in its next round"
-    check_outputs(out)
-
-
 def test_another_definition_cannot_go_on_with_a_sweep(go_on):
     for flags, named in (("--trial-limit", "7s", "--prompt-len", "32"), "workload"), (("--trial-limit", "32"), "trial_limit"):
         status, stderr = go_on(*flags)
@@ -355,38 +99,17 @@ def test_bad_usage_leaves_no_folder(start, tmp_path, flags):
     assert not (tmp_path / "out").exists()
 
 
-def test_bench_json_holds_its_contract(pinion_json):
-    report = pinion_json("bench", "preset:tiny", "--prompt-len", "32", "--output-len", "8", "--json")
-    for rate in ("prefill_tokens_per_s", "decode_tokens_per_s"):
-        assert 0 < report[rate]["low"] <= report[rate]["median"] <= report[rate]["high"]
-    assert report["load_s"] > 0 and report["peak_rss_bytes"] > 0 and report["threads"] >= 1
-    assert isinstance(report["isa"], str) and report["config"]["model"] == "preset:tiny"
-
-
-def test_bench_needs_no_lengths(pinion_json):
-    """preset:tiny takes 512 tokens, and 64 of them are the answer."""
-    report = pinion_json("bench", "preset:tiny", "--rounds", "1", "--json")
-    assert (report["prompt_len"], report["output_len"]) == (448, 64)
-
-
-def test_a_replay_of_planted_effects_holds_its_contract(binary, tmp_path):
-    noise = tmp_path / "noise.csv"
-    random_speeds = random.Random(5)
-    noise.write_text("t_s,speed\n" + "".join(f"{i},{random_speeds.gauss(100, 1)}\n" for i in range(500)))
-    planted = tmp_path / "effects.json"
-    planted.write_text(json.dumps({"configurations": {"default": 1, "fast": 1.1, "slow": 0.8}}))
-    command = [str(binary), "sweep", "--replay", str(noise), "--planted", str(planted)]
-    done = subprocess.run([*command, "--metric", "speed", "--seeds", "50", "--json"],
-                          capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
-    assert {"seeds", "winners", "interval_coverage", "regret_p95", "cost_fraction_p50",
-            "budget_overrun_p95", "floor_p50"} <= set(report)
-    assert report["seeds"] == 50 and report["winners"] == {"fast": 50, "slow": 0, "none": 0}
-    assert report["regret_p95"] == 0 and report["interval_coverage"] >= 0.9
-    refused = subprocess.run([*command, "--metric", "pace"], capture_output=True, text=True, timeout=60)
-    assert refused.returncode == 2
-    assert "no column 'pace'; it has t_s, speed" in refused.stderr
+@pytest.mark.parametrize("words", [["preset:tiny", "--out", "out", "--def"], ["preset:tiny", "--plan", "--def"],
+                                   ["preset:tiny", "--plan", "--probe"],
+                                   ["--replay", "results.db", "--planted"]])
+@pytest.mark.parametrize("text", ["", "{", '{"rounds": 2,}', "\0"])
+def test_a_file_that_is_no_json_is_bad_usage(pinion, real_sweep, tmp_path, words, text):
+    given = tmp_path / "given.json"
+    given.write_text(text)
+    done = pinion("sweep", *(real_sweep / word if word == "results.db" else word for word in words), given, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith(f"pinion: {given}: not valid JSON") and done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == [given]
 
 
 def test_a_recorded_sweep_replays_without_its_engine(finished, binary):

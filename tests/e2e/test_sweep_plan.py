@@ -1,4 +1,4 @@
-"""`sweep --plan` and `--machine`: which configurations would race, and how fast they are expected to be."""
+"""What a sweep would try, on this machine and on imagined ones."""
 
 import json
 import subprocess
