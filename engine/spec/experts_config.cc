@@ -35,6 +35,8 @@ Status ReadScore(const Json& config, const char* usual, RouterSpec& router) {
 Status ReadRouter(const Json& config, RouterSpec& router) {
   PINION_ASSIGN(router.experts, RequireIn(config, "n_routed_experts", 1, kMaxExperts));
   PINION_ASSIGN(router.top_k, RequireIn(config, "num_experts_per_tok", 1, kMaxExperts));
+  // For DeepSeek-V2, too, as in vLLM, with the scale below in either case. transformers 5 does not
+  // look at the field there: it is false in the checkpoints that DeepSeek published.
   PINION_ASSIGN(router.normalise, Optional<bool>(config, "norm_topk_prob", false));
   PINION_ASSIGN(const double scale, Optional<double>(config, "routed_scaling_factor", 1.0));
   router.scale = static_cast<float>(scale);

@@ -56,7 +56,9 @@ Status ReadOver(const Json& parameters, std::string_view key, double& value) {
 }
 
 // The number of elements that are rotated, from the beginning of a head. Proportional rope rotates
-// all, if by an angle of 0.
+// all, if by an angle of 0. 'partial_rotary_factor' counts for every architecture, as in vLLM:
+// transformers 5 does not look at it for Llama and some others, but a config that states a part
+// describes a model that was trained with it.
 Result<int> Dim(const Source& source, const std::string& type) {
   double part = 1;
   PINION_TRY(ReadOver(source.config, "partial_rotary_factor", part));
