@@ -3,31 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/base/strings.h"
-#include "engine/serve/field_readers.h"
-#include "engine/serve/field_table.h"
-#include "engine/serve/fields.h"
+#include "tests/engine/serve/schema_bodies.h"
 
 namespace pinion {
 namespace {
 
 using testing::HasSubstr;
-
-ApiDefaults Defaults(const char* generation_config = "{}") {
-  auto defaults = ReadApiDefaults(*Json::Parse(generation_config));
-  EXPECT_TRUE(defaults);
-  return *defaults;
-}
-ApiResult<GenerationRequest> Completion(const std::string& text) {
-  const Json body = *Json::Parse(text);
-  PINION_TRY(CheckFields(Api::kCompletions, body, {.ignores_unknown = true}));
-  return ReadCompletionRequest(body, Defaults());
-}
-ApiResult<GenerationRequest> Chat(const std::string& text) {
-  const Json body = *Json::Parse(text);
-  PINION_TRY(CheckFields(Api::kChat, body, {.ignores_unknown = true}));
-  return ReadChatRequest(body, Defaults());
-}
 
 TEST(Schema, OverridesCountMoreThanTheModelsDefaults) {
   const auto config = Json::Parse(R"({"temperature":0.3,"top_k":5,"max_new_tokens":9})");
@@ -50,17 +31,6 @@ TEST(Schema, ReadsTextsToTokenizeByEitherName) {
   for (const char* bad : {R"({"content":"x","prompt":"y"})", R"({"content":["x"]})",
                           R"({"content":"x","parse_special":false})", "{}"})
     EXPECT_FALSE(read(bad)) << bad;
-}
-
-TEST(Schema, AnswersWithTextAlone) {
-  const std::string start = R"({"messages":[{"role":"user","content":"x"}],"modalities":)";
-  EXPECT_TRUE(Chat(start + R"(["text"]})"));
-  EXPECT_TRUE(Chat(start + "null}"));
-  for (const char* bad : {R"(["text","audio"]})", R"("text"})", "[7]}"}) {
-    const auto refused = Chat(start + bad);
-    ASSERT_FALSE(refused) << bad;
-    EXPECT_EQ(refused.error().param, "modalities");
-  }
 }
 
 TEST(Schema, TakesEveryFormOfPrompt) {
@@ -193,87 +163,6 @@ TEST(Schema, ReadsWhatConstrainsTheAnswer) {
     EXPECT_FALSE(Completion(std::string("{\"prompt\":\"x\",") + free + "}")->grammar) << free;
 }
 
-TEST(Schema, RefusesToolsThatAreNoFunctions) {
-  for (const char* tool :
-       {"3", "{}", R"({"type":"function"})", R"({"type":"function","function":{}})",
-        R"({"type":"function","function":{"name":""}})",
-        R"({"type":"retrieval","function":{"name":"f"}})",
-        R"({"type":"function","function":{"name":"f","parameters":[]}})"}) {
-    const auto request =
-        Chat(StrCat(R"({"messages":[{"role":"user","content":"x"}],"tools":[)", tool, "]}"));
-    ASSERT_FALSE(request) << tool;
-    EXPECT_EQ(request.error().param, "tools[0]") << tool;
-  }
-  EXPECT_TRUE(Chat(R"({"messages":[{"role":"user","content":"x"}],
-      "tools":[{"function":{"name":"f","parameters":null}}]})"));
-}
-
-TEST(Schema, ReadsTextsInTheFormsThatClientsSendBack) {
-  const auto request = Chat(
-      R"({"messages":[{"role":"user","content":[{"type":"input_text","text":"a"},"b"]},
-          {"role":"assistant","content":[{"type":"output_text","text":"c"},
-                                         {"type":"refusal","refusal":"no"}]}]})");
-  ASSERT_TRUE(request) << request.error().message;
-  EXPECT_EQ(request->conversation.messages.Dump(),
-            R"([{"role":"user","content":"a\nb"},)"
-            R"({"role":"assistant","content":[{"type":"text","text":"c"},)"
-            R"({"type":"text","text":"no"}]}])");
-  EXPECT_FALSE(Chat(R"({"messages":[{"role":"user","content":[{"type":"refusal","text":"a"}]}]})"));
-}
-
-ApiResult<GenerationRequest> WithTools(const std::string& more) {
-  return Chat(R"({"messages":[{"role":"user","content":"x"}],"tools":[
-      {"type":"function","function":{"name":"f","parameters":{"type":"object",
-       "properties":{"a":{"$ref":"#/$defs/A"}},"$defs":{"A":{"type":"integer"}}}}},
-      {"type":"function","function":{"name":"g"}}],)" +
-              more + "}");
-}
-
-TEST(Schema, ARequiredCallIsAListOfCallsOfAnyTool) {
-  const auto request = WithTools(R"("tool_choice":"required","parallel_tool_calls":false)");
-  ASSERT_TRUE(request) << request.error().message;
-  ASSERT_TRUE(request->grammar && request->output.forced);
-  EXPECT_EQ(request->output.forced->name, "");
-  const Json schema = *Json::Parse(request->grammar->text);
-  EXPECT_EQ(schema.Find("minItems")->integer(), 1);
-  EXPECT_EQ(schema.Find("maxItems")->integer(), 1);
-  EXPECT_EQ(schema.Find("items")->Find("anyOf")->array().size(), 2u);
-  EXPECT_TRUE(schema.Find("$defs")->Find("A")) << "references look from the top";
-  EXPECT_THAT(request->grammar->text,
-              testing::Not(HasSubstr(R"("$defs":{"A":{"type":"integer"}}}},)")));
-}
-
-TEST(Schema, ANamedCallIsTheToolsArguments) {
-  const auto request = WithTools(R"("tool_choice":{"type":"function","function":{"name":"g"}})");
-  ASSERT_TRUE(request) << request.error().message;
-  EXPECT_EQ(request->output.forced->name, "g");
-  EXPECT_EQ(request->grammar->text, R"({"type":"object"})");
-}
-
-TEST(Schema, RefusesCallsThatCannotBeForced) {
-  const std::pair<const char*, const char*> kCases[] = {
-      {R"("tool_choice":{"type":"function","function":{"name":"h"}})", "none of the tools"},
-      {R"("tool_choice":"always")", "want \"auto\""},
-      {R"("tool_choice":"required","tools":[])", "has no tools"},
-      {R"("tool_choice":"required","guided_regex":"a")", "both constrain"},
-  };
-  for (const auto& [field, why] : kCases) {
-    auto body = *Json::Parse(R"({"messages":[{"role":"user","content":"x"}],
-        "tools":[{"type":"function","function":{"name":"f"}}]})");
-    const Json more = *Json::Parse(std::string("{") + field + "}");
-    for (const auto& [key, value] : more.object()) body.Set(key, value);
-    const auto request = ReadChatRequest(body, {});
-    ASSERT_FALSE(request) << field;
-    EXPECT_THAT(request.error().message, HasSubstr(why));
-    EXPECT_EQ(request.error().param, "tool_choice");
-  }
-  const auto differ = Chat(R"({"messages":[{"role":"user","content":"x"}],"tool_choice":"required",
-      "tools":[{"type":"function","function":{"name":"f","parameters":{"$defs":{"A":{"a":1}}}}},
-               {"type":"function","function":{"name":"g","parameters":{"$defs":{"A":{"a":2}}}}}]})");
-  ASSERT_FALSE(differ);
-  EXPECT_THAT(differ.error().message, HasSubstr("two definitions of 'A'"));
-}
-
 TEST(Schema, RefusesSamplingOutOfRange) {
   for (const char* field :
        {R"("temperature":-1)", R"("temperature":"hot")", R"("top_p":0)", R"("max_tokens":0)",
@@ -309,78 +198,6 @@ TEST(Schema, ReadsVllmsFields) {
   EXPECT_TRUE(kwargs.Find("enable_thinking")->boolean()) << "the client's own goes before";
 }
 
-TEST(Fields, NamesAnUnknownOneUnlessTheyAreIgnored) {
-  const Json body = *Json::Parse(R"({"prompt":"x","user":"me","guided_json":null,"audio":"",
-                                     "watermarking":null,"messages":[],"top_pp":0.5})");
-  auto refused = CheckFields(Api::kChat, body, {});
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().status, 400);
-  EXPECT_EQ(refused.error().param, "prompt") << "a field of the other endpoint";
-  EXPECT_EQ(refused.error().code, kUnknownField);
-  EXPECT_THAT(CheckFields(Api::kCompletions, body, {}).error().message,
-              HasSubstr("'messages' is not a field of this endpoint"));
-  const FieldRules ignoring = {.ignores_unknown = true};
-  EXPECT_EQ(CheckFields(Api::kCompletions, body, ignoring).value(), 2u);  // messages, top_pp
-  EXPECT_EQ(CheckFields(Api::kChat, body, ignoring).value(), 2u);         // prompt, top_pp
-  const Json harmless = *Json::Parse(R"({"prompt":"x","user":"me","store":true})");
-  EXPECT_EQ(CheckFields(Api::kCompletions, harmless, {}).value(), 0u);
-}
-
-TEST(Fields, RefusesWhatIsMissingHereEvenIfUnknownOnesAreIgnored) {
-  const auto refused = [](Api api, const std::string& field) {
-    const auto checked =
-        CheckFields(api, *Json::Parse("{" + field + "}"), {.ignores_unknown = true});
-    return checked ? "" : checked.error().message;
-  };
-  EXPECT_THAT(refused(Api::kChat, R"("functions":[{}])"),
-              HasSubstr("'functions' is not supported; use tools"));
-  EXPECT_EQ(refused(Api::kChat, R"("functions":[])"), "");
-  EXPECT_THAT(refused(Api::kResponses, R"("background":true)"), HasSubstr("stores no responses"));
-  EXPECT_EQ(refused(Api::kChat, R"("background":true)"), "") << "another API's";
-}
-
-TEST(Fields, HaveATemplateOfTheirOwnOnlyIfTheServerTrustsThem) {
-  const Json body = *Json::Parse(R"({"chat_template":"{{ 1 }}"})");
-  for (const Api api : {Api::kChat, Api::kMessages, Api::kResponses, Api::kTokenize,
-                        Api::kApplyTemplate, Api::kCountTokens, Api::kEmbeddings, Api::kClassify}) {
-    const auto refused = CheckFields(api, body, {.ignores_unknown = true});
-    ASSERT_FALSE(refused);
-    EXPECT_EQ(refused.error().status, 400);
-    EXPECT_EQ(refused.error().param, "chat_template");
-    EXPECT_THAT(refused.error().message, HasSubstr("--trust-request-chat-template"));
-    EXPECT_TRUE(CheckFields(api, body, {.trusts_templates = true}));
-  }
-  const auto text = CheckFields(Api::kCompletions, body, {.trusts_templates = true});
-  ASSERT_FALSE(text);
-  EXPECT_THAT(text.error().message, HasSubstr("no template"));
-}
-
-TEST(Fields, HaveOneMeaningInEachApi) {
-  std::string last;
-  std::vector<const Field*> of_name;
-  for (const Field& field : FieldTable()) {
-    ASSERT_TRUE(Json::Parse(field.schema)) << field.name;
-    if (last != field.name) of_name.clear();
-    last = field.name;
-    of_name.push_back(&field);
-    for (auto api = Api::kCompletions; api <= Api::kCountTokens;
-         api = static_cast<Api>(static_cast<int>(api) + 1)) {
-      const auto has = [api](const Field* row) {
-        return row->read_by.Has(api) + row->ignored_by.Has(api);
-      };
-      int times = 0;
-      for (const Field* row : of_name) times += has(row);
-      EXPECT_LE(times, 1) << field.name << " of API " << static_cast<int>(api);
-      EXPECT_TRUE(field.read_by.Has(api) || !field.required_by.Has(api)) << field.name;
-    }
-  }
-}
-
-TEST(Fields, GoOnToAnotherApiIfBothMeanTheSame) {
-  const Json body = *Json::Parse(R"({"top_p":0.5,"tools":[],"min_p":null,"user":"me","n":1})");
-  EXPECT_EQ(SharedFields(body, Api::kResponses, Api::kChat).Dump(), R"({"top_p":0.5})");
-}
-
 TEST(Schema, RatesThePromptForEchoAndPromptLogprobs) {
   const auto rated = [](const std::string& fields) {
     auto request = Completion("{\"prompt\":\"x\"" + fields + "}");
@@ -404,90 +221,6 @@ TEST(Schema, LimitsPromptsTimesChoices) {
   prompts += "]";
   EXPECT_TRUE(Completion("{\"n\":20,\"prompt\":" + prompts + "}"));
   EXPECT_FALSE(Completion("{\"n\":21,\"prompt\":" + prompts + "}"));
-}
-
-TEST(Schema, TurnsMessagesIntoWhatTemplatesKnow) {
-  auto request = Chat(R"({"messages":[
-      {"role":"system","content":[{"type":"text","text":"one"},{"type":"text","text":"two"}]},
-      {"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function",
-          "function":{"name":"f","arguments":"{\"x\": 1}"}}]},
-      {"role":"user","content":"hi","name":"me"}],
-      "tools":[{"type":"function","function":{"name":"f"}}],
-      "chat_template_kwargs":{"enable_thinking":false}})");
-  ASSERT_TRUE(request) << request.error().message;
-  const Conversation& chat = request->conversation;
-  const auto& messages = chat.messages.array();
-  EXPECT_EQ(TextOfContent(*messages[0].Find("content")), "one\ntwo");
-  EXPECT_EQ(messages[1].Find("content")->string(), "");
-  const Json& call = messages[1].Find("tool_calls")->array()[0];
-  EXPECT_EQ(call.Find("function")->Find("arguments")->Find("x")->integer(), 1);
-  EXPECT_EQ(messages[2].Find("name")->string(), "me");
-  EXPECT_EQ(chat.tools.array().size(), 1u);
-  EXPECT_FALSE(chat.template_kwargs.Find("enable_thinking")->boolean());
-  EXPECT_TRUE(chat.add_generation_prompt);
-}
-
-TEST(Schema, DropsWhatAMessageDoesNotSay) {
-  auto request = Chat(R"({"messages":[{"role":"user","content":"a","name":"n"},
-      {"role":"assistant","content":null,"tool_calls":[],"refusal":null,"audio":null}]})");
-  ASSERT_TRUE(request) << request.error().message;
-  EXPECT_EQ(request->conversation.messages.Dump(),
-            R"([{"role":"user","content":"a","name":"n"},{"role":"assistant","content":""}])");
-}
-
-TEST(Schema, EchoesOnlyWhatTheAssistantSaid) {
-  const auto echoed = [](const std::string& role, const char* echo) {
-    auto request = Chat(R"({"messages":[{"role":")" + role + R"(","content":"a"}],"echo":)" + echo +
-                        R"(,"logprobs":true,"max_completion_tokens":1})");
-    EXPECT_FALSE(request->prompt_only);
-    EXPECT_EQ(request->params.prompt_logprobs, -1);
-    return request->echo ? request->echoed : "nothing";
-  };
-  EXPECT_EQ(echoed("assistant", "true"), "a");
-  EXPECT_EQ(echoed("assistant", "false"), "nothing");
-  EXPECT_EQ(echoed("user", "true"), "nothing");
-}
-
-TEST(Schema, ReadsChatLimitsAndLogprobs) {
-  const std::string messages = R"("messages":[{"role":"user","content":"hi"}])";
-  auto open = Chat("{" + messages + "}");
-  ASSERT_TRUE(open);
-  EXPECT_FALSE(open->max_tokens_given);
-  EXPECT_EQ(open->params.logprobs, -1);
-  auto both = Chat("{" + messages + R"(,"max_tokens":5,"max_completion_tokens":7})");
-  ASSERT_TRUE(both);
-  EXPECT_EQ(both->params.max_tokens, 7);
-  for (const char* more :
-       {R"("max_completion_tokens":0)", R"("max_tokens":5,"max_completion_tokens":-1)"}) {
-    const auto refused = Chat("{" + messages + "," + more + "}");
-    ASSERT_FALSE(refused);
-    EXPECT_EQ(refused.error().param, "max_completion_tokens");
-    EXPECT_THAT(refused.error().message, HasSubstr("'max_completion_tokens' is "));
-  }
-  auto chosen = Chat("{" + messages + R"(,"logprobs":true})");
-  ASSERT_TRUE(chosen);
-  EXPECT_EQ(chosen->params.logprobs, 0);
-  auto top = Chat("{" + messages + R"(,"logprobs":true,"top_logprobs":4})");
-  ASSERT_TRUE(top);
-  EXPECT_EQ(top->params.logprobs, 4);
-  EXPECT_FALSE(Chat("{" + messages + R"(,"top_logprobs":4})"));
-}
-
-TEST(Schema, RefusesUnsupportedConversations) {
-  for (const char* body :
-       {"{}", "[]", "7", R"({"messages":[]})", R"({"messages":"hi"})", R"({"messages":[7]})",
-        R"({"messages":[{"content":"x"}]})", R"({"messages":[{"role":"user","content":7}]})",
-        R"({"messages":[{"role":"user","content":[{"text":"x"}]}]})",
-        R"({"messages":[{"role":"user","content":"x"}],"tools":{}})",
-        R"({"messages":[{"role":"user","content":"x"}],"chat_template_kwargs":[]})",
-        R"({"messages":[{"role":"user","content":"x"}],"chat_template":"{{x}}"})"}) {
-    EXPECT_FALSE(Chat(body)) << body;
-  }
-  auto image = Chat(R"({"messages":[{"role":"user","content":[
-      {"type":"text","text":"what is this"},{"type":"image_url","image_url":{"url":"http://x"}}]}]})");
-  ASSERT_FALSE(image);
-  EXPECT_EQ(image.error().param, "messages[0].content");
-  EXPECT_THAT(image.error().message, HasSubstr("image_url"));
 }
 
 TEST(Schema, WritesErrorsAsOpenAiDoes) {
