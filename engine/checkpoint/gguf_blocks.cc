@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/base/strings.h"
+#include "engine/checkpoint/e2m1.h"
 #include "kernels/types.h"
 
 namespace pinion {
@@ -92,15 +93,29 @@ void DecodeIq4Nl(const std::byte* block, int8_t* codes, float* scales, float* of
   LookUpNibbles(block + 2, kUneven, codes);
 }
 
-// Twice the values of E2M1 (OCP Microscaling Formats 1.0, sec. 5.3.3), so that they are whole; the
-// scale is halved to make up for it.
-constexpr int8_t kTwiceE2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 constexpr int kE8M0Bias = 127;
 
 void DecodeMxfp4(const std::byte* block, int8_t* codes, float* scales, float* offsets) {
-  *scales = std::ldexp(0.5f, Byte(block) - kE8M0Bias);
+  *scales = std::ldexp(0.5f, Byte(block) - kE8M0Bias);  // codes are twice the values
   *offsets = 0;
-  LookUpNibbles(block + 1, kTwiceE2M1, codes);
+  LookUpNibbles(block + 1, kDoubledE2m1, codes);
+}
+
+// Four groups of 16 with a scale in e4m3 each, of which the sign does not count; a NaN is 0.
+void DecodeNvfp4(const std::byte* block, int8_t* codes, float* scales, float* offsets) {
+  constexpr size_t kGroups = 4, kHalf = 8;
+  constexpr uint8_t kUnsigned = 0x7f;
+  for (size_t group = 0; group < kGroups; ++group) {
+    const auto stored = static_cast<uint8_t>(Byte(block + group) & kUnsigned);
+    scales[group] = stored == kUnsigned ? 0 : kernels::ToFloat(kernels::E4m3{stored}) / 2;
+    offsets[group] = 0;
+    const std::byte* nibbles = block + kGroups + group * kHalf;
+    for (size_t i = 0; i < kHalf; ++i, ++codes) {
+      codes[0] = kDoubledE2m1[Low(nibbles + i)];
+      codes[kHalf] = kDoubledE2m1[High(nibbles + i)];
+    }
+    codes += kHalf;
+  }
 }
 
 // ---- Blocks of 256 weights in 8 groups of 32, whose scales and minima have 6 bits each.
@@ -241,6 +256,7 @@ constexpr GgufType kTypes[] = {
     {23, "IQ4_XS", 256, 136, 32, -127, 113, false, DecodeIq4Xs},
     {30, "BF16", 1, 2},
     {39, "MXFP4", 32, 17, 32, -12, 12, false, DecodeMxfp4, true},
+    {40, "NVFP4", 64, 36, 16, -12, 12, false, DecodeNvfp4},
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <vector>
 
 #include "engine/base/strings.h"
 #include "engine/checkpoint/gguf.h"
@@ -32,6 +33,7 @@ struct RowOrder {
 struct Placed {
   GgufTensor tensor;
   RowOrder order;
+  float scale = 1;  // of all values
 };
 using PlacedTensors = std::map<std::string, Placed>;
 
@@ -46,7 +48,8 @@ class GgufQuantised : public QuantisedTensor {
       : type_(*placed.tensor.type),
         data_(gguf.Data(placed.tensor)),
         row_bytes_(RowBytes(placed.tensor)),
-        order_(placed.order) {
+        order_(placed.order),
+        scale_(placed.scale) {
     rows_ = static_cast<size_t>(placed.tensor.shape.front());
     columns_ = static_cast<size_t>(placed.tensor.shape.back());
     group_ = type_.group;
@@ -61,6 +64,7 @@ class GgufQuantised : public QuantisedTensor {
       const std::byte* block = data_ + order_.Stored(row + r) * row_bytes_;
       for (size_t at = 0; at < columns_; at += type_.elements, block += type_.bytes) {
         type_.decode(block, codes, scales, offsets);
+        for (size_t i = 0; i < groups; ++i) scales[i] *= scale_, offsets[i] *= scale_;
         codes += type_.elements;
         scales += groups;
         offsets += groups;
@@ -73,6 +77,7 @@ class GgufQuantised : public QuantisedTensor {
   const std::byte* data_;
   size_t row_bytes_;
   RowOrder order_;
+  float scale_;
 };
 
 // The tensors that are not quantised.
@@ -150,6 +155,9 @@ constexpr NamePair kNames[] = {
     {&TensorNames::q_norm, "blk.{}.attn_q_norm"},
     {&TensorNames::k_norm, "blk.{}.attn_k_norm"},
     {&TensorNames::sinks, "blk.{}.attn_sinks.weight"},
+    {&TensorNames::conv_in, "blk.{}.shortconv.in_proj"},
+    {&TensorNames::conv, "blk.{}.shortconv.conv"},
+    {&TensorNames::conv_o, "blk.{}.shortconv.out_proj"},
     {&TensorNames::q_a, "blk.{}.attn_q_a"},
     {&TensorNames::q_a_norm, "blk.{}.attn_q_a_norm"},
     {&TensorNames::q_b, "blk.{}.attn_q_b"},
@@ -227,15 +235,40 @@ GgufTensor ExpertOf(GgufTensor tensor, int expert) {
   return tensor;
 }
 
+using HeldTensors = std::map<std::string_view, const GgufTensor*>;
+
+// The scale of a whole matrix in NVFP4, or of each expert's: `NAME.scale` beside `NAME.weight`.
+Result<float> ScaleOf(const GgufFile& gguf, const HeldTensors& held, const GgufTensor& matrix,
+                      const FilePlace& place, int experts) {
+  const std::string name = place.name.substr(0, place.name.rfind('.')) + ".scale";
+  const auto found = held.find(name);
+  if (found == held.end() || PlainDtype(matrix.type->name)) return 1.0f;
+  const GgufTensor& stored = *found->second;
+  if (matrix.type->name != "NVFP4")
+    return Fail(ErrorCode::kUnsupported, StrCat("tensor '", name, "' scales a matrix in ",
+                                                matrix.type->name, ", want NVFP4"));
+  const std::vector<int64_t> want{place.expert >= 0 ? experts : 1};
+  if (stored.type->name != "F32" || stored.shape != want)
+    return Fail(ErrorCode::kCorrupt, StrCat("tensor '", name, "' of ", gguf.FileOf(stored).path(),
+                                            " is ", stored.type->name, " ", ShapeText(stored.shape),
+                                            ", want F32 ", ShapeText(want)));
+  float scale;
+  std::memcpy(&scale,
+              gguf.Data(stored) + sizeof(scale) * static_cast<size_t>(std::max(0, place.expert)),
+              sizeof(scale));
+  return scale;
+}
+
 bool IsOfDenseModule(std::string_view tensor) {
   const std::string_view module = tensor.substr(0, tensor.rfind('.'));
   return std::find(std::begin(kDenseModules), std::end(kDenseModules), module) !=
          std::end(kDenseModules);
 }
 
-// A vector may be stored as a matrix of one row, and such a matrix as a vector.
-std::vector<int64_t> WithoutSingleRow(std::vector<int64_t> shape) {
-  if (shape.size() == 2 && shape[0] == 1) shape.erase(shape.begin());
+// A vector may be stored as a matrix of one row, and such a matrix as a vector; a convolution of
+// each channel by itself as a matrix.
+std::vector<int64_t> WithoutOnes(std::vector<int64_t> shape) {
+  std::erase(shape, 1);
   return shape;
 }
 
@@ -243,7 +276,7 @@ std::vector<int64_t> WithoutSingleRow(std::vector<int64_t> shape) {
 
 Result<std::unique_ptr<TensorSource>> OpenGgufTensors(std::shared_ptr<const GgufFile> gguf,
                                                       const DecoderSpec& spec) {
-  std::map<std::string_view, const GgufTensor*> held;
+  HeldTensors held;
   for (const GgufTensor& tensor : gguf->header.tensors) held.emplace(tensor.name, &tensor);
   PINION_ASSIGN(const GgufArchitecture* architecture, FindGgufArchitecture(gguf->header));
   const size_t permuted = architecture->permuted ? static_cast<size_t>(spec.head_dim) : 0;
@@ -263,18 +296,20 @@ Result<std::unique_ptr<TensorSource>> OpenGgufTensors(std::shared_ptr<const Gguf
     GgufTensor stored = *found->second;
     std::vector<int64_t> want = tensor.shape;
     if (place.expert >= 0) want.insert(want.begin(), spec.moe.router.experts);
-    if (WithoutSingleRow(stored.shape) != WithoutSingleRow(want))
+    if (WithoutOnes(stored.shape) != WithoutOnes(want))
       return Fail(
           ErrorCode::kCorrupt,
           StrCat("tensor '", place.name, "' of ", gguf->FileOf(stored).path(), " has shape ",
                  ShapeText(stored.shape), ", its metadata asks for ", ShapeText(want)));
     stored.shape = std::move(want);
+    PINION_ASSIGN(const float scale, ScaleOf(*gguf, held, stored, place, spec.moe.router.experts));
     const Placed placed{place.expert >= 0 ? ExpertOf(stored, place.expert) : stored,
-                        {place.is_q_or_k ? permuted : 0}};
+                        {place.is_q_or_k ? permuted : 0},
+                        scale};
     add(tensor.name, placed);
   }
   for (const auto& [name, tensor] : held)  // the embedder's, which the spec does not name
-    if (IsOfDenseModule(name)) add(std::string(name), {*tensor, {}});
+    if (IsOfDenseModule(name)) add(std::string(name), {*tensor, {}, 1});
   std::unique_ptr<TensorSource> source =
       WithQuantised(std::make_unique<GgufSource>(gguf, std::move(plain)), std::move(quantised));
   if (spec.latent.kv_rank == 0) return source;

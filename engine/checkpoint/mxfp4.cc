@@ -5,6 +5,7 @@
 #include <map>
 
 #include "engine/base/strings.h"
+#include "engine/checkpoint/e2m1.h"
 #include "engine/checkpoint/quantised_source.h"
 #include "engine/spec/tensor_list.h"
 
@@ -12,8 +13,6 @@ namespace pinion {
 namespace {
 
 constexpr size_t kGroup = 32, kGroupBytes = kGroup / 2;
-// Twice the values of e2m1.
-constexpr int8_t kDoubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 // A matrix's tensors of all experts of a layer, checked.
 struct ExpertBlocks {
@@ -40,12 +39,8 @@ class Mxfp4Tensor : public QuantisedTensor {
       const size_t at = (first_ + r * step_) * of_.groups;
       for (size_t group = at; group < at + of_.groups; ++group) {
         *scales++ = ScaleOf(of_.scales.data[group]);
-        const std::byte* bytes = of_.blocks.data + group * kGroupBytes;
-        for (size_t i = 0; i < kGroupBytes; ++i) {
-          const auto both = std::to_integer<unsigned>(bytes[i]);
-          *codes++ = kDoubled[both & 15];
-          *codes++ = kDoubled[both >> 4];
-        }
+        UnpackE2m1(of_.blocks.data + group * kGroupBytes, kGroupBytes, codes);
+        codes += kGroup;
       }
     }
   }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/base/strings.h"
+#include "engine/checkpoint/nvfp4.h"
 #include "engine/checkpoint/unpack.h"
 
 namespace pinion {
@@ -276,6 +277,8 @@ Result<std::unique_ptr<QuantisedTensor>> OpenQuantised(const QuantScheme& scheme
     case QuantMethod::kGptq:
       if (tensors.Find("weight")) return nullptr;
       return Transposed::Open(scheme, tensors);
+    case QuantMethod::kNvfp4:
+      return OpenNvfp4(module, lookup);
     case QuantMethod::kFp8:    // not integers: fp8.h
     case QuantMethod::kMxfp4:  // not linears: mxfp4.h
       return nullptr;

@@ -124,18 +124,41 @@ Result<QuantScheme> ReadFloats(const Json& weights) {
   return scheme;
 }
 
+// compressed-tensors' "nvfp4-pack-quantized". Activations are not rounded.
+Result<QuantScheme> ReadNvfp4(const Json& weights) {
+  QuantScheme scheme;
+  scheme.method = QuantMethod::kNvfp4;
+  PINION_ASSIGN(const int64_t bits, Optional<int64_t>(weights, "num_bits", 4));
+  PINION_ASSIGN(const std::string type, Optional<std::string>(weights, "type", "float"));
+  if (bits != 4 || type != "float") return Unsupported("weights", StrCat(type, bits), "float4");
+  PINION_ASSIGN(scheme.group, Optional<int64_t>(weights, "group_size", 16));
+  if (scheme.group != 16) return Unsupported("group_size", StrCat(scheme.group), "16 for NVFP4");
+  return scheme;
+}
+
+// NVIDIA's. Of its formats, the one that no other tool writes alike.
+Result<QuantScheme> ReadModelOpt(const Json& config) {
+  PINION_ASSIGN(const std::string kind, Optional<std::string>(config, "quant_algo", ""));
+  if (kind != "NVFP4" && kind != "W4A16_NVFP4")
+    return Unsupported("quant_algo", kind, "NVFP4 or W4A16_NVFP4");
+  return ReadNvfp4(config);
+}
+
 Result<QuantScheme> ReadGroup(const Json& config, const Json& group) {
   QuantScheme scheme;
   PINION_ASSIGN(const std::string whole, Optional<std::string>(config, "format", ""));
   PINION_ASSIGN(const std::string format, Optional<std::string>(group, "format", whole));
-  if (format != "int-quantized" && format != "pack-quantized" && format != "float-quantized")
-    return Unsupported("format", format, "int-quantized, pack-quantized or float-quantized");
+  if (format != "int-quantized" && format != "pack-quantized" && format != "float-quantized" &&
+      format != "nvfp4-pack-quantized")
+    return Unsupported("format", format,
+                       "int-quantized, pack-quantized, float-quantized or nvfp4-pack-quantized");
   scheme.method =
       format == "int-quantized" ? QuantMethod::kIntQuantized : QuantMethod::kPackQuantized;
   const Json* weights = group.Find("weights");
   if (!weights || !weights->is_object())
     return Fail(ErrorCode::kCorrupt, "'weights' of the quantisation is missing, want an object");
   if (format == "float-quantized") return ReadFloats(*weights);
+  if (format == "nvfp4-pack-quantized") return ReadNvfp4(*weights);
   PINION_ASSIGN(const int64_t bits, Require<int64_t>(*weights, "num_bits"));
   PINION_TRY(CheckBits(bits));
   scheme.bits = static_cast<int>(bits);
@@ -184,11 +207,9 @@ struct Method {
   std::string_view name;  // quant_method
   Result<QuantScheme> (*read)(const Json& config);
 };
-constexpr Method kMethods[] = {{"awq", ReadAwq},
-                               {"gptq", ReadGptq},
-                               {"compressed-tensors", ReadCompressedTensors},
-                               {"fp8", ReadFp8},
-                               {"mxfp4", ReadMxfp4}};
+constexpr Method kMethods[] = {
+    {"awq", ReadAwq}, {"gptq", ReadGptq},         {"compressed-tensors", ReadCompressedTensors},
+    {"fp8", ReadFp8}, {"modelopt", ReadModelOpt}, {"mxfp4", ReadMxfp4}};
 
 }  // namespace
 
@@ -198,6 +219,7 @@ const char* Name(QuantMethod method) {
                                     "AWQ",
                                     "GPTQ",
                                     "FP8",
+                                    "NVFP4",
                                     "MXFP4"};
   return kNames[static_cast<size_t>(method)];
 }
@@ -217,7 +239,8 @@ Result<std::optional<QuantScheme>> ReadScheme(const Json& config) {
     PINION_ASSIGN(QuantScheme scheme, read(*found));
     return scheme;
   }
-  return Unsupported("quant_method", method, "compressed-tensors, awq, gptq, fp8 or mxfp4");
+  return Unsupported("quant_method", method,
+                     "compressed-tensors, awq, gptq, fp8, modelopt or mxfp4");
 }
 
 }  // namespace pinion

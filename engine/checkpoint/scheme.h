@@ -14,6 +14,7 @@ enum class QuantMethod {
   kAwq,            // AWQ's "gemm" packing
   kGptq,           // GPTQ, zeros stored minus one (version 1) or unchanged (2)
   kFp8,            // e4m3 with a scale for each block, row or matrix
+  kNvfp4,          // e2m1 with a scale in e4m3 for each 16 columns
   kMxfp4,          // GPT-OSS's experts: e2m1 with a power of two for each 32 columns
 };
 const char* Name(QuantMethod method);

@@ -64,6 +64,17 @@ TEST(Scheme, ReadsTheFieldsOfEachMethod) {
   EXPECT_EQ(rows.block_rows, 1);
   EXPECT_EQ(rows.block_columns, 0);
   EXPECT_EQ(Read(R"({"quant_method": "mxfp4"})").value()->method, QuantMethod::kMxfp4);
+  // As its tool writes it: activations in 4 bits, which are not rounded here.
+  const QuantScheme nvfp4 =
+      *Read(Compressed(R"({"num_bits": 4, "type": "float", "strategy": "tensor_group",
+                           "group_size": 16})",
+                       R"({"num_bits": 4, "type": "float", "dynamic": "local"})",
+                       "nvfp4-pack-quantized"))
+           .value();
+  EXPECT_EQ(nvfp4.method, QuantMethod::kNvfp4);
+  EXPECT_EQ(nvfp4.activations, ActivationRounding::kNone);
+  EXPECT_EQ(Read(R"({"quant_method": "modelopt", "quant_algo": "NVFP4"})").value()->method,
+            QuantMethod::kNvfp4);
 }
 
 struct Refusal {
@@ -92,7 +103,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Refusal{"7", "'quantization_config' is an integer"},
         Refusal{R"({"quant_method": "bnb"})",
-                "'bnb', want compressed-tensors, awq, gptq, fp8 or mxfp4"},
+                "'bnb', want compressed-tensors, awq, gptq, fp8, modelopt or mxfp4"},
         Refusal{R"({"quant_method": "awq", "version": "gemv"})", "'gemv', want gemm"},
         Refusal{R"({"quant_method": "awq", "bits": 3})", "'3', want 4"},
         Refusal{R"({"quant_method": "gptq", "bits": 2})", "'2', want 4 or 8"},
@@ -103,7 +114,13 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{R"({"quant_method": "fp8", "fmt": "e5m2"})", "'e5m2', want e4m3"},
         Refusal{R"({"quant_method": "fp8", "weight_block_size": [128]})", "'weight_block_size'"},
         Refusal{R"({"quant_method": "fp8", "weight_block_size": [128, 0]})", "two numbers from 1"},
-        Refusal{Compressed(R"({"num_bits": 8})", "null", "nvfp4-pack-quantized"), "'nvfp4-pack"},
+        Refusal{Compressed(R"({"num_bits": 4})", "null", "mxfp4-pack-quantized"), "'mxfp4-pack"},
+        Refusal{Compressed(R"({"num_bits": 8, "type": "float"})", "null", "nvfp4-pack-quantized"),
+                "'float8', want float4"},
+        Refusal{Compressed(R"({"num_bits": 4, "type": "float", "group_size": 32})", "null",
+                           "nvfp4-pack-quantized"),
+                "'32', want 16"},
+        Refusal{R"({"quant_method": "modelopt", "quant_algo": "FP8"})", "'FP8', want NVFP4"},
         Refusal{Compressed(R"({"num_bits": 4, "type": "float"})", "null", "float-quantized"),
                 "float8"},
         Refusal{Compressed(R"({"num_bits": 8, "strategy": "group"})", "null", "float-quantized"),
