@@ -62,6 +62,14 @@ constexpr GgufField kDeepSeek[] = {{"expert_count", "n_routed_experts"},
                                    {"attention.q_lora_rank", "q_lora_rank"},
                                    {"attention.value_length_mla", "v_head_dim"},
                                    {"rope.dimension_count", "qk_rope_head_dim"}};
+constexpr GgufField kLfm2[] = {{"attention.layer_norm_rms_epsilon", "norm_eps"},
+                               {"shortconv.l_cache", "conv_L_cache"}};
+constexpr GgufField kLfm2Moe[] = {{"attention.layer_norm_rms_epsilon", "norm_eps"},
+                                  {"shortconv.l_cache", "conv_L_cache"},
+                                  {"expert_count", "num_experts"},
+                                  {"expert_used_count", "num_experts_per_tok"},
+                                  {"expert_feed_forward_length", "moe_intermediate_size"},
+                                  {"leading_dense_block_count", "num_dense_layers"}};
 constexpr GgufField kCohere2[] = {{"logit_scale", "logit_scale"},
                                   {"attention.layer_norm_epsilon", "layer_norm_eps"}};
 
@@ -74,10 +82,15 @@ constexpr GgufField kModernBert[] = {
     {"rope.freq_base_swa", "local_rope_theta"},
     {"hidden_activation", "hidden_activation"}};
 
+// The distance of layers without a window has another name in their config.json.
+constexpr std::string_view kNoPattern = R"({"sliding_window_pattern": null})";
+constexpr GgufPresence kHeadBias[] = {{"cls.bias", "classifier_bias"}};
+
 constexpr GgufName kMlpNormAfterAttention[] = {
     {&TensorNames::mlp_norm, "blk.{}.post_attention_norm"}};
 constexpr GgufName kNormsOfSums[] = {{&TensorNames::attention_post_norm, "blk.{}.attn_output_norm"},
                                      {&TensorNames::mlp_post_norm, "blk.{}.layer_output_norm"}};
+constexpr GgufName kNormOfLfm2[] = {{&TensorNames::final_norm, "token_embd_norm"}};
 constexpr int64_t kSigmoid = 2;  // expert_gating_func
 
 constexpr GgufArchitecture kArchitectures[] = {
@@ -150,6 +163,15 @@ constexpr GgufArchitecture kArchitectures[] = {
     {.name = "cohere2", .hugging_face = "Cohere2ForCausalLM", .fields = kCohere2},
     {.name = "exaone4", .hugging_face = "Exaone4ForCausalLM"},
     {.name = "minimax-m2", .hugging_face = "MiniMaxM2ForCausalLM", .fields = kMiniMax},
+    {.name = "lfm2",
+     .hugging_face = "Lfm2ForCausalLM",
+     .fields = kLfm2,
+     .constants = R"({"block_auto_adjust_ff_dim": false})",
+     .renamed = kNormOfLfm2},
+    {.name = "lfm2moe",
+     .hugging_face = "Lfm2MoeForCausalLM",
+     .fields = kLfm2Moe,
+     .renamed = kNormOfLfm2},
     {.name = "gemma-embedding",
      .hugging_face = "Gemma3TextModel",
      .fields = kGemma3,
@@ -157,9 +179,16 @@ constexpr GgufArchitecture kArchitectures[] = {
      .whole_norms = true,
      .bidirectional = true},
     {.name = "modern-bert",
+     .hugging_face = "ModernBertForSequenceClassification",
+     .with_tensor = "cls.output.weight",
+     .fields = kModernBert,
+     .presences = kHeadBias,
+     .constants = kNoPattern,
+     .bidirectional = true},
+    {.name = "modern-bert",
      .hugging_face = "ModernBertModel",
      .fields = kModernBert,
-     .constants = R"({"sliding_window_pattern": null})",
+     .constants = kNoPattern,
      .bidirectional = true},
     // RoBERTa and XLM-RoBERTa, too: files hold no rows of positions before the first token's.
     {.name = "bert",

@@ -103,6 +103,26 @@ Status CopyHeads(Translation& translation) {
   return {};
 }
 
+// Heads of keys and values by layer: one without any is a convolution (LFM2).
+Status CopyHeadsByLayer(Translation& translation) {
+  const Json* list = translation.Find("attention.head_count_kv");
+  if (!list || !list->is_array()) return {};
+  int64_t heads = 0;
+  Json types = Json::MakeArray();
+  for (const Json& layer : list->array()) {
+    const int64_t here = layer.is_int() ? layer.integer() : -1;
+    if (here < 0 || (here > 0 && heads > 0 && here != heads))
+      return Fail(ErrorCode::kUnsupported,
+                  StrCat("'attention.head_count_kv' holds ", layer.Dump().substr(0, 60),
+                         ", want 0 or the same number for all layers"));
+    heads = std::max(heads, here);
+    types.Append(here == 0 ? "conv" : "full_attention");
+  }
+  translation.Set("num_key_value_heads", heads);
+  translation.Set("layer_types", std::move(types));
+  return {};
+}
+
 // Latent heads: the rotated part is in the fields, the rest of a key is not.
 Status CopyLatentHeads(Translation& translation) {
   PINION_ASSIGN(const int64_t key, WholeOr(translation, "attention.key_length_mla", 0));
@@ -225,6 +245,7 @@ Status CopyArchitecture(const GgufFile& gguf, const GgufArchitecture& architectu
                         Translation& translation) {
   PINION_TRY(CopyShape(translation));
   PINION_TRY(architecture.latent ? CopyLatentHeads(translation) : CopyHeads(translation));
+  PINION_TRY(CopyHeadsByLayer(translation));
   PINION_TRY(CopyWindows(translation));
   for (const GgufField& field : architecture.fields) {
     if (field.from == "expert_count") translation.Set("num_experts", Json());
@@ -254,12 +275,16 @@ Result<int64_t> VocabularySize(const GgufFile& gguf) {
   return Fail(ErrorCode::kCorrupt, "there is no tensor 'token_embd.weight'");
 }
 
-// The type to compute in: that of the file's matrices if they are not quantised. Converters leave
-// the small tables of positions and types in F32.
+// What converters leave in F32 of a file in another type.
+bool IsSmallMatrix(std::string_view tensor) {
+  return IsEncoderTable(tensor) || tensor.ends_with(".shortconv.conv.weight");
+}
+
+// The type to compute in: that of the file's matrices if they are not quantised.
 const char* ComputeType(const GgufFile& gguf) {
   bool all_float = true, all_half = true;
   for (const GgufTensor& tensor : gguf.header.tensors) {
-    if (tensor.shape.size() < 2 || IsEncoderTable(tensor.name)) continue;
+    if (tensor.shape.size() < 2 || IsSmallMatrix(tensor.name)) continue;
     all_float = all_float && tensor.type->name == "F32";
     all_half = all_half && tensor.type->name == "F16";
   }
@@ -275,8 +300,8 @@ Result<Json> GgufConfig(const GgufFile& gguf) {
   Translation translation(metadata, std::string(architecture->name));
   translation.Set("architectures", Json::Array{Json(architecture->hugging_face)});
   PINION_TRY(CopyArchitecture(gguf, *architecture, translation));
-  if (architecture->encoder) {
-    PINION_ASSIGN(const Json fields, EncoderFields(gguf.header, architecture->name));
+  if (architecture->bidirectional) {
+    PINION_ASSIGN(const Json fields, EncoderFields(gguf.header, *architecture));
     for (const auto& [key, value] : fields.object()) translation.Set(key, value);
   }
   CopyIds(metadata, translation);

@@ -37,11 +37,43 @@ Result<Json> LabelsOf(const Json& metadata, std::string_view architecture, int64
   return labels;
 }
 
+// What BERT and its kin look up beside the token.
+Status AddTables(const GgufHeader& header, Json& fields) {
+  const GgufTensor* types = header.Find(kTokenTypes);
+  if (!types)
+    return Fail(ErrorCode::kUnsupported,
+                StrCat("there is no tensor '", kTokenTypes,
+                       "'; Pinion does not compute encoders without token types (DistilBERT)"));
+  fields.Set("type_vocab_size", RowsOf(*types));
+  if (const GgufTensor* positions = header.Find(kPositions))
+    fields.Set("max_position_embeddings", RowsOf(*positions));
+  return {};
+}
+
+// Whether the head is of the mean of all tokens, or of the first one. Of ModernBERT's files that do
+// not say it, the mean, as llama.cpp does it.
+Status AddHeadPooling(const GgufHeader& header, const GgufArchitecture& architecture,
+                      Json& fields) {
+  const std::string key = StrCat(architecture.name, ".classifier.pooling_type");
+  PINION_ASSIGN(const int64_t type,
+                Optional<int64_t>(header.metadata, key, architecture.encoder ? kCls : kMean));
+  if (type == kCls) {
+    fields.Set("classifier_pooling", "cls");
+  } else if (type == kMean && !architecture.encoder) {
+    fields.Set("classifier_pooling", "mean");
+  } else {
+    return Fail(ErrorCode::kUnsupported,
+                StrCat("'", key, "' is ", type, ", want ",
+                       architecture.encoder ? "2 (first)" : "1 (mean) or 2 (first)"));
+  }
+  return {};
+}
+
 // A reranker's head is a dense layer and an output; converters leave out the first one of BERT's.
-Status AddHead(const GgufHeader& header, std::string_view architecture, Json& fields) {
+Status AddHead(const GgufHeader& header, const GgufArchitecture& architecture, Json& fields) {
   const GgufTensor* dense = header.Find(kDense);
   const GgufTensor* out = header.Find(kOut);
-  const Json* pooling = header.metadata.Find(StrCat(architecture, ".pooling_type"));
+  const Json* pooling = header.metadata.Find(StrCat(architecture.name, ".pooling_type"));
   const bool ranks = pooling && *pooling == Json(int64_t{kRank});
   if (!dense && !out && !ranks) return {};
   if (!dense || !out)
@@ -51,9 +83,9 @@ Status AddHead(const GgufHeader& header, std::string_view architecture, Json& fi
   if (RowsOf(*out) > kMaxLabels)
     return Fail(ErrorCode::kCorrupt, StrCat("tensor '", kOut, "' has ", RowsOf(*out),
                                             " rows, want at most ", kMaxLabels));
-  PINION_ASSIGN(Json labels, LabelsOf(header.metadata, architecture, RowsOf(*out)));
+  PINION_ASSIGN(Json labels, LabelsOf(header.metadata, architecture.name, RowsOf(*out)));
   fields.Set("id2label", std::move(labels));
-  return {};
+  return AddHeadPooling(header, architecture, fields);
 }
 
 // The dense layers behind the pooling, which files may hold.
@@ -82,10 +114,6 @@ Result<std::vector<DenseSpec>> DenseOf(const GgufHeader& header) {
 }  // namespace
 
 Status CheckAttention(const GgufHeader& header, const GgufArchitecture& architecture) {
-  if (architecture.bidirectional && !architecture.encoder && header.Find(kOut))
-    return Fail(ErrorCode::kUnsupported,
-                StrCat("it has the tensor '", kOut, "'; Pinion reads no rerankers of '",
-                       architecture.name, "' in GGUF files: use the folder"));
   const std::string key = StrCat(architecture.name, ".attention.causal");
   PINION_ASSIGN(const bool causal,
                 Optional<bool>(header.metadata, key, !architecture.bidirectional));
@@ -98,16 +126,9 @@ bool IsEncoderTable(std::string_view tensor) {
   return tensor == kPositions || tensor == kTokenTypes;
 }
 
-Result<Json> EncoderFields(const GgufHeader& header, std::string_view architecture) {
+Result<Json> EncoderFields(const GgufHeader& header, const GgufArchitecture& architecture) {
   Json fields = Json::MakeObject();
-  const GgufTensor* types = header.Find(kTokenTypes);
-  if (!types)
-    return Fail(ErrorCode::kUnsupported,
-                StrCat("there is no tensor '", kTokenTypes,
-                       "'; Pinion does not compute encoders without token types (DistilBERT)"));
-  fields.Set("type_vocab_size", RowsOf(*types));
-  if (const GgufTensor* positions = header.Find(kPositions))
-    fields.Set("max_position_embeddings", RowsOf(*positions));
+  if (architecture.encoder) PINION_TRY(AddTables(header, fields));
   PINION_TRY(AddHead(header, architecture, fields));
   return fields;
 }

@@ -11,12 +11,12 @@
 
 namespace pinion {
 
-// An error if the file asks for another direction of attention than the architecture has here, or
-// has a head that it lacks here.
+// An error if the file asks for another direction of attention than the architecture has here.
 Status CheckAttention(const GgufHeader& header, const GgufArchitecture& architecture);
 
-// The fields of config.json that only encoders have, from the tables and the head in the file.
-Result<Json> EncoderFields(const GgufHeader& header, std::string_view architecture);
+// The fields of config.json that only models with attention in both directions have: of an
+// encoder's tables, and of a reranker's head.
+Result<Json> EncoderFields(const GgufHeader& header, const GgufArchitecture& architecture);
 
 // The dense layers behind the pooling, in order, by their names in files.
 inline constexpr std::string_view kDenseModules[] = {"dense_2", "dense_3"};

@@ -215,4 +215,10 @@ Result<Json> GgufUnigram(const Json& metadata, const GgufTokens& tokens) {
                          {"vocab", std::move(vocabulary)}})}});
 }
 
+Result<Json> GgufMarked(const Json& metadata, const GgufTokens& tokens, const GgufMarks& marks) {
+  PINION_ASSIGN(Template post, ReadTemplate(metadata, tokens, marks.first, marks.last));
+  post.marks_between = marks.between;
+  return PostProcessorOf(post);
+}
+
 }  // namespace pinion

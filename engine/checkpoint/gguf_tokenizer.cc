@@ -26,20 +26,25 @@ constexpr const char* kDeepSeekHan = R"([一-龥\x{3040}-ゟ゠-ヿ]+)";
 constexpr const char* kDeepSeekWords =
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
+// A pair is [CLS] a [SEP] b [SEP], or <s> a </s></s> b </s>.
+constexpr GgufMarks kModernBertMarks = {"[CLS]", "[SEP]", 1}, kRobertaMarks = {"<s>", "</s>", 2};
+
 // A pre-tokenizer by the name that files give it (tokenizer.ggml.pre).
 struct PreTokenization {
   std::string_view name;
-  const char* words;           // what splits the text; null: GPT-2's own pattern
-  bool digits_apart;           // every digit is a piece
-  bool whole_words;            // a piece that is a token needs no merging
-  bool nfc;                    // text is normalised first
-  bool add_bos;                // if the file does not say
-  const char* before[2] = {};  // what splits it before
+  const char* words;                 // what splits the text; null: GPT-2's own pattern
+  bool digits_apart;                 // every digit is a piece
+  bool whole_words;                  // a piece that is a token needs no merging
+  bool nfc;                          // text is normalised first
+  bool add_bos;                      // if the file does not say
+  const char* before[2] = {};        // what splits it before
+  const GgufMarks* marks = nullptr;  // of an encoder
 };
 constexpr PreTokenization kPreTokenizations[] = {
     {"llama-bpe", kLlama3Words, false, true, false, true},
     {"llama3", kLlama3Words, false, true, false, true},
     {"llama-v3", kLlama3Words, false, true, false, true},
+    {"lfm2", kLlama3Words, false, true, false, true},
     {"dbrx", kLlama3Words, false, false, false, false},
     {"smaug-bpe", kLlama3Words, false, false, false, false},
     {"chatglm-bpe", kLlama3Words, false, false, false, false},
@@ -55,7 +60,8 @@ constexpr PreTokenization kPreTokenizations[] = {
     {"tekken", kTekkenWords, false, true, false, true},
     {"gpt-2", nullptr, false, false, false, false},
     {"olmo", nullptr, false, false, false, false},
-    {"modern-bert", nullptr, false, false, true, true},
+    {"modern-bert", nullptr, false, false, true, true, {}, &kModernBertMarks},
+    {"roberta-bpe", nullptr, false, false, false, true, {}, &kRobertaMarks},
     {"exaone4", nullptr, false, false, false, false},
     {"smollm", nullptr, true, false, false, false},
     {"starcoder", nullptr, true, false, false, false},
@@ -121,7 +127,8 @@ Json PreTokenizer(const PreTokenization& pre) {
 Result<Json> ByteLevelBpe(const Json& metadata, const GgufTokens& tokens) {
   PINION_ASSIGN(const PreTokenization* pre, FindPreTokenization(metadata));
   PINION_ASSIGN(const Json::Array* merges, RequireArray(metadata, "tokenizer.ggml.merges", 0));
-  PINION_ASSIGN(Json post, PostProcessor(metadata, tokens, pre->add_bos));
+  PINION_ASSIGN(Json post, pre->marks ? GgufMarked(metadata, tokens, *pre->marks)
+                                      : PostProcessor(metadata, tokens, pre->add_bos));
   return JsonOf({{"added_tokens", AddedTokensOf(tokens)},
                  {"normalizer", pre->nfc ? JsonOf({{"type", "NFC"}}) : Json()},
                  {"pre_tokenizer", PreTokenizer(*pre)},

@@ -167,6 +167,8 @@ def model_entries(folder, config, architecture):
         values.append(("pooling_type", U32, next(POOLING[key] for key in POOLING if kinds[key])))
     elif "id2label" in config:
         values.append(("classifier.output_labels", [STRING], list(config["id2label"].values())))
+    if "classifier_pooling" in config:
+        values.append(("classifier.pooling_type", U32, {"mean": 1, "cls": 2}[config["classifier_pooling"]]))
     return entries + [(f"{architecture}.{key}", kind, value) for key, kind, value in values]
 
 
@@ -254,16 +256,26 @@ def unigram_entries(tokenizer, config, texts):
             ("tokenizer.ggml.add_sep_token", BOOL, True)]
 
 
+# Name and special tokens of a byte-level tokenizer, by its post-processor.
+BYTE_LEVEL = {
+    "TemplateProcessing": ("qwen2", {"eos": "<|endoftext|>", "eot": "<|im_end|>", "padding": "<|endoftext|>"},
+                           {"eos": True}),
+    "RobertaProcessing": ("roberta-bpe", {"bos": "<s>", "eos": "</s>", "unknown": "<unk>", "seperator": "</s>",
+                                          "padding": "<pad>", "cls": "<s>"},
+                          {"bos": True, "eos": True, "sep": True})}
+
+
 def byte_level_entries(tokenizer):
+    pre, roles, added = BYTE_LEVEL[tokenizer["post_processor"]["type"]]
     controls = {token["content"] for token in tokenizer["added_tokens"]}
     vocabulary = tokenizer["model"]["vocab"]
     texts = sorted(vocabulary, key=vocabulary.get)
-    return [("tokenizer.ggml.model", STRING, "gpt2"), ("tokenizer.ggml.pre", STRING, "qwen2"),
+    return [("tokenizer.ggml.model", STRING, "gpt2"), ("tokenizer.ggml.pre", STRING, pre),
             ("tokenizer.ggml.tokens", [STRING], texts),
             ("tokenizer.ggml.token_type", [INT32], [CONTROL if text in controls else NORMAL for text in texts]),
             ("tokenizer.ggml.merges", [STRING], [" ".join(merge) for merge in tokenizer["model"]["merges"]]),
-            *special_entries(tokenizer, {"eos": "<|endoftext|>", "eot": "<|im_end|>", "padding": "<|endoftext|>"}),
-            ("tokenizer.ggml.add_eos_token", BOOL, True)]
+            *special_entries(tokenizer, roles),
+            *((f"tokenizer.ggml.add_{role}_token", BOOL, value) for role, value in added.items())]
 
 
 def sentence_piece_entries(tokenizer):

@@ -15,8 +15,8 @@ from test_quantised import SMALL, read_safetensors
 # Architecture and variant of the file, by the checkpoint it was made of. Not Mistral: GGUF files lose its window.
 MODELS = ["llama", "llama2", "mixtral", "qwen2", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3", "phi3-longrope",
           "phi4-mini", "granite", "olmo2", "olmo3", "smollm3", "seedoss", "gptoss", "deepseekv2", "deepseekv3", "glm4",
-          "glm4-moe", "ernie4.5", "ernie4.5-moe", "cohere2", "exaone4", "minimax-m2",
-          "hunyuan", "hunyuan-moe"]
+          "glm4-moe", "ernie4.5", "ernie4.5-moe", "cohere2", "exaone4", "minimax-m2", "hunyuan", "hunyuan-moe", "lfm2",
+          "lfm2-moe"]
 # Of float32 logits, as for the checkpoints themselves.
 TOLERANCE = 3e-4
 PARTS = [f"qwen3-{part:05}-of-00003" for part in (1, 2, 3)]

@@ -1,6 +1,7 @@
 """GGUF files of encoders, embedders and rerankers, against the reference outputs of the checkpoints."""
 
 import json
+import shutil
 
 import numpy
 import pytest
@@ -74,12 +75,66 @@ def test_texts_become_the_references_tokens(pinion, data, encoder_file, tmp_path
         assert line["ids"] == case["ids"], case["text"]
 
 
-def test_rank_gives_the_references_scores(pinion, data, encoder_file, tmp_path):
-    _, golden = golden_of(data, "xlmr-reranker")
+@pytest.mark.parametrize("name", ["xlmr-reranker", "modernbert-reranker"])
+def test_rank_gives_the_references_scores(pinion, data, encoder_file, tmp_path, name):
+    _, golden = golden_of(data, name)
     lines = pairs_of(golden, tmp_path)
     for flags, key in (((), "score"), (("--logits",), "logit")):
-        found = results_of(pinion, "rank", encoder_file("xlmr-reranker"), lines, *flags)
+        found = results_of(pinion, "rank", encoder_file(name), lines, *flags)
         assert_near([scores[0] for scores in found], [prompt[key] for prompt in golden["prompts"]])
+
+
+def copied(data, name, folder, **fields):
+    """A copy of a checkpoint with other values of some fields of config.json."""
+    shutil.copytree(data / "embedders" / name, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | fields))
+    return folder
+
+
+def test_the_head_takes_the_mean_or_the_first_token_as_the_file_says(pinion, data, tmp_path):
+    _, golden = golden_of(data, "modernbert-reranker")
+    lines = pairs_of(golden, tmp_path)
+    of_first = results_of(pinion, "rank", copied(data, "modernbert-reranker", tmp_path / "first",
+                                                 classifier_pooling="cls"), lines)
+    of_mean = [[prompt["score"]] for prompt in golden["prompts"]]
+    for value, wanted in ((None, of_mean), (1, of_mean), (2, of_first)):
+        path = altered(data, "modernbert-reranker", tmp_path / f"{value}.gguf",
+                       entries=[("modern-bert.classifier.pooling_type", U32, value)])
+        assert_near(results_of(pinion, "rank", path, lines), wanted)
+
+
+def roberta(data, folder):
+    """RoBERTa: XLM-RoBERTa's weights behind a byte-level tokenizer, whose pieces are those of another checkpoint."""
+    copied(data, "xlmr-reranker", folder)
+    pieces = json.loads((data / "embedders/qwen3-embedding/tokenizer.json").read_text())
+    marks = ["<s>", "<pad>", "</s>", "<unk>"]
+    others = {token["content"] for token in pieces["added_tokens"]}
+    texts = [text for text in sorted(pieces["model"]["vocab"], key=pieces["model"]["vocab"].get) if text not in others]
+    added = {**pieces["added_tokens"][0], "special": True}
+    (folder / "tokenizer.json").write_text(json.dumps(pieces | {
+        "added_tokens": [added | {"id": i, "content": mark} for i, mark in enumerate(marks)],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "post_processor": {"type": "RobertaProcessing", "cls": ["<s>", 0], "sep": ["</s>", 2], "trim_offsets": True,
+                           "add_prefix_space": False},
+        "model": pieces["model"] | {"vocab": {text: i for i, text in enumerate([*marks, *texts])}}}))
+    return folder
+
+
+def test_robertas_byte_level_tokens_and_pairs_are_those_of_its_folder(pinion, data, tmp_path):
+    folder, path = roberta(data, tmp_path / "roberta"), tmp_path / "roberta.gguf"
+    write_encoder(folder, path)
+    texts = ["", " ", "Hello, it's 2026!", "don\u2019t\n\n  indent", "na\u00efve \u4f60\u597d \U0001f600", "<s> and <mask>"]
+    lines = write_lines(tmp_path / "texts.jsonl", [{"text": text} for text in texts])
+    answers = [pinion("tokenize", model, "--input", lines) for model in (folder, path)]
+    assert [done.returncode for done in answers] == [0, 0], answers
+    of_folder, of_file = ([line["ids"] for line in read_lines(done)] for done in answers)
+    assert of_file == of_folder
+    assert of_file[0] == [0, 2] and all(len(ids) > 2 for ids in of_file[1:])
+    _, golden = golden_of(data, "xlmr-reranker")
+    pairs = pairs_of(golden, tmp_path)
+    assert_near(*(results_of(pinion, "rank", model, pairs) for model in (path, folder)))
 
 
 def test_the_server_embeds_as_the_reference_does(start_server, data, encoder_file):
@@ -188,7 +243,12 @@ REFUSALS = {
                "'bert.attention.causal' is true, want false"),
     "both ways": ("qwen3-embedding", [("qwen3.attention.causal", BOOL, False)], None,
                   "'qwen3.attention.causal' is false, want true"),
-    "other head": ("modernbert-reranker", [], None, "Pinion reads no rerankers of 'modern-bert' in GGUF files"),
+    "first or mean": ("modernbert-reranker", [("modern-bert.classifier.pooling_type", U32, 3)], None,
+                      "'modern-bert.classifier.pooling_type' is 3, want 1 (mean) or 2 (first)"),
+    "heads by layer": ("qwen3-embedding", [("qwen3.attention.head_count_kv", [U32], [2, 1])], None,
+                       "'attention.head_count_kv' holds 1, want 0 or the same number for all layers"),
+    "first": ("xlmr-reranker", [("bert.classifier.pooling_type", U32, 1)], None,
+              "'bert.classifier.pooling_type' is 1, want 2 (first)"),
     "late interaction": ("embeddinggemma", [("gemma-embedding.pooling_type", U32, 0)], None,
                          "'gemma-embedding.pooling_type' is 0, but there is a tensor 'dense_2.weight'"),
     "types": ("bert-cls", [], lambda tensors: tensors.pop("token_types.weight"),
