@@ -150,8 +150,8 @@ class Builder {
   }
 
   // How many of a run's query tokens from `query` on a tile may have: those in the same chunk that
-  // no cut of the step can separate. Those of a shared run all are in the first chunk, and any cut
-  // may lie between them.
+  // no cut of the step can separate, since a part sees nothing of what later ones write. Those of a
+  // shared run all are in the first chunk, and any cut may lie between them.
   uint32_t InOneTile(const Run& run, uint32_t query) const {
     uint32_t most = run.queries - query;
     if (!run.alone) return most;

@@ -44,7 +44,9 @@ using Divided = std::map<std::pair<size_t, size_t>, std::set<std::tuple<size_t, 
 
 // Adds those of a part.
 void AddDivided(const AttentionPlan& plan, size_t first_row, Divided& all) {
-  for (const AttentionItem& item : plan.items)
+  for (const AttentionItem& item : plan.items) {
+    const QueryToken& last = plan.queries[item.first_query + item.queries - 1];
+    ASSERT_LE(item.context_end, last.position + 1u) << "a later part has not written more yet";
     for (uint32_t i = 0; i < item.queries; ++i) {
       const uint32_t row = plan.queries[item.first_query + i].row;
       const bool is_new = all[{first_row + row, item.group}]
@@ -52,6 +54,7 @@ void AddDivided(const AttentionPlan& plan, size_t first_row, Divided& all) {
                               .second;
       ASSERT_TRUE(is_new);
     }
+  }
 }
 
 // Into how many parts a step is cut follows from measured times, and so must not change how sums
