@@ -64,6 +64,21 @@ def visit(browser, request):
         one.context.close()
 
 
+@pytest.fixture(scope="module", params=KINDS)
+def desk(browser, folders, request):
+    """A sweep's page on a desk, drawn; opened once, as no test changes it."""
+    seen = Visit(browser, folders / request.param / "report.html", viewport={"width": 1280, "height": 900})
+    seen.kind, seen.folder = request.param, folders / request.param
+    seen.wait_for_charts(len(data_of(seen)))
+    yield seen
+    seen.context.close()
+
+
+def of_kind(*kinds):
+    """Only these pages."""
+    return pytest.mark.parametrize("desk", kinds, indirect=True)
+
+
 def data_of(seen):
     """What the page's charts are drawn from: {name: rows}."""
     charts = json.loads(seen.page.locator("#data").text_content()).get("charts", [])
@@ -83,26 +98,25 @@ def text_of(candidate):
     return ", ".join(f"{key}={value}" for key, value in candidate["settings"].items()) or "the defaults"
 
 
-@pytest.mark.parametrize("kind, charts", [("usual", 13), ("many", 13), ("even", 13), ("midway", 13), ("failed", 0), ("single", 6)])
-def test_it_opens_without_a_complaint_or_a_request(visit, folders, kind, charts):
-    path = folders / kind / "report.html"
+# By kind.
+CHARTS = {"usual": 13, "many": 13, "even": 13, "midway": 13, "failed": 0, "single": 6}
+
+
+@of_kind(*CHARTS)
+def test_it_opens_without_a_complaint_or_a_request(desk):
+    path, charts = desk.folder / "report.html", CHARTS[desk.kind]
     assert path.stat().st_size < 2_000_000
-    seen = visit(path)
-    seen.wait_for_charts(charts)
-    assert seen.wrong == []
-    assert seen.requests == [f"file://{path}"]
-    assert seen.page.locator("#charts").is_visible() == (charts > 0)
-    assert seen.page.locator("#charts figure").count() == charts
-    assert seen.page.locator(".absent li").count() == KINDS_OF_CHARTS - charts  # each says why
-    for caption in seen.page.locator("#charts figure figcaption span").all_text_contents():
+    desk.wait_for_charts(charts)
+    assert desk.wrong == []
+    assert desk.requests == [f"file://{path}"]
+    assert desk.page.locator("#charts").is_visible() == (charts > 0)
+    assert desk.page.locator("#charts figure").count() == charts
+    assert desk.page.locator(".absent li").count() == KINDS_OF_CHARTS - charts  # each says why
+    for caption in desk.page.locator("#charts figure figcaption span").all_text_contents():
         assert caption.endswith(".")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("width", [390, 1280])
-def test_it_fits_a_phone_and_a_desk(visit, folders, kind, width):
-    seen = visit(folders / kind / "report.html", viewport={"width": width, "height": 900})
-    seen.wait_for_charts(len(data_of(seen)))
+def check_that_it_fits(seen, width):
     assert seen.page.evaluate("() => document.documentElement.scrollWidth") <= width
     outside = seen.page.evaluate("""width => [...document.querySelectorAll("#charts svg.marks :is(path, text, line)")]
         .map(one => [one.closest("figure").id, one.textContent, one.getBoundingClientRect()])
@@ -115,15 +129,24 @@ def test_it_fits_a_phone_and_a_desk(visit, folders, kind, width):
     assert all(after <= before + 1 for before, after in zip(levels, levels[1:])), "headings skip a level"
 
 
+def test_it_fits_a_desk(desk):
+    check_that_it_fits(desk, 1280)
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_title_the_cards_and_the_data_say_the_same(visit, folders, kind):
-    seen = visit(folders / kind / "report.html")
-    results = json.loads((folders / kind / "results.json").read_text())
+def test_it_fits_a_phone(visit, folders, kind):
+    seen = visit(folders / kind / "report.html", viewport={"width": 390, "height": 900})
+    seen.wait_for_charts(len(data_of(seen)))
+    check_that_it_fits(seen, 390)
+
+
+def test_the_title_the_cards_and_the_data_say_the_same(desk):
+    results = json.loads((desk.folder / "results.json").read_text())
     text = lambda place: place.inner_text().replace("\u00a0", " ")
-    answer = text(seen.page.locator("h1"))
+    answer = text(desk.page.locator("h1"))
     assert answer == results["answer"]
-    assert f"\n\n{answer}\n\n" in unescaped((folders / kind / "report.md").read_text())
-    headlines = [text(one) for one in seen.page.locator(".card .headline").all()]
+    assert f"\n\n{answer}\n\n" in unescaped((desk.folder / "report.md").read_text())
+    headlines = [text(one) for one in desk.page.locator(".card .headline").all()]
     for headline, verdict in zip(headlines, results["verdicts"], strict=True):
         assert verdict["sentence"].removeprefix("Use ").startswith(headline)
     if len(set(headlines)) == 1 and not any(one["outcome"] == "winner" for one in results["verdicts"]):
@@ -259,10 +282,10 @@ def test_the_theme_follows_the_system_and_the_button_and_paper_is_white(visit, f
     assert seen.wrong == []
 
 
-def test_charts_draw_the_stores_numbers(visit, folders):
-    seen = visit(folders / "usual/report.html")
-    results = json.loads((folders / "usual/results.json").read_text())
-    charts = data_of(seen)
+@of_kind("usual")
+def test_charts_draw_the_stores_numbers(desk):
+    results = json.loads((desk.folder / "results.json").read_text())
+    charts = data_of(desk)
     by_name = {text_of(one): one for one in results["candidates"]}
     points = [row for row in charts["roofline"] if row["kind"] == "point"]
     assert len(points) == 6
@@ -288,11 +311,11 @@ def test_charts_draw_the_stores_numbers(visit, folders):
          if (one["metric"], one["concurrency"]) == ("output_tokens_per_s", 0) for sample in one["samples"]])
 
 
-def test_kv_cells_hold_the_stores_numbers(visit, folders):
-    seen = visit(folders / "many/report.html")
-    results = json.loads((folders / "many/results.json").read_text())
+@of_kind("many")
+def test_kv_cells_hold_the_stores_numbers(desk):
+    results = json.loads((desk.folder / "results.json").read_text())
     by_name = {text_of(one): one for one in results["candidates"]}
-    rows = data_of(seen)["kv"]
+    rows = data_of(desk)["kv"]
     assert {row["space"] for row in rows} == {"auto", "1", "2", "3"}
     for row in rows:
         candidate = by_name[row["configuration"]]
@@ -301,10 +324,10 @@ def test_kv_cells_hold_the_stores_numbers(visit, folders):
             assert row[key] == pytest.approx(scale * series_of(candidate, metric, row["clients"])), key
 
 
-def test_tables_hold_the_records_of_the_store(visit, folders):
-    seen = visit(folders / "usual/report.html")
-    results = json.loads((folders / "usual/results.json").read_text())
-    machine = seen.page.locator("[data-place=machine]")
+@of_kind("usual")
+def test_tables_hold_the_records_of_the_store(desk):
+    results = json.loads((desk.folder / "results.json").read_text())
+    machine = desk.page.locator("[data-place=machine]")
     shown = machine.locator("table:has(th:text-is('state')) tbody tr")
     checks = {one["name"]: one for one in results["provenance"]["hygiene"]["checks"]}
     for counter in [name for name in checks if name.startswith("counter_")]:
@@ -316,26 +339,26 @@ def test_tables_hold_the_records_of_the_store(visit, folders):
         assert cells[1] == checks[cells[0]]["state"]
         assert checks[cells[0]]["found"] in cells[2]
     failed = next(one for one in results["candidates"] if one["status"] == "failed")
-    row = seen.page.locator("table.failures tr", has_text=text_of(failed))
+    row = desk.page.locator("table.failures tr", has_text=text_of(failed))
     assert failed["reason"] in row.text_content()
     assert row.locator("pre").text_content() == failed["log_tail"]
     times = {cells[0]: cells[2] for cells in (row.locator("td").all_text_contents() for row in
-                                              seen.page.locator("[data-place=time] tbody tr").all())}
+                                              desk.page.locator("[data-place=time] tbody tr").all())}
     assert times == {text_of(one): str(one["trials"]) for one in results["candidates"] if one["seconds"]}
 
 
-def test_numbers_on_the_page_are_the_stores(visit, folders):
-    seen = visit(folders / "usual/report.html")
-    results = json.loads((folders / "usual/results.json").read_text())
+@of_kind("usual")
+def test_numbers_on_the_page_are_the_stores(desk):
+    results = json.loads((desk.folder / "results.json").read_text())
     for candidate in results["candidates"]:
         if not candidate["series"]:
             continue
         median = next(one["estimate"]["median"] for one in candidate["series"]
                       if (one["metric"], one["concurrency"]) == ("output_tokens_per_s", 0))
         name = ", ".join(f"{key}={value}" for key, value in candidate["settings"].items())
-        row = seen.page.locator("table.candidates tbody tr", has_text=name or "the defaults")
+        row = desk.page.locator("table.candidates tbody tr", has_text=name or "the defaults")
         assert float(row.locator("td").nth(2).get_attribute("data-sort")) == pytest.approx(median, rel=1e-5)
         assert row.locator("td").nth(2).text_content().startswith(f"{median:.0f} tokens/s")
     winner = next(one for one in results["verdicts"] if one["objective"] == "throughput")
     change = f"{100 * (winner['ratio_to_default']['median'] - 1):+.1f} %"
-    assert seen.page.locator(".card .change").first.text_content() == change
+    assert desk.page.locator(".card .change").first.text_content() == change
