@@ -21,7 +21,7 @@ class Batch {
         results_(prompts.size()),
         outputs_(prompts.size()) {}
 
-  std::vector<Generation> Run(const SamplingParams& params) {
+  std::vector<PromptResult> Run(const SamplingParams& params) {
     for (size_t i = 0; i < prompts_.size(); ++i)
       if (auto added = Submit(i, params); !added) {
         results_[i].error = std::move(added);
@@ -67,7 +67,7 @@ class Batch {
   }
 
   void Take(TokenEvent& event) {
-    Generation& result = results_[event.request];
+    PromptResult& result = results_[event.request];
     // A stop string ended it here before the engine knew; this event only confirms our Abort.
     if (result.finish != FinishReason::kNone) return;
     result.cached_tokens = event.cached_tokens;
@@ -109,7 +109,7 @@ class Batch {
   const Tokenizer* tokenizer_;
   const std::vector<Prompt>& prompts_;
   const GenerateHooks& hooks_;
-  std::vector<Generation> results_;
+  std::vector<PromptResult> results_;
   std::vector<Output> outputs_;
   uint64_t tokens_ = 0;
 };
@@ -130,14 +130,14 @@ Json LogprobsOf(const std::vector<SampledToken>& tokens) {
 
 }  // namespace
 
-std::vector<Generation> Generate(Engine& engine, const Tokenizer* tokenizer,
-                                 const std::vector<Prompt>& prompts, const SamplingParams& params,
-                                 const GenerateHooks& hooks) {
+std::vector<PromptResult> Generate(Engine& engine, const Tokenizer* tokenizer,
+                                   const std::vector<Prompt>& prompts, const SamplingParams& params,
+                                   const GenerateHooks& hooks) {
   CHECK(engine.idle()) << "request ids would collide";
   return Batch(engine, tokenizer, prompts, hooks).Run(params);
 }
 
-Json ToJson(const Prompt& prompt, const Generation& generation) {
+Json ToJson(const Prompt& prompt, const PromptResult& generation) {
   Json out = Json::MakeObject();
   if (!generation.error) {
     out.Set("error", generation.error.error().message);

@@ -15,7 +15,7 @@
 namespace pinion {
 
 // The outcome of one prompt.
-struct Generation {
+struct PromptResult {
   Status error;  // set: the request was refused, nothing below is meaningful
   std::vector<int32_t> output_ids;
   std::string text;  // empty without a tokenizer
@@ -29,18 +29,18 @@ struct GenerateHooks {
   // Text of prompt `index` as it becomes final.
   std::function<void(size_t index, std::string_view text)> on_text;
   // The whole result of prompt `index`, once: refused ones first, then in the order they finish.
-  std::function<void(size_t index, const Generation&)> on_done;
+  std::function<void(size_t index, const PromptResult&)> on_done;
   // After every step: the number of tokens generated so far for all prompts together.
   std::function<void(uint64_t tokens)> on_step;
 };
 
 // Runs all prompts to their end, batched by the scheduler; results are in input order. Keys of a
 // prompt's line override `params`. `tokenizer` may be null: no text, and stop strings are refused.
-std::vector<Generation> Generate(Engine& engine, const Tokenizer* tokenizer,
-                                 const std::vector<Prompt>& prompts, const SamplingParams& params,
-                                 const GenerateHooks& hooks = {});
+std::vector<PromptResult> Generate(Engine& engine, const Tokenizer* tokenizer,
+                                   const std::vector<Prompt>& prompts, const SamplingParams& params,
+                                   const GenerateHooks& hooks = {});
 
 // {"prompt_ids","output_ids","text","finish_reason","cached_tokens"[,"logprobs"]} or {"error"}.
-Json ToJson(const Prompt& prompt, const Generation& generation);
+Json ToJson(const Prompt& prompt, const PromptResult& generation);
 
 }  // namespace pinion

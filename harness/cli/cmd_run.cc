@@ -133,14 +133,14 @@ Result<bool> Complete(Engine& engine, const Tokenizer* tokenizer,
   }
   PINION_ASSIGN(JsonLinesFile output, JsonLinesFile::Create(options.output));
   Status written;
-  hooks.on_done = [&](size_t index, const Generation& generation) {
+  hooks.on_done = [&](size_t index, const PromptResult& generation) {
     if (written) written = progress.Finish(index, ToJson(prompts[index], generation), output);
   };
   const auto results = Generate(engine, tokenizer, prompts, options.sampling, hooks);
   progress.Clear();
   PINION_TRY(written);
   return std::all_of(results.begin(), results.end(),
-                     [](const Generation& each) { return each.error.has_value(); });
+                     [](const PromptResult& each) { return each.error.has_value(); });
 }
 
 Result<bool> Run(const RunOptions& options) {

@@ -42,7 +42,7 @@ std::string LogitsPath() { return ::testing::TempDir() + "/pinion_generate_test.
 
 class Generating : public ::testing::Test {
  protected:
-  Generation One(const std::string& line) {
+  PromptResult One(const std::string& line) {
     auto all = Generate(*engine_, tokenizer_.get(), {Ids({5, 6, 7}, line)}, {});
     EXPECT_TRUE(all[0].error) << all[0].error.error().message;
     return std::move(all[0]);
@@ -53,12 +53,12 @@ class Generating : public ::testing::Test {
 };
 
 TEST_F(Generating, LeavesOutTheTextOfTheTokenThatStops) {
-  const Generation free = One(R"({"max_tokens": 6, "ignore_eos": true})");
+  const PromptResult free = One(R"({"max_tokens": 6, "ignore_eos": true})");
   ASSERT_EQ(free.output_ids.size(), 6u);
   const std::string stop_line = R"({"max_tokens": 6, "ignore_eos": true, "stop_token_ids": [)" +
                                 std::to_string(free.output_ids[3]) + "]";
-  const Generation stopped = One(stop_line + "}");
-  const Generation shown = One(stop_line + R"(, "include_stop_str_in_output": true})");
+  const PromptResult stopped = One(stop_line + "}");
+  const PromptResult shown = One(stop_line + R"(, "include_stop_str_in_output": true})");
   EXPECT_EQ(stopped.finish, FinishReason::kStop);
   EXPECT_EQ(stopped.output_ids, shown.output_ids);
   EXPECT_EQ(stopped.output_ids.back(), free.output_ids[3]) << "the id is there";
@@ -67,10 +67,10 @@ TEST_F(Generating, LeavesOutTheTextOfTheTokenThatStops) {
 }
 
 TEST_F(Generating, GivesOnlyTheChosenTokensLogprobForLogprobsZero) {
-  const Generation none = One(R"({"max_tokens": 2})");
+  const PromptResult none = One(R"({"max_tokens": 2})");
   EXPECT_THAT(none.tokens, IsEmpty());
   EXPECT_THAT(ToJson(Ids({5}), none).Dump(), Not(HasSubstr("logprob")));
-  const Generation chosen = One(R"({"max_tokens": 2, "logprobs": 0})");
+  const PromptResult chosen = One(R"({"max_tokens": 2, "logprobs": 0})");
   ASSERT_EQ(chosen.tokens.size(), chosen.output_ids.size());
   EXPECT_LT(chosen.tokens[0].logprob, 0);
   EXPECT_THAT(ToJson(Ids({5}), chosen).Dump(), HasSubstr("\"logprob\""));
