@@ -10,8 +10,6 @@ import signal
 import sqlite3
 import subprocess
 
-import pytest
-
 from fixed_engine import LIGHT, define, engine
 from process_tree import descendants_of
 from sweep_runs import (LONG, check_outputs, definition, is_running, raced, rows, start,  # noqa: F401: fixtures
@@ -86,12 +84,16 @@ def test_an_engine_that_dies_at_every_load_is_a_row_not_the_end(pinion, tmp_path
 def test_a_store_of_another_version_is_refused_and_left_as_it_is(pinion, real_sweep, tmp_path):
     out = tmp_path / "out"
     shutil.copytree(real_sweep, out)
-    with sqlite3.connect(out / "results.db") as database:
-        own, = database.execute("pragma user_version").fetchone()
+    def contents():
+        with contextlib.closing(sqlite3.connect(out / "results.db")) as database:
+            return list(database.iterdump()), database.execute("pragma user_version").fetchone()[0]
+
+    own = contents()[1]
+    with contextlib.closing(sqlite3.connect(out / "results.db")) as database:
         database.execute(f"pragma user_version = {own + 1}")
-    before = (out / "results.db").read_bytes()
+    before = contents()
     for command in (("report", out), ("sweep", "preset:tiny", "--out", out, "--resume"), ("compare", out, out)):
         done = pinion(*command)
         assert done.returncode in (1, 2)
         assert f"has layout {own + 1}, this version reads layout {own}" in done.stderr
-    assert (out / "results.db").read_bytes() == before
+    assert contents() == before
