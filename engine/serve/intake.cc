@@ -260,7 +260,8 @@ ApiResult<std::string> Intake::Render(Conversation conversation, const RenderCha
   const TraceSpan span("render");
   auto rendered = render({std::move(chat_template), std::move(conversation.messages),
                           std::move(conversation.tools), MergeObjects(std::move(kwargs)),
-                          conversation.continue_final_message, conversation.moves_instructions});
+                          conversation.continue_final_message, /*fits_contents=*/true,
+                          conversation.moves_instructions});
   if (!rendered)
     return Unexpected(
         ApiError{400, StrCat("the chat template refused the messages: ", rendered.error().message),

@@ -70,6 +70,7 @@ Result<std::string> ChatRenderer::Render(const ChatRequest& request) {
   message.Set("tools", request.tools);
   message.Set("kwargs", request.kwargs);
   message.Set("continue_final_message", request.continue_final_message);
+  message.Set("fits_contents", request.fits_contents);
   message.Set("moves_instructions", request.moves_instructions);
   message.Set("now", state_->now ? Json(*state_->now) : Json());
   const std::string text = message.Dump();

@@ -17,6 +17,9 @@ struct ChatRequest {
   Json tools;     // array or null
   Json kwargs;    // object or null: special tokens, add_generation_prompt, ...
   bool continue_final_message = false;
+  // Contents become strings or parts of text, whichever the template writes: not as transformers,
+  // whose users choose.
+  bool fits_contents = false;
   // Messages of the role `system` behind others go to the first one if the template refuses them
   // there.
   bool moves_instructions = false;

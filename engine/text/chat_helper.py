@@ -246,7 +246,8 @@ def render(request):
     later = any(one.get("role") == "system" for one in request["messages"][1:])
     if request.get("moves_instructions") and later and not takes_later_instructions(request["template"]):
         variables["messages"] = move_instructions(variables["messages"])
-    fit_contents(variables["messages"], request["template"])
+    if request.get("fits_contents"):
+        fit_contents(variables["messages"], request["template"])
     variables["tools"] = request.get("tools")
     template = compiled(request["template"])
     if not request.get("continue_final_message"):

@@ -97,6 +97,13 @@ TEST_F(Chat, GivesReasoningUnderBothNames) {
 }
 
 TEST_F(Chat, GivesContentsAsTheTemplateWritesThem) {
+  const auto fitted = [this](const std::string& chat_template, const std::string& messages) {
+    ChatRequest request;
+    request.chat_template = chat_template;
+    request.messages = *Json::Parse(messages);
+    request.fits_contents = true;
+    return Text(renderer_->Render(request));
+  };
   const std::string in_parts = R"([{"role": "user", "content": [{"type": "text", "text": "a"},)"
                                R"({"type": "text", "text": "b", "lang": "x"}]}])";
   const std::string in_text = R"([{"role": "user", "content": "c"}])";
@@ -109,20 +116,20 @@ TEST_F(Chat, GivesContentsAsTheTemplateWritesThem) {
   const std::string strings = each("<{{ m.content }}>");
   const std::string both =
       each("{% if m.content is string %}<{{ m.content }}>{% else %}" + parts + "{% endif %}");
-  EXPECT_EQ(Render(strings, in_parts), "<a\nb>");
-  EXPECT_EQ(Render(strings, in_text), "<c>");
-  EXPECT_EQ(Render(both, in_parts), "[a][bx]");
-  EXPECT_EQ(Render(both, in_text), "<c>");
-  EXPECT_EQ(Render(each(parts), in_parts), "[a][bx]");
-  EXPECT_EQ(Render(each(parts), in_text), "[c]");
-  EXPECT_EQ(Render("{{ messages[0].content | tojson }}", in_parts), R"("a\nb")")
+  EXPECT_EQ(fitted(strings, in_parts), "<a\nb>");
+  EXPECT_EQ(fitted(strings, in_text), "<c>");
+  EXPECT_EQ(fitted(both, in_parts), "[a][bx]");
+  EXPECT_EQ(fitted(both, in_text), "<c>");
+  EXPECT_EQ(fitted(each(parts), in_parts), "[a][bx]");
+  EXPECT_EQ(fitted(each(parts), in_text), "[c]");
+  EXPECT_EQ(fitted("{{ messages[0].content | tojson }}", in_parts), R"("a\nb")")
       << "written whole, not as parts";
   const std::string picky =  // as TranslateGemma's
       each("{% if not m.content[0].lang %}{{ raise_exception('no lang') }}{% endif %}" + parts);
-  EXPECT_EQ(Render(picky, R"([{"role": "user", "content": [{"type": "text", "text": "b",)"
+  EXPECT_EQ(fitted(picky, R"([{"role": "user", "content": [{"type": "text", "text": "b",)"
                           R"("lang": "x"}]}])"),
             "[bx]");
-  EXPECT_EQ(Render(picky, in_text), "TemplateError: no lang");
+  EXPECT_EQ(fitted(picky, in_text), "TemplateError: no lang");
 }
 
 TEST_F(Chat, MovesInstructionsIfTheTemplateWantsThemFirst) {
