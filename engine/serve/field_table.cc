@@ -336,6 +336,7 @@ constexpr auto kUnsupported = std::to_array<UnsupportedField>({
     {"prompt_embeds", kCompletions, "send 'prompt'"},
     {"repetition_detection", kTexts, "use a penalty, or end the answer when it repeats itself"},
     {"return_prompt_text", kChat, "POST /apply-template shows the prompt"},
+    {"return_weight_versions", kOpenAi, "leave it out: weights never change while a server runs"},
     {"thread", kMessages,
      "this server stores no conversations: send all of its messages as 'messages'"},
     {"use_beam_search", kMessages | kResponses | kLlamas | kCountTokens,

@@ -28,7 +28,8 @@ constexpr char kGpuNames[] =
     "gpu-memory-utilization device-memory-utilization swap-space cpu-offload-gb cpu-offload-params "
     "num-gpu-blocks-override enforce-eager cuda-graph-sizes device-ids "
     "cudagraph-capture-sizes max-cudagraph-capture-size cudagraph-metrics "
-    "sleep-mode-offload-cudagraph enable-cumem-allocator enable-nccl-comm-suspend "
+    "sleep-mode-offload-cudagraph sleep-mode-backend enable-cumem-allocator "
+    "enable-nccl-comm-suspend "
     "disable-nccl-for-dp-synchronization disable-custom-all-reduce enable-layerwise-nvtx-tracing "
     "ray-workers-use-nsight enable-flashinfer-autotune enable-shm-tensor-arena offload-backend "
     "offload-group-size offload-num-in-group offload-prefetch-step offload-params";
@@ -147,12 +148,13 @@ constexpr FlagGroup kGroups[] = {
      "mamba-cache-dtype mamba-ssm-cache-dtype enable-mamba-cache-stochastic-rounding "
      "mamba-cache-philox-rounds"},
     {Fate::kRefused, "compiles or replaces kernels; Pinion's are built in, see --isa",
-     "compilation-config attention-config kernel-config additional-config ir-op-priority "
+     "compilation-config attention-config kernel-config monokernel additional-config "
+     "ir-op-priority "
      "sparse-indexer-topk-backend jit-monitor-mode jit-monitor-verbose aux-output-config"},
     {Fate::kIgnored, "calls of tools are always parsed; see --tool-call-parser",
      "enable-auto-tool-choice"},
     {Fate::kRefused, "changes how tools and reasoning are treated; leave it out",
-     "exclude-tools-when-tool-choice-none tool-strict-level "
+     "exclude-tools-when-tool-choice-none tool-strict-level reasoning-effort-map "
      "cohere-is-reasoning-model cohere-format anthropic-disabled-thinking-effort"},
     {Fate::kRefused,
      "names the marks of reasoning, which --reasoning-parser knows here; leave it out",
@@ -176,6 +178,8 @@ constexpr FlagGroup kGroups[] = {
      "ssl-ca-certs ssl-cert-reqs ssl-ciphers enable-ssl-refresh"},
     {Fate::kRefused, "bounds a request's header; the bounds are built in, see --max-body-size",
      "h11-max-incomplete-event-size h11-max-header-count"},
+    {Fate::kRefused, "watches for engines that hang; here --engine-timeout does",
+     "watchdog-config"},
     {Fate::kRefused, "reads flags from a file; use a profile (pinion launch PROFILE)", "config"},
     {Fate::kRefused,
      "steers vLLM's scheduler; here --max-num-batched-tokens, --max-num-seqs and --max-step-ms do",

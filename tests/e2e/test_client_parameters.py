@@ -26,7 +26,7 @@ OF_CLIENTS = {
 OF_VLLM_SAMPLING = """add_special_tokens allowed_token_ids bad_words cache_salt ec_transfer_params ignore_eos
     include_stop_str_in_output kv_transfer_params length_penalty logprob_token_ids min_p min_tokens priority prompt_logprobs
     repetition_detection repetition_penalty request_id return_mm_kwargs return_token_ids return_token_offsets
-    return_tokens_as_token_ids routed_experts_prompt_start session_id skip_special_tokens spaces_between_special_tokens
+    return_tokens_as_token_ids return_weight_versions routed_experts_prompt_start session_id skip_special_tokens spaces_between_special_tokens
     stop_token_ids stream_interval structured_outputs thinking_token_budget top_k truncate_prompt_tokens truncation_side
     use_beam_search vllm_xargs watermarking"""
 OF_VLLM = {
