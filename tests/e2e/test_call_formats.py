@@ -44,7 +44,7 @@ WRITTEN = {
 
 @pytest.mark.parametrize("parser", WRITTEN)
 def test_calls_are_read_whole_and_in_a_stream(start_server, echoing, parser):  # noqa: F811
-    server = start_server(echoing, "--stand-in", 20000, "--served-model-name", "echo", "--tool-call-parser", parser,
+    server = start_server(echoing, "--stand-in", 5000, "--served-model-name", "echo", "--tool-call-parser", parser,
                           "--reasoning-parser", "openai_gptoss" if parser == "openai" else "none")
     client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=60)
     text = WRITTEN[parser]

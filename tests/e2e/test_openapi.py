@@ -212,7 +212,8 @@ def test_integers_may_have_a_point(strict):
                 if type(whole.get(name)) is not int or not jsonschema.Draft202012Validator(own).is_valid(float(whole[name])):
                     continue
                 body = {key: value for key, value in whole_body(path, schema).items() if key != INSTEAD_OF.get(name)}
-                status, answer = api.ask("POST", path, {**body, **whole, name: float(whole[name])})
+                body.update((key, value) for key, value in whole.items() if key in schema["properties"])
+                status, answer = api.ask("POST", path, {**body, name: float(whole[name])})
                 assert status == 200, (path, name, answer)
 
 

@@ -274,11 +274,11 @@ TEST_F(PreparerTest, ErrorsNameFieldsAsTheirClientDid) {
   const auto bad = [&](const std::string& name, const std::string& body, Api api) {
     EXPECT_EQ(error(body, api), StrCat(name, ": '", name, "': the json is bad"));
   };
-  bad("json_schema", R"({"prompt":"x","json_schema":{}})", Api::kLlama);
-  bad("guided_json", R"({"prompt":"x","guided_json":{}})", Api::kLlama);
-  bad("grammar", R"({"prompt":"x","grammar":"g"})", Api::kLlama);
+  bad("json_schema", R"({"prompt":"x","n_predict":5,"json_schema":{}})", Api::kLlama);
+  bad("guided_json", R"({"prompt":"x","n_predict":5,"guided_json":{}})", Api::kLlama);
+  bad("grammar", R"({"prompt":"x","n_predict":5,"grammar":"g"})", Api::kLlama);
   bad("text.format",
-      R"({"input":"x","text":{"format":{"type":"json_schema","name":"n","schema":{}}}})",
+      R"({"input":"x","max_output_tokens":5,"text":{"format":{"type":"json_schema","name":"n","schema":{}}}})",
       Api::kResponses);
   bad("output_config.format",
       message + R"("output_config":{"format":{"type":"json_schema","schema":{}}}})",
