@@ -101,13 +101,19 @@ void DecodeMxfp4(const std::byte* block, int8_t* codes, float* scales, float* of
   LookUpNibbles(block + 1, kDoubledE2m1, codes);
 }
 
-// Four groups of 16 with a scale in e4m3 each, of which the sign does not count; a NaN is 0.
+// An e4m3 whose sign does not count; the byte of its NaN stands for 0.
+float UnsignedE4m3(uint8_t byte) {
+  const int exponent = byte >> 3 & 15, mantissa = byte & 7;
+  if (byte == 0x7f) return 0;
+  return exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
+                       : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
+}
+
+// Four groups of 16 with a scale each.
 void DecodeNvfp4(const std::byte* block, int8_t* codes, float* scales, float* offsets) {
   constexpr size_t kGroups = 4, kHalf = 8;
-  constexpr uint8_t kUnsigned = 0x7f;
   for (size_t group = 0; group < kGroups; ++group) {
-    const auto stored = static_cast<uint8_t>(Byte(block + group) & kUnsigned);
-    scales[group] = stored == kUnsigned ? 0 : kernels::ToFloat(kernels::E4m3{stored}) / 2;
+    scales[group] = UnsignedE4m3(Byte(block + group)) / 2;  // codes are twice the values
     offsets[group] = 0;
     const std::byte* nibbles = block + kGroups + group * kHalf;
     for (size_t i = 0; i < kHalf; ++i, ++codes) {
