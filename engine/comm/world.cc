@@ -84,8 +84,8 @@ void Leave(std::unique_ptr<Communicator> world, int code) {
   LeastOf(*world, 0);
   const Heartbeat patience(std::make_unique<NoSigns>(), [code](size_t) {
     std::fprintf(stderr,
-                 "pinion: the model's other processes do not leave: one, its host or the link was "
-                 "lost after all work was done\n");
+                 "pinion: the model's processes cannot end together: one of them, its host or the "
+                 "link was lost after the work was done\n");
     _exit(code);
   });
   world.reset();

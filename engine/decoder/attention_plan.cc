@@ -121,7 +121,8 @@ void AttentionPlans::Share(std::span<const AttendingLayer> layers) {
     auto kind = std::find_if(kinds_.begin(), kinds_.end(), [&](const Kind& each) {
       return each.first.reach == layer.reach && each.first.heads->groups == layer.heads->groups;
     });
-    if (kind == kinds_.end()) kind = kinds_.insert(kind, {layer, {}, {}});
+    if (kind == kinds_.end())
+      kind = kinds_.insert(kind, {.first = layer, .tables = {}, .plans = {}});
     std::vector<size_t>& tables = kind->tables;
     if (std::find(tables.begin(), tables.end(), layer.table) == tables.end())
       tables.push_back(layer.table);
@@ -138,27 +139,28 @@ void AttentionPlans::Build(const StepBatch& step, Parts parts, size_t threads,
 
 void AttentionPlans::Lay(size_t kind, const StepBatch& step, Parts parts, size_t threads,
                          size_t block_tokens) {
-  auto& [first, tables, plans] = kinds_.at(kind);
-  plans.resize(parts.size());
+  Kind& laid = kinds_.at(kind);
+  laid.parts = parts.size();
+  laid.plans.resize(std::max(laid.plans.size(), laid.parts));
   if (parts.empty()) return;
-  for (AttentionPlan& plan : plans) {
+  for (AttentionPlan& plan : laid.current()) {
     plan.queries.clear();
     plan.shared_tokens = 0;
-    GroupAlike(*first.heads, plan.alike);
+    GroupAlike(*laid.first.heads, plan.alike);
   }
-  MakeItems(plans, step, parts, threads, block_tokens, first.reach, tables);
-  for (AttentionPlan& plan : plans) LayOutCopies(plan);
+  MakeItems(laid.current(), step, parts, threads, block_tokens, laid.first.reach, laid.tables);
+  for (AttentionPlan& plan : laid.current()) LayOutCopies(plan);
 }
 
 void AttentionPlans::Expand(size_t piece, size_t pieces) {
   for (Kind& kind : kinds_)
-    for (AttentionPlan& plan : kind.plans) CopyPiece(plan, piece, pieces);
+    for (AttentionPlan& plan : kind.current()) CopyPiece(plan, piece, pieces);
 }
 
 size_t AttentionPlans::slots() const {
   size_t most = 0;
   for (const Kind& kind : kinds_)
-    for (const AttentionPlan& plan : kind.plans) most = std::max(most, plan.slots);
+    for (size_t part = 0; part < kind.parts; ++part) most = std::max(most, kind.plans[part].slots);
   return most;
 }
 

@@ -37,8 +37,8 @@ struct SlotToken {
 };
 
 // Rows whose results are merged from the partial results [first_source, first_source + sources) of
-// AttentionPlan::sources: `rows` consecutive rows from `row` on, and as many tokens from each
-// source on.
+// AttentionPlan::sources: `rows` consecutive rows from `row` on. Each source holds the first row's;
+// those of the next rows follow it.
 struct AttentionJoin {
   uint32_t group, row, rows, first_source, sources;
   bool operator==(const AttentionJoin&) const = default;
@@ -109,7 +109,8 @@ class AttentionPlans {
 
   // By part of the step.
   std::span<const AttentionPlan> of_layer(size_t layer) const {
-    return kinds_[kind_of_layer_.at(layer)].plans;
+    const Kind& kind = kinds_[kind_of_layer_.at(layer)];
+    return {kind.plans.data(), kind.parts};
   }
   size_t slots() const;  // the most that a plan has
 
@@ -118,7 +119,9 @@ class AttentionPlans {
   struct Kind {
     AttendingLayer first;
     std::vector<size_t> tables;
-    std::vector<AttentionPlan> plans;  // of the step's parts
+    std::vector<AttentionPlan> plans;  // of the step's parts; those behind them keep their memory
+    size_t parts = 0;
+    std::span<AttentionPlan> current() { return {plans.data(), parts}; }
   };
   std::vector<Kind> kinds_;            // in the order of their first layers
   std::vector<size_t> kind_of_layer_;  // of the model; 0 if it does not attend

@@ -137,18 +137,18 @@ std::vector<PromptResult> Generate(Engine& engine, const Tokenizer* tokenizer,
   return Batch(engine, tokenizer, prompts, hooks).Run(params);
 }
 
-Json ToJson(const Prompt& prompt, const PromptResult& generation) {
+Json ToJson(const Prompt& prompt, const PromptResult& result) {
   Json out = Json::MakeObject();
-  if (!generation.error) {
-    out.Set("error", generation.error.error().message);
+  if (!result.error) {
+    out.Set("error", result.error.error().message);
     return out;
   }
   out.Set("prompt_ids", prompt.ids);
-  out.Set("output_ids", generation.output_ids);
-  out.Set("text", generation.text);
-  out.Set("finish_reason", Name(generation.finish));
-  out.Set("cached_tokens", static_cast<uint64_t>(generation.cached_tokens));
-  if (!generation.tokens.empty()) out.Set("logprobs", LogprobsOf(generation.tokens));
+  out.Set("output_ids", result.output_ids);
+  out.Set("text", result.text);
+  out.Set("finish_reason", Name(result.finish));
+  out.Set("cached_tokens", static_cast<uint64_t>(result.cached_tokens));
+  if (!result.tokens.empty()) out.Set("logprobs", LogprobsOf(result.tokens));
   return out;
 }
 

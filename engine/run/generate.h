@@ -41,6 +41,6 @@ std::vector<PromptResult> Generate(Engine& engine, const Tokenizer* tokenizer,
                                    const GenerateHooks& hooks = {});
 
 // {"prompt_ids","output_ids","text","finish_reason","cached_tokens"[,"logprobs"]} or {"error"}.
-Json ToJson(const Prompt& prompt, const PromptResult& generation);
+Json ToJson(const Prompt& prompt, const PromptResult& result);
 
 }  // namespace pinion

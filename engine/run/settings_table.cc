@@ -305,7 +305,8 @@ std::vector<SettingRow> StepRows() {
        .flag = "--max-step-ms",
        .help =
            "longest step that may compute prompts while other sequences decode [ms]; 0: no bound",
-       .usual = "8 times the decodes' own time, from 100 to 500 (large mixtures: 1000), for serve, "
+       .usual = "8 times the decodes' own time, from 100 to 500 (large mixtures: up to 1000, or "
+                "2000 while none decodes), for serve, "
                 "launch "
                 "and sweep; else 0",
        .kind = kInteger,

@@ -66,11 +66,12 @@ double MeasuredStepTimes::Seconds(const StepLoad& load) const {
 double MeasuredStepTimes::Margin() const { return std::min(1 + 2 * error_, kMostMargin); }
 
 size_t MeasuredStepTimes::full_speed_rows() const {
+  const auto least = static_cast<double>(granule());
   double highest = 0;
-  for (const Point& point : points_) highest = std::max(highest, point.rows / point.seconds);
+  for (const Point& point : points_)
+    if (point.rows >= least) highest = std::max(highest, point.rows / point.seconds);
   const auto full_speed = [&](const Point& point) {
-    return point.rows >= static_cast<double>(granule()) &&
-           point.rows >= kFullSpeed * highest * point.seconds;
+    return point.rows >= least && point.rows >= kFullSpeed * highest * point.seconds;
   };
   return static_cast<size_t>(std::find_if(points_.begin(), points_.end(), full_speed)->rows);
 }
@@ -220,7 +221,7 @@ std::string Describe(const StepBound& bound) {
   if (bound.per_decode == 0) return StrCat("steps of up to ", ms(bound.most_s), " ms");
   return StrCat("steps of up to ", bound.per_decode, " times their decodes, from ",
                 ms(bound.least_s), " to ", ms(bound.most_s), " ms, or ", ms(bound.slow_s),
-                " if prompts would be slow below");
+                " (alone ", ms(bound.slow_alone_s), ") if shorter ones would be slow");
 }
 
 SampleChoice FirstSamples() { return {.rows = {1, 16, 64}, .until_rows_count = true}; }

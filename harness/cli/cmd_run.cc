@@ -133,8 +133,8 @@ Result<bool> Complete(Engine& engine, const Tokenizer* tokenizer,
   }
   PINION_ASSIGN(JsonLinesFile output, JsonLinesFile::Create(options.output));
   Status written;
-  hooks.on_done = [&](size_t index, const PromptResult& generation) {
-    if (written) written = progress.Finish(index, ToJson(prompts[index], generation), output);
+  hooks.on_done = [&](size_t index, const PromptResult& result) {
+    if (written) written = progress.Finish(index, ToJson(prompts[index], result), output);
   };
   const auto results = Generate(engine, tokenizer, prompts, options.sampling, hooks);
   progress.Clear();

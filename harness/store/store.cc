@@ -234,8 +234,12 @@ Result<std::unique_ptr<Store>> Store::Create(const std::string& path,
   const Status filled = Guarded(path, [&]() -> Status {
     SqliteStore store(unfinished, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
     CreateTables(store.database());
-    return fill ? fill(store) : Status();
+    if (fill) PINION_TRY(fill(store));
+    // Closing would do this, too, but without a word if the disk is full: the file would be empty.
+    store.database().exec("PRAGMA wal_checkpoint(TRUNCATE)");
+    return {};
   });
+  if (filled) Remove(path);  // what SQLite kept beside a file that is gone would be read as ours
   if (filled) std::filesystem::rename(unfinished, path, error);
   if (!filled || error) Remove(unfinished);
   if (!filled) return Unexpected(Error(filled.error()));

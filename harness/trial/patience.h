@@ -14,7 +14,7 @@ namespace pinion::harness {
 inline constexpr double kReadyShare = 0.75;       // the server is ready
 inline constexpr double kFirstAnswerShare = 0.8;  // its first requests are answered
 inline constexpr double kLoadShare = 0.85;        // the load is cut off
-inline constexpr double kGeneratorShare = 0.95;   // the generator has told what became of it
+inline constexpr double kGeneratorShare = 0.95;   // the generator has reported its result
 
 // A trial's time, from the start of its process. Without a deadline there is no end of it.
 struct Patience {

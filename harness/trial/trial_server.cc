@@ -29,7 +29,7 @@ ServedLoad LoadOf(const Workload& workload) {
   return load;
 }
 
-constexpr char kRaiseTheLimit[] = "; raise --trial-limit, or free the machine";
+constexpr char kRaiseTheLimit[] = "; raise --trial-limit, or stop what else runs on this machine";
 
 // The last error in a server's log, without the program's name or the time; "" if there is none.
 std::string LastError(const std::string& log) {

@@ -137,7 +137,7 @@ TEST(LeaveDeathTest, AProcessThatCannotLeaveEndsWithTheResultOfItsWork) {
     for (;;) pause();
   };
   EXPECT_EXIT(LeaveAndExit(never), ::testing::ExitedWithCode(7),
-              "other processes do not leave: .* lost after all work was done");
+              "cannot end together: .* lost after the work was done");
 }
 
 TEST(LeaveDeathTest, AHostThatStandsStillIsWaitedFor) {

@@ -185,6 +185,10 @@ TEST(StepClock, FindsTheRowsOfFullSpeed) {
   MeasuredStepTimes tiles(CostOf("llama-3.2-1b"), true);
   tiles.Start({{1, 0.1}, {16, 0.16}, {64, 0.6}});
   EXPECT_EQ(tiles.full_speed_rows(), 32u) << "the least that is cut off";
+  times.Start({{1, 0.001}, {16, 0.02}});
+  EXPECT_EQ(times.full_speed_rows(), 16u) << "one row is faster, but no chunk";
+  tiles.Start({{1, 0.001}, {16, 0.02}});
+  EXPECT_EQ(tiles.full_speed_rows(), 32u);
 }
 
 // Steps of a mixture of which reading all experts takes `read_s`.

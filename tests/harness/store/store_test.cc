@@ -242,6 +242,48 @@ TEST_F(StoreTest, AnotherVersionsTablesAreRefusedByBothNumbers) {
   }
 }
 
+// Wherever the disk becomes full, while rows are written or when they are moved into the file.
+TEST_F(StoreTest, ANewFileHasAllItsRowsOrIsNotThere) {
+  constexpr int kRows = 40;
+  const auto fill = [](Store& store) -> Status {
+    PINION_TRY(store.PutCandidates({Candidate(0)}));
+    for (int round = 0; round < kRows; ++round)
+      PINION_TRY(store.PutTrial(Trial(0, round, 1), kKeys));
+    return {};
+  };
+  bool whole = false;
+  int refused = 0;
+  for (rlim_t most = 4096; !whole && most <= rlim_t{16} << 20; most += 4096) {
+    const pid_t child = fork();
+    if (child == 0) {
+      signal(SIGXFSZ, SIG_IGN);
+      const rlimit limit = {most, most};
+      setrlimit(RLIMIT_FSIZE, &limit);
+      _exit(Store::Create(path_, fill) ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status)) << most;
+    whole = WEXITSTATUS(status) == 0;
+    refused += !whole;
+    ASSERT_EQ(std::filesystem::exists(path_), whole) << most;
+    if (whole) EXPECT_EQ(Open()->Trials()->size(), size_t{kRows}) << most;
+  }
+  EXPECT_TRUE(whole);
+  EXPECT_GT(refused, 1);
+}
+
+TEST_F(StoreTest, ANewFileTakesNothingFromOneThatIsGone) {
+  {
+    const auto old = Create();
+    ASSERT_TRUE(old->PutCandidates({Candidate(0)}));
+    std::filesystem::copy_file(path_ + "-wal", path_ + ".kept");
+  }
+  std::filesystem::remove(path_);
+  std::filesystem::rename(path_ + ".kept", path_ + "-wal");
+  EXPECT_THAT(*Create()->Candidates(), ElementsAre());
+}
+
 TEST_F(StoreTest, AFileThatCannotGrowIsAnErrorAndKeepsItsRows) {
   const auto store = Create();
   ASSERT_TRUE(store->PutCandidates({Candidate(0)}));
