@@ -101,12 +101,12 @@ void DecodeMxfp4(const std::byte* block, int8_t* codes, float* scales, float* of
   LookUpNibbles(block + 1, kDoubledE2m1, codes);
 }
 
-// An e4m3 whose sign does not count; the byte of its NaN stands for 0.
+// An e4m3 without its sign. e4m3's NaNs are numbers here: 0x7f is 0, and 0xff what its exponent and
+// mantissa give.
 float UnsignedE4m3(uint8_t byte) {
-  const int exponent = byte >> 3 & 15, mantissa = byte & 7;
-  if (byte == 0x7f) return 0;
-  return exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
-                       : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
+  const auto magnitude = static_cast<uint8_t>(byte & 0x7f);
+  if (magnitude == 0x7f) return byte == 0x7f ? 0 : 480;
+  return kernels::ToFloat(kernels::E4m3{magnitude});
 }
 
 // Four groups of 16 with a scale each.

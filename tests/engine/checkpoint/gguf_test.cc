@@ -1,8 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
@@ -157,23 +159,21 @@ TEST(GgufBlocks, CodesStayInTheirRangeAndUseAllOfIt) {
   for (uint32_t id = 0; id < 64; ++id) {
     const GgufType* type = FindGgufType(id);
     if (!type || !type->decode) continue;
+    const bool has_signs = type->name == "Q8_0" || type->name.ends_with("FP4");  // in its codes
+    std::set<int> seen;
     for (const int fill : {0x00, 0xff, 0x80, 0x7f}) {
       const Decoded decoded = Decode(*type, std::vector<std::byte>(type->bytes, std::byte(fill)));
-      for (const int8_t code : decoded.codes) {
-        EXPECT_GE(code, type->lowest) << type->name;
-        EXPECT_LE(code, type->highest) << type->name;
-        if (type->name == "Q8_0" || type->name.ends_with("FP4"))
-          continue;  // codes with a sign of their own
-        if (fill == 0xff) {
-          EXPECT_EQ(code, type->highest) << type->name;
-        } else if (fill == 0x00) {
-          EXPECT_EQ(code, type->lowest) << type->name;
-        }
+      seen.insert(decoded.codes.begin(), decoded.codes.end());
+      if (!has_signs && (fill == 0x00 || fill == 0xff)) {
+        EXPECT_THAT(decoded.codes, ::testing::Each(fill == 0xff ? type->highest : type->lowest))
+            << type->name;
       }
       if (!type->has_offsets) {
         EXPECT_THAT(decoded.offsets, ::testing::Each(0)) << type->name;
       }
     }
+    EXPECT_EQ(*seen.begin(), type->lowest) << type->name;
+    EXPECT_EQ(*seen.rbegin(), type->highest) << type->name;
   }
 }
 
@@ -200,6 +200,19 @@ TEST(GgufBlocks, ValuesAreThoseOfASecondImplementation) {
         ASSERT_EQ(decoded.Weight(i), value) << name << " byte " << at << " weight " << i;
       }
     }
+  }
+}
+
+// The values of the `gguf` package, which reads 0x7f as 0 and no other byte as e4m3's NaN.
+TEST(GgufBlocks, Nvfp4ScalesHaveNoSignAndNoNan) {
+  for (int byte = 0; byte < 256; ++byte) {
+    std::vector<std::byte> block(36, std::byte{0x22});  // weights of 1
+    block[0] = std::byte(byte);
+    const int exponent = byte >> 3 & 15, mantissa = byte & 7;
+    const double want = byte == 0x7f    ? 0
+                        : exponent == 0 ? mantissa * 0x1p-9
+                                        : std::ldexp(1 + mantissa / 8.0, exponent - 7);
+    EXPECT_EQ(Decode(*FindGgufType(40), block).Weight(0), want) << byte;
   }
 }
 
