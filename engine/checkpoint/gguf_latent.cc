@@ -4,6 +4,7 @@
 #include <map>
 
 #include "engine/base/strings.h"
+#include "engine/checkpoint/gguf_scale.h"
 #include "engine/checkpoint/plain_dtype.h"
 #include "engine/checkpoint/stored.h"
 #include "engine/spec/tensor_list.h"
@@ -106,15 +107,17 @@ class LatentSource : public TensorSource {
   std::map<std::string, LatentRows> matrices_;
 };
 
-// A tensor with its shape checked; null if there is none.
+// A tensor with its shape checked, and refused with a scale; null if there is none.
 Result<const GgufTensor*> FindTensor(const GgufFile& gguf, const std::string& name,
                                      const std::vector<int64_t>& shape) {
   for (const GgufTensor& tensor : gguf.header.tensors) {
     if (tensor.name != name) continue;
-    if (tensor.shape == shape) return &tensor;
-    return Fail(ErrorCode::kCorrupt,
-                StrCat("tensor '", name, "' of ", gguf.FileOf(tensor).path(), " has shape ",
-                       ShapeText(tensor.shape), ", its metadata asks for ", ShapeText(shape)));
+    if (tensor.shape != shape)
+      return Fail(ErrorCode::kCorrupt,
+                  StrCat("tensor '", name, "' of ", gguf.FileOf(tensor).path(), " has shape ",
+                         ShapeText(tensor.shape), ", its metadata asks for ", ShapeText(shape)));
+    PINION_TRY(RefuseGgufScale(gguf, tensor));
+    return &tensor;
   }
   return nullptr;
 }

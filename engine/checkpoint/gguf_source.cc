@@ -9,6 +9,7 @@
 #include "engine/checkpoint/gguf_architectures.h"
 #include "engine/checkpoint/gguf_encoder.h"
 #include "engine/checkpoint/gguf_latent.h"
+#include "engine/checkpoint/gguf_scale.h"
 #include "engine/checkpoint/plain_dtype.h"
 #include "engine/checkpoint/quantised_source.h"
 #include "engine/checkpoint/stored.h"
@@ -237,26 +238,13 @@ GgufTensor ExpertOf(GgufTensor tensor, int expert) {
 
 using HeldTensors = std::map<std::string_view, const GgufTensor*>;
 
-// The scale of a whole matrix in NVFP4, or of each expert's: `NAME.scale` beside `NAME.weight`.
-Result<float> ScaleOf(const GgufFile& gguf, const HeldTensors& held, const GgufTensor& matrix,
-                      const FilePlace& place, int experts) {
-  const std::string name = place.name.substr(0, place.name.rfind('.')) + ".scale";
-  const auto found = held.find(name);
-  if (found == held.end() || PlainDtype(matrix.type->name)) return 1.0f;
-  const GgufTensor& stored = *found->second;
-  if (matrix.type->name != "NVFP4")
-    return Fail(ErrorCode::kUnsupported, StrCat("tensor '", name, "' scales a matrix in ",
-                                                matrix.type->name, ", want NVFP4"));
-  const std::vector<int64_t> want{place.expert >= 0 ? experts : 1};
-  if (stored.type->name != "F32" || stored.shape != want)
-    return Fail(ErrorCode::kCorrupt, StrCat("tensor '", name, "' of ", gguf.FileOf(stored).path(),
-                                            " is ", stored.type->name, " ", ShapeText(stored.shape),
-                                            ", want F32 ", ShapeText(want)));
-  float scale;
-  std::memcpy(&scale,
-              gguf.Data(stored) + sizeof(scale) * static_cast<size_t>(std::max(0, place.expert)),
-              sizeof(scale));
-  return scale;
+// The factor of a tensor's weights: 1 without a scale beside it. A bias is not scaled.
+Result<float> ScaleOf(const GgufFile& gguf, const HeldTensors& held, const GgufTensor& stored,
+                      int expert) {
+  if (!stored.name.ends_with(".weight")) return 1.0f;
+  const auto scale = held.find(GgufScaleName(stored.name));
+  if (scale == held.end()) return 1.0f;
+  return ReadGgufScale(gguf, *scale->second, stored, expert);
 }
 
 bool IsOfDenseModule(std::string_view tensor) {
@@ -265,11 +253,16 @@ bool IsOfDenseModule(std::string_view tensor) {
          std::end(kDenseModules);
 }
 
-// A vector may be stored as a matrix of one row, and such a matrix as a vector; a convolution of
-// each channel by itself as a matrix.
 std::vector<int64_t> WithoutOnes(std::vector<int64_t> shape) {
   std::erase(shape, 1);
   return shape;
+}
+
+// A vector may be stored as a matrix of one row, and such a matrix as a vector; a convolution of
+// each channel by itself as a matrix. Blocks lie along rows, so those keep their length.
+bool Fits(const GgufTensor& stored, const std::vector<int64_t>& want) {
+  return WithoutOnes(stored.shape) == WithoutOnes(want) &&
+         (PlainDtype(stored.type->name) || stored.shape.back() == want.back());
 }
 
 }  // namespace
@@ -296,20 +289,23 @@ Result<std::unique_ptr<TensorSource>> OpenGgufTensors(std::shared_ptr<const Gguf
     GgufTensor stored = *found->second;
     std::vector<int64_t> want = tensor.shape;
     if (place.expert >= 0) want.insert(want.begin(), spec.moe.router.experts);
-    if (WithoutOnes(stored.shape) != WithoutOnes(want))
+    if (!Fits(stored, want))
       return Fail(
           ErrorCode::kCorrupt,
           StrCat("tensor '", place.name, "' of ", gguf->FileOf(stored).path(), " has shape ",
                  ShapeText(stored.shape), ", its metadata asks for ", ShapeText(want)));
     stored.shape = std::move(want);
-    PINION_ASSIGN(const float scale, ScaleOf(*gguf, held, stored, place, spec.moe.router.experts));
+    PINION_ASSIGN(const float scale, ScaleOf(*gguf, held, stored, place.expert));
     const Placed placed{place.expert >= 0 ? ExpertOf(stored, place.expert) : stored,
                         {place.is_q_or_k ? permuted : 0},
                         scale};
     add(tensor.name, placed);
   }
-  for (const auto& [name, tensor] : held)  // the embedder's, which the spec does not name
-    if (IsOfDenseModule(name)) add(std::string(name), {*tensor, {}, 1});
+  for (const auto& [name, tensor] : held) {  // the embedder's, which the spec does not name
+    if (!IsOfDenseModule(name)) continue;
+    if (name.ends_with(".weight")) PINION_TRY(RefuseGgufScale(*gguf, *tensor));
+    add(std::string(name), {*tensor, {}, 1});
+  }
   std::unique_ptr<TensorSource> source =
       WithQuantised(std::make_unique<GgufSource>(gguf, std::move(plain)), std::move(quantised));
   if (spec.latent.kv_rank == 0) return source;

@@ -1,6 +1,7 @@
 #include "engine/checkpoint/nvfp4.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -51,9 +52,9 @@ Result<float> ReadWhole(const StoredTensors& tensors, const char* suffix) {
       const StoredTensor stored,
       tensors.Require(suffix, "F32", plain ? std::vector<int64_t>{} : std::vector<int64_t>{1}));
   const float scale = FloatAt(stored, 0);
-  if (scale > 0 && scale < 1e30f) return scale;
+  if (scale > 0 && scale < 1e30f && std::isfinite(1 / scale)) return scale;
   return Fail(ErrorCode::kCorrupt, StrCat("tensor '", tensors.NameOf(suffix), "' holds ", scale,
-                                          ", want a positive number"));
+                                          ", want a positive number with a finite inverse"));
 }
 
 }  // namespace

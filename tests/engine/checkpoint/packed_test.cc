@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <map>
 
@@ -150,6 +151,19 @@ TEST_F(Packed, NamesTensorsThatDoNotFit) {
   PutWords("weight_packed", {2, 1}, {0, 0});
   Put<int64_t>("weight_shape", "I64", {2}, {2, 9});
   EXPECT_THAT(ErrorOf(), HasSubstr("does not pack into [2, 1]"));
+}
+
+// By compressed-tensors' name it divides: 1e-39 is above 0, but its inverse is above all floats.
+TEST_F(Packed, Nvfp4WantsAFiniteFactor) {
+  scheme_.method = QuantMethod::kNvfp4;
+  Put<uint8_t>("weight_packed", "U8", {1, 8}, std::vector<uint8_t>(8, 0x22));
+  Put<uint8_t>("weight_scale", "F8_E4M3", {1, 1}, {0x38});
+  for (const float broken : {0.0f, 1e-39f, -1.0f, INFINITY, NAN}) {
+    PutFloats("weight_global_scale", {1}, {broken});
+    EXPECT_THAT(ErrorOf(), HasSubstr("want a positive number with a finite inverse")) << broken;
+  }
+  PutFloats("weight_global_scale", {1}, {4});
+  EXPECT_EQ(Row(0), std::vector<float>(16, 0.25f));
 }
 
 TEST_F(Packed, StaticRoundingIsChecked) {
