@@ -67,7 +67,7 @@ void TakeWholeReals(Api api, Json& body) {
   }
 }
 
-size_t DropToolsOfServers(Api api, Json& body) {
+size_t DropToolsOfOtherTypes(Api api, Json& body) {
   const Json own(api == Api::kMessages || api == Api::kCountTokens ? "custom" : "function");
   size_t dropped = 0;
   for (auto& [name, value] : body.object()) {

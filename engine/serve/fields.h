@@ -35,9 +35,9 @@ ApiResult<size_t> CheckFields(Api api, const Json& body, const FieldRules& rules
 // integers: JSON Schema, by which clients write bodies, tells no difference.
 void TakeWholeReals(Api api, Json& body);
 
-// Leaves out the tools that their server would have to run, of a body of an API whose tools have
-// types; how many there were. For servers that ignore what they do not know.
-size_t DropToolsOfServers(Api api, Json& body);
+// Leaves out the tools of types that this server does not know, of a body of an API whose tools
+// have types; how many there were. For servers that ignore what they do not know.
+size_t DropToolsOfOtherTypes(Api api, Json& body);
 
 // An object of those fields of `body` that both APIs read and mean the same by, except nulls.
 Json SharedFields(const Json& body, Api from, Api to);

@@ -276,7 +276,7 @@ ApiResult<Json> Preparer::ReadBody(HttpRequest& request, Api api, size_t& unknow
   PINION_ASSIGN(Json body, ParseBody(request, api));
   PINION_ASSIGN(unknown, CheckFields(api, body, RulesOf(limits_)));
   TakeWholeReals(api, body);
-  if (limits_.ignore_unknown_fields) unknown += DropToolsOfServers(api, body);
+  if (limits_.ignore_unknown_fields) unknown += DropToolsOfOtherTypes(api, body);
   return body;
 }
 

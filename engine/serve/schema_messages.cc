@@ -206,7 +206,7 @@ ApiResult<void> AddToolsOfMessages(const Json& body, Json& chat) {
     PINION_ASSIGN(const std::string type, Get<std::string>(tool, "type", "custom"));
     if (type != "custom")
       return Bad(where, StrCat("'", where, "' is of type '", type.substr(0, 40),
-                               "', a tool of Anthropic's servers; want custom ones, or start the "
+                               "', which this server does not know; want custom, or start the "
                                "server with --ignore-unknown-fields, which leaves it out"));
     PINION_ASSIGN(std::string name, ReadString(tool, "name", where));
     Json function(Json::Object{{"name", std::move(name)}});

@@ -20,8 +20,7 @@ CONTINUE_TAG = "CONTINUE_FINAL_MESSAGE_TAG "
 MAX_CACHED_TEMPLATES = 64
 # The text of a message by which a template shows what contents it writes.
 PROBE = "PROBED CONTENT"
-PLAIN_PART = json.dumps({"type": "text"})
-MAX_PROBED_PART = 256
+INSTRUCTING_ROLES = ("system", "developer")
 
 
 class GenerationTag(jinja2.ext.Extension):
@@ -143,39 +142,74 @@ def with_reasoning_aliases(message):
     return message
 
 
+@functools.lru_cache(maxsize=MAX_CACHED_TEMPLATES)
+def compiled_probe(source):
+    return PROBES.from_string(source)
+
+
 def probed(source, messages):
-    """What a template makes of a conversation of ours. It knows nothing of any client's, so that the answer can be kept."""
+    """What a template makes of a conversation of ours."""
     variables = {"messages": messages, "tools": None, "documents": None, "add_generation_prompt": True}
     try:
-        return PROBES.from_string(source).render(variables)
+        return compiled_probe(source).render(variables)
     except Exception:  # it has its say when it gets the true messages
         return ""
 
 
-@functools.lru_cache(maxsize=MAX_CACHED_TEMPLATES)
-def takes(source, part=None):
-    """Whether the template writes the text of a content that is a string or, given `part`, of one part with these members
-    (as JSON). One that writes the whole part, as Python or JSON has it, does not."""
-    content = PROBE if part is None else [{**json.loads(part), "text": PROBE}]
+def writes(source, content):
+    """Whether the template writes the text of this content. One that writes the whole part, as Python or JSON has it, does not."""
     text = probed(source, [{"role": "user", "content": content}])
     return PROBE in text and f"'{PROBE}'" not in text and f'"{PROBE}"' not in text
 
 
-def members_of(part):
-    """Of a part, without its text, as JSON; those of a plain one if they are long."""
-    members = json.dumps({name: value for name, value in part.items() if name != "text"}, sort_keys=True)
-    return members if len(members) <= MAX_PROBED_PART else PLAIN_PART
+@functools.lru_cache(maxsize=MAX_CACHED_TEMPLATES)
+def takes_strings(source):
+    return writes(source, PROBE)
+
+
+@functools.lru_cache(maxsize=MAX_CACHED_TEMPLATES)
+def takes_parts(source):
+    return writes(source, [{"type": "text", "text": PROBE}])
+
+
+def takes_part(source, part):
+    """As takes_parts, for a template that wants other members as well: these are a client's, so the answer is not kept."""
+    has_more = part.keys() > {"type", "text"}
+    return takes_parts(source) or (has_more and writes(source, [{**part, "text": PROBE}]))
+
+
+@functools.lru_cache(maxsize=MAX_CACHED_TEMPLATES)
+def drops_second_part(source, system):
+    """Whether the template writes only the first part of a content, in a message of the system or another."""
+    content = [{"type": "text", "text": f"{PROBE} {number}"} for number in range(2)]
+    user = {"role": "user", "content": content[:1] if system else content}
+    text = probed(source, [{"role": "system", "content": content}, user] if system else [user])
+    return f"{PROBE} 0" in text and f"{PROBE} 1" not in text
+
+
+def joined(parts):
+    return "\n".join(part["text"] for part in parts)
+
+
+def fit_parts(one, source):
+    """Parts behind the first one join it where the template would drop them."""
+    if len(one["content"]) > 1 and drops_second_part(source, one.get("role") in INSTRUCTING_ROLES):
+        one["content"] = [{**one["content"][0], "text": joined(one["content"])}]
 
 
 def fit_contents(messages, source):
     """Contents in parts become strings unless the template writes parts; strings become parts if it writes nothing else."""
-    parts = next((one["content"] for one in messages if isinstance(one.get("content"), list) and one["content"]), None)
-    if parts is not None and not takes(source, members_of(parts[0])):
-        for one in messages:
-            if isinstance(one.get("content"), list):
-                one["content"] = "\n".join(part["text"] for part in one["content"])
+    in_parts = [one for one in messages if isinstance(one.get("content"), list)]
+    first = next((one["content"][0] for one in in_parts if one["content"]), None)
+    if first is not None:
+        writes_parts = takes_part(source, first)
+        for one in in_parts:
+            if writes_parts:
+                fit_parts(one, source)
+            else:
+                one["content"] = joined(one["content"])
     elif '"type"' in source or "'type'" in source or ".type" in source:
-        if not takes(source) and takes(source, PLAIN_PART):
+        if not takes_strings(source) and takes_parts(source):
             for one in messages:
                 if isinstance(one.get("content"), str):
                     one["content"] = [{"type": "text", "text": one["content"]}]
@@ -189,14 +223,25 @@ def takes_later_instructions(source):
                                            for number, role in enumerate(roles)])
 
 
+def as_one(message, later):
+    """Neighbours of one role as one message."""
+    both = {**message, **later}
+    for name in ("content", *REASONING_KEYS):
+        texts = [one[name] for one in (message, later) if one.get(name)]
+        if texts:
+            both[name] = "\n".join(texts)
+    return both
+
+
 def move_instructions(messages):
-    """All messages of the system become the first one. Messages of the user that are neighbours then are one."""
+    """All messages of the system become the first one. What are neighbours of one role then are one message, as the server
+    joins them, but for calls: no text is put in front of one."""
     texts = [one["content"] for one in messages if one["role"] == "system"]
     moved = [{"role": "system", "content": "\n".join(texts)}]
     for one in messages:
         before = moved[-1]
-        if one["role"] == "user" and before["role"] == "user":
-            moved[-1] = {**before, "content": before["content"] + "\n" + one["content"]}
+        if one["role"] in ("user", "assistant") and one["role"] == before["role"] and not before.get("tool_calls"):
+            moved[-1] = as_one(before, one)
         elif one["role"] != "system":
             moved.append(one)
     return moved

@@ -164,7 +164,7 @@ def lenient(start_server, echoing):  # noqa: F811
     return start_server(echoing, "--stand-in", 5000, "--served-model-name", "echo", "--ignore-unknown-fields")
 
 
-def test_tools_of_openais_servers_are_left_out_if_the_operator_says_so(lenient):
+def test_tools_of_other_types_are_left_out_if_the_operator_says_so(lenient):
     """As Codex sends them."""
     client = openai.OpenAI(base_url=f"{lenient.url}/v1", api_key="none", max_retries=0, timeout=60)
     own = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {}}, "strict": False}

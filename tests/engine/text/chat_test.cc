@@ -132,6 +132,24 @@ TEST_F(Chat, GivesContentsAsTheTemplateWritesThem) {
   EXPECT_EQ(fitted(picky, in_text), "TemplateError: no lang");
 }
 
+TEST_F(Chat, LosesNoPartToATemplateThatWritesTheFirstAlone) {
+  ChatRequest request;
+  request.chat_template =  // as Gemma 3's and Llama 4's
+      "{% if messages[0].role == 'system' %}<{{ messages[0].content[0].text }}>"
+      "{% set messages = messages[1:] %}{% endif %}"
+      "{% for m in messages %}{% for p in m.content %}{% if p.type == 'text' %}[{{ p.text }}]"
+      "{% endif %}{% endfor %}{% endfor %}";
+  request.messages =
+      *Json::Parse(R"([{"role": "system", "content": [{"type": "text", "text": "a"},)"
+                   R"({"type": "text", "text": "b", "cache_control": {"type": "ephemeral"}}]},)"
+                   R"({"role": "user", "content": [{"type": "text", "text": "c"},)"
+                   R"({"type": "text", "text": "d"}]}])");
+  request.fits_contents = true;
+  EXPECT_EQ(Text(renderer_->Render(request)), "<a\nb>[c][d]");
+  request.chat_template = "{% for m in messages %}[{{ m.content[0]['text'] }}]{% endfor %}";
+  EXPECT_EQ(Text(renderer_->Render(request)), "[a\nb][c\nd]");
+}
+
 TEST_F(Chat, MovesInstructionsIfTheTemplateWantsThemFirst) {
   ChatRequest request;
   const std::string each = "{% for m in messages %}<{{ m.role[0] }}:{{ m.content }}>{% endfor %}";
@@ -154,6 +172,31 @@ TEST_F(Chat, MovesInstructionsIfTheTemplateWantsThemFirst) {
   EXPECT_EQ(rendered(each), "<s:a><u:b><s:c><u:d>") << "prompts keep their beginning";
   EXPECT_EQ(rendered(strict), "<s:a\nc><u:b\nd>");
   EXPECT_EQ(rendered(deaf), "<a\nc><b\nd>");
+}
+
+TEST_F(Chat, LeavesNoNeighboursOfOneRoleBehindMovedInstructions) {
+  ChatRequest request;
+  request.chat_template =
+      "{% for m in messages %}{% if m.role == 'system' and not loop.first %}"
+      "{{ raise_exception('the system comes first') }}{% endif %}"
+      "<{{ m.role[0] }}:{{ m.content }}{{ m.thinking }}{% for c in m.tool_calls %}!{{ c }}"
+      "{% endfor %}>{% endfor %}";
+  request.moves_instructions = true;
+  const auto rendered = [&](const std::string& answers) {
+    request.messages = *Json::Parse(StrCat(R"([{"role":"user","content":"a"},)", answers, "]"));
+    return Text(renderer_->Render(request));
+  };
+  EXPECT_EQ(rendered(R"({"role":"assistant","content":"b","reasoning_content":"x"},)"
+                     R"({"role":"system","content":"c"},)"
+                     R"({"role":"assistant","content":"d","reasoning_content":"y"})"),
+            "<s:c><u:a><a:b\ndx\ny>");
+  EXPECT_EQ(rendered(R"({"role":"assistant","content":"b"},{"role":"system","content":"c"},)"
+                     R"({"role":"assistant","content":"","tool_calls":["f"]})"),
+            "<s:c><u:a><a:b!f>");
+  EXPECT_EQ(rendered(R"({"role":"assistant","content":"b","tool_calls":["f"]},)"
+                     R"({"role":"system","content":"c"},{"role":"assistant","content":"d"})"),
+            "<s:c><u:a><a:b!f><a:d>")
+      << "a call stays behind what was said before it";
 }
 
 TEST_F(Chat, GoesOnWithTheLastPart) {
