@@ -32,10 +32,11 @@ constexpr auto kInputTypes =
 // Text of all pairs together: twice the usual bound of a body.
 constexpr size_t kMaxPairBytes = size_t{64} << 20;
 
-const char* FieldOf(Api api) {
+const char* FieldOf(const GenerationRequest& request) {
+  const Api api = request.api;
   if (api == Api::kCohereEmbed) return "texts";
   if (api == Api::kLlamaEmbed) return "content";
-  return api == Api::kScore || api == Api::kRerank ? "documents" : "input";
+  return api == Api::kScore || api == Api::kRerank ? request.pooling.document_field : "input";
 }
 
 // What the client takes the model for, and how it wants vectors, fit what the model is run for.
@@ -105,9 +106,9 @@ ApiResult<void> FitPairs(const std::vector<std::string>& queries, const PoolingW
   if (bytes <= kMaxPairBytes) return {};
   return Unexpected(ApiError{
       400,
-      StrCat("the query with each of the ", wishes.documents.size(), " documents makes ", bytes,
-             " bytes, want at most ", kMaxPairBytes, "; shorten the query or send fewer at once"),
-      "documents", ""});
+      StrCat("the texts of all ", wishes.documents.size(), " pairs make ", bytes,
+             " bytes, want at most ", kMaxPairBytes, "; shorten them or send fewer at once"),
+      wishes.document_field, ""});
 }
 
 }  // namespace
@@ -147,17 +148,17 @@ ApiResult<Encoding> PoolingIntake::EncodeOne(std::string_view text, size_t most,
 
 // What a query's or document's first tokens say, as the tokenizer writes it; all of one that has no
 // more.
-ApiResult<std::string> PoolingIntake::FirstTokens(const std::string& document, size_t most,
-                                                  MemoryShare& memory) const {
-  if (most == 0) return document;
+ApiResult<std::string> PoolingIntake::FirstTokens(const std::string& text, size_t most,
+                                                  const char* field, MemoryShare& memory) const {
+  if (most == 0) return text;
   const size_t before = memory.bytes();
-  PINION_TRY(Reserve(memory, kBytesPerTextByte * document.size(),
-                     StrCat("the tokens of a text of ", document.size(), " bytes")));
-  auto ids = tokenizer_.Encode(document, false);
-  if (!ids) return Unexpected(ApiError{400, ids.error().message, "documents", ""});
+  PINION_TRY(Reserve(memory, kBytesPerTextByte * text.size(),
+                     StrCat("the tokens of a text of ", text.size(), " bytes")));
+  auto ids = tokenizer_.Encode(text, false);
+  if (!ids) return Unexpected(ApiError{400, ids.error().message, field, ""});
   const bool fits = ids->size() <= most;
   if (!fits) ids->resize(most);
-  std::string first = fits ? document : tokenizer_.Decode(*ids, /*skip_special_tokens=*/true);
+  std::string first = fits ? text : tokenizer_.Decode(*ids, /*skip_special_tokens=*/true);
   memory.ShrinkTo(before);
   return first;
 }
@@ -170,17 +171,21 @@ ApiResult<std::vector<Encoding>> PoolingIntake::EncodeTexts(const PoolingWishes&
   const bool pairs = model_.pooling.scores_pairs();
   std::vector<std::string> queries;
   for (const std::string& query : wishes.queries) {
-    PINION_ASSIGN(queries.emplace_back(), FirstTokens(query, wishes.query_tokens, memory));
+    PINION_ASSIGN(queries.emplace_back(),
+                  FirstTokens(query, wishes.query_tokens, wishes.query_field, memory));
     if (pairs) continue;
-    PINION_ASSIGN(texts.emplace_back(), EncodeOne(queries.back(), most, "documents", memory));
+    PINION_ASSIGN(texts.emplace_back(),
+                  EncodeOne(queries.back(), most, wishes.query_field, memory));
   }
   if (pairs) PINION_TRY(FitPairs(queries, wishes));
   for (size_t i = 0; i < wishes.documents.size(); ++i) {
-    PINION_ASSIGN(const std::string document,
-                  FirstTokens(wishes.documents[i], wishes.document_tokens, memory));
+    PINION_ASSIGN(
+        const std::string document,
+        FirstTokens(wishes.documents[i], wishes.document_tokens, wishes.document_field, memory));
     const std::string& query = queries[queries.size() == 1 ? 0 : i];
-    PINION_ASSIGN(texts.emplace_back(), pairs ? EncodeTwo(wishes, query, document, most, memory)
-                                              : EncodeOne(document, most, "documents", memory));
+    PINION_ASSIGN(texts.emplace_back(),
+                  pairs ? EncodeTwo(wishes, query, document, most, memory)
+                        : EncodeOne(document, most, wishes.document_field, memory));
   }
   return texts;
 }
@@ -195,7 +200,8 @@ ApiResult<Encoding> PoolingIntake::EncodeTwo(const PoolingWishes& wishes, const 
   PINION_TRY(Reserve(memory, kBytesPerTextByte * bytes,
                      StrCat("the tokens of a pair of ", bytes, " bytes")));
   auto encoding = EncodePair(tokenizer_, model_.pooling, query, document, instruction, most);
-  if (!encoding) return Unexpected(ApiError{400, encoding.error().message, "documents", ""});
+  if (!encoding)
+    return Unexpected(ApiError{400, encoding.error().message, wishes.document_field, ""});
   memory.ShrinkTo(before + 2 * encoding->ids.size() * sizeof(int32_t));
   return std::move(*encoding);
 }
@@ -270,8 +276,7 @@ ApiResult<std::vector<Encoding>> PoolingIntake::Prepare(const GenerationRequest&
   const char* way_out = model_.pooling.yes_no              ? ""
                         : request.api == Api::kCohereEmbed ? ", or send 'truncate': \"END\""
                                                            : ", or send 'truncate_prompt_tokens'";
-  for (const Encoding& text : texts)
-    PINION_TRY(FitLength(text, fits, FieldOf(request.api), way_out));
+  for (const Encoding& text : texts) PINION_TRY(FitLength(text, fits, FieldOf(request), way_out));
   return texts;
 }
 

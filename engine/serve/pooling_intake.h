@@ -32,7 +32,7 @@ class PoolingIntake {
                                   size_t most, MemoryShare& memory) const;
   ApiResult<Encoding> EncodeOne(std::string_view text, size_t most, const char* field,
                                 MemoryShare& memory) const;
-  ApiResult<std::string> FirstTokens(const std::string& document, size_t most,
+  ApiResult<std::string> FirstTokens(const std::string& text, size_t most, const char* field,
                                      MemoryShare& memory) const;
   ApiResult<std::vector<Encoding>> EncodeTexts(const PoolingWishes& wishes, size_t most,
                                                MemoryShare& memory) const;

@@ -89,6 +89,8 @@ inline bool IsChat(Api api) {
 struct PoolingWishes {
   const PoolingFacts* facts = nullptr;          // of the model; null: the request is for text
   std::vector<std::string> queries, documents;  // of scores: one query for all, or one for each
+  const char* query_field = "query";            // as the client calls them
+  const char* document_field = "documents";     // likewise
   size_t dimensions = 0;                        // of an embedding; 0: all
   std::optional<bool> normalises;               // an embedding; unset: as the model does
   VectorForm form = {};                         // of vectors

@@ -93,6 +93,8 @@ Checked ReadPairs(const Json& body, PoolingWishes& wishes) {
   PINION_ASSIGN(const char* second, NameSent(body, {"documents", "text_2", "data_2", "items"}));
   PINION_ASSIGN(wishes.queries, ReadTexts(body, first));
   PINION_ASSIGN(wishes.documents, ReadTexts(body, second));
+  wishes.query_field = first;
+  wishes.document_field = second;
   if (wishes.queries.size() == 1 || wishes.queries.size() == wishes.documents.size()) return {};
   return Bad(second, StrCat("'", first, "' has ", wishes.queries.size(), " texts and '", second,
                             "' ", wishes.documents.size(),

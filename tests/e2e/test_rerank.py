@@ -1,8 +1,13 @@
 """What rerankers read of a query, its documents and an instruction."""
 
+import json
+import shutil
+
 import pytest
 
 from test_embed import FLAGS, ask, embedder, read_lines, reranker, write_lines  # noqa: F401 (embedder, reranker: fixtures)
+
+UNKNOWN = "a \U0001f9ff"
 
 
 def test_queries_are_cut_to_what_is_asked_of_them(embedder, reranker):  # noqa: F811
@@ -46,5 +51,22 @@ def test_a_long_query_is_not_read_for_every_document(reranker):  # noqa: F811
     body = {"query": "cat " * 100_000, "documents": ["a"] * 400, "truncate_prompt_tokens": -1}
     status, answer = ask(reranker, "/rerank", body)
     assert status == 400 and answer["error"]["param"] == "documents"
-    assert "the query with each of the 400 documents makes 160000400 bytes, want at most 67108864" in answer["error"]["message"]
+    assert "the texts of all 400 pairs make 160000400 bytes, want at most 67108864" in answer["error"]["message"]
     assert ask(reranker, "/rerank", {**body, "documents": ["a"]})[0] == 200
+
+
+def test_an_error_names_the_text_that_cannot_be_read(start_server, data, tmp_path):
+    """A tokenizer without an unknown token cannot write every character."""
+    folder = tmp_path / "reranker"
+    shutil.copytree(data / "embedders" / "xlmr-reranker", folder)
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    tokenizer["model"]["unk_id"] = None
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    server = start_server(folder, *FLAGS)
+    cut = {"max_tokens_per_query": 4, "max_tokens_per_doc": 4}
+    for path, first, second in (("/rerank", "query", "documents"), ("/score", "queries", "documents"),
+                                ("/score", "text_1", "text_2")):
+        for body, param in (({first: UNKNOWN, second: ["a cat"]}, first), ({first: "a cat", second: [UNKNOWN]}, second)):
+            status, answer = ask(server, path, {**body, **cut})
+            assert status == 400 and answer["error"]["param"] == param, answer
+            assert "no token for" in answer["error"]["message"]
