@@ -77,7 +77,7 @@ constexpr FlagGroup kGroups[] = {
      "enable-server-load-tracking"},
     {Fate::kIgnored, "the usage in an answer always has them", "enable-prompt-tokens-details"},
     {Fate::kRefused,
-     "adds figures that Pinion does not have; leave it out: /metrics shows those that there are",
+     "adds figures that Pinion does not have; leave it out: /metrics shows the ones it has",
      "kv-cache-metrics kv-cache-metrics-sample enable-mfu-metrics enable-per-request-metrics"},
     {Fate::kIgnored, "the states of recurrent layers are kept behind prompts without being told",
      "mamba-block-size= mamba-cache-mode= enable-mamba-shared-prefix-checkpoint"},

@@ -5,7 +5,7 @@
 
 namespace pinion::harness {
 
-// vLLM's flags of `serve` (0.32), so that a command line written for it either means the same here
+// vLLM's flags of `serve` (0.33), so that a command line written for it either means the same here
 // or is refused with the reason. Those that Pinion has under the same name are its own flags; the
 // table in vllm_flags.cc has all others.
 

@@ -6,7 +6,7 @@ import json
 import openai
 import pytest
 
-from test_tools import STOP, TOOLS, call_deltas, check_deltas, echoing, say  # noqa: F401 (a fixture)
+from test_tools import TOOLS, call_deltas, check_deltas, echoing, say  # noqa: F401 (a fixture)
 
 ARGUMENTS = {"city": "Bern", "days": 2}
 JSON = json.dumps(ARGUMENTS)

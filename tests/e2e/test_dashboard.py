@@ -71,7 +71,7 @@ def test_every_histogram_has_buckets_a_sum_and_a_count(series):
         assert limit in {float(labels["le"]) for labels, _ in series[f"{name}_bucket"]}, (name, limit)
 
 
-# The boundaries of vLLM 0.32's families of histograms, and what is in each.
+# The boundaries of vLLM 0.33's families of histograms, and what is in each.
 FAMILIES = [
     ([0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680],
      ["e2e_request_latency_seconds", "request_queue_time_seconds", "request_inference_time_seconds",

@@ -11,6 +11,7 @@ from conftest import wait_until
 from test_vllm_cases import client, create, server  # noqa: F401 (fixtures)
 
 COUNT = 24  # tokens of an answer
+MARK = 3  # a special token, <|start_header_id|>
 WISHES = {"ignore_eos": True, "return_token_ids": True, "max_tokens": COUNT, "max_completion_tokens": None}
 
 
@@ -180,9 +181,12 @@ def test_contents_reach_a_template_in_the_form_that_it_writes(start_server, data
     assert tokens == server.post("/tokenize", {"prompt": prompt, "add_special_tokens": False})["count"]
 
 
-def test_spaces_between_special_tokens_are_none_either_way(create, greedy):  # noqa: F811
+def test_spaces_between_special_tokens_are_none_either_way(server, create):  # noqa: F811
+    mark = server.post("/detokenize", {"tokens": [MARK], "skip_special_tokens": False})["prompt"]
     for spaces in (True, False):
-        assert ask(create, {"spaces_between_special_tokens": spaces}) == [greedy]
+        (choice,) = create(extra_body={**WISHES, "spaces_between_special_tokens": spaces, "skip_special_tokens": False},
+                           logit_bias={str(MARK): 100}).choices
+        assert (choice.text if hasattr(choice, "text") else choice.message.content) == mark * COUNT
 
 
 def counted(server, outcome):  # noqa: F811
