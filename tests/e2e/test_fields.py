@@ -182,7 +182,8 @@ def test_contents_reach_a_template_in_the_form_that_it_writes(start_server, data
 
 
 def test_spaces_between_special_tokens_are_none_either_way(server, create):  # noqa: F811
-    mark = server.post("/detokenize", {"tokens": [MARK], "skip_special_tokens": False})["prompt"]
+    mark = server.post("/detokenize", {"tokens": [MARK]})["prompt"]
+    assert mark == "<|start_header_id|>"
     for spaces in (True, False):
         (choice,) = create(extra_body={**WISHES, "spaces_between_special_tokens": spaces, "skip_special_tokens": False},
                            logit_bias={str(MARK): 100}).choices
