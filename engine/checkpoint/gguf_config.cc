@@ -275,7 +275,7 @@ Result<int64_t> VocabularySize(const GgufFile& gguf) {
   return Fail(ErrorCode::kCorrupt, "there is no tensor 'token_embd.weight'");
 }
 
-// What converters leave in F32 of a file in another type.
+// The tensors that converters leave in F32 in a file of another type.
 bool IsSmallMatrix(std::string_view tensor) {
   return IsEncoderTable(tensor) || tensor.ends_with(".shortconv.conv.weight");
 }

@@ -86,7 +86,7 @@ class Builder {
     return rows;
   }
 
-  // What hides tokens hides different ones in each sequence, so nothing can be shared.
+  // Each sequence has other tokens hidden, so nothing can be shared.
   bool MayShare(const StepBatch::Slice& slice) const {
     return slice.rows == 1 && reach_.First(slice.first_position) == 0 && reach_.ahead == 0;
   }

@@ -102,8 +102,9 @@ double MeasuredStepTimes::Curve(double rows) const {
   return rows > last.rows ? seconds * rows / last.rows : seconds;
 }
 
-// What so many rows take, in operations: their products, and reading the experts that they choose.
-// The other weights do not count: where time is no longer known, products hide them.
+// The work of so many rows, in operations: their products, and reading the experts that they
+// choose. The other weights do not count: beyond the known points, products take longer than
+// reading them.
 double MeasuredStepTimes::Work(double rows) const {
   const StepCost experts = cost_.ExpectedExperts(static_cast<size_t>(rows));
   return rows * row_ops_ + static_cast<double>(experts.weight_bytes) * kOpsPerByte;

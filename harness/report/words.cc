@@ -26,7 +26,8 @@ Finding TooFewRounds(const Results& results, const Verdict& verdict) {
   const std::string advice = "Keep the defaults for now";
   const auto& interval = verdict.best_ratio.interval;
   if (!verdict.unconfirmed && interval && interval->high < 1)
-    return {"Keep the defaults", "everything else was behind, in too few rounds for a verdict", ""};
+    return {"Keep the defaults",
+            "the closest contender was behind, in too few rounds for a verdict", ""};
   if (!verdict.unconfirmed) return {advice, "there were too few rounds to tell", ""};
   const Candidate* leader = results.Find(*verdict.unconfirmed);
   const std::string name = NameOf(results, *verdict.unconfirmed);

@@ -71,7 +71,7 @@ const Ending kEndings[] = {
     {"too few rounds", Outcome::kTooFewRounds, 0, 1, kFewRounds,
      "Keep the defaults for now: there were too few rounds to tell."},
     {"too few rounds, none ahead", Outcome::kTooFewRounds, 0, 1, kBehind,
-     "Keep the defaults: everything else was behind, in too few rounds for a verdict."},
+     "Keep the defaults: the closest contender was behind, in too few rounds for a verdict."},
     {"no room for the leader", Outcome::kTooFewRounds, 0, 1, kEven,
      "Keep the defaults for now: the budget had no room to confirm threads_bind=nobind, which led.",
      2},
