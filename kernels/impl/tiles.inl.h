@@ -64,13 +64,14 @@ struct TilePass {
   size_t lines;
 };
 
-// The roles of the eight tiles. 1 x 4, 1 x 2 and 2 x 2 all have at most 4 sums.
+// The roles of the tiles. 1 x 4, 1 x 2 and 2 x 2 all have at most 4 sums. One tile is enough for w,
+// because the CPU renames tiles.
 template <int kHeight, int kWidth>
 struct TileNames {
   static_assert(kHeight * kWidth <= 4 && kHeight <= 2);
   static constexpr int Sum(int row, int column) { return row * kWidth + column; }
   static constexpr int X(int row) { return 4 + row; }
-  static constexpr int W(int column) { return 4 + kHeight + column % (4 - kHeight); }
+  static constexpr int W() { return 4 + kHeight; }
 
   // rows: the rows of x in the last row of tiles. Tiles of fewer rows neither read nor write beyond
   // them.
@@ -92,9 +93,29 @@ void ForEach(Body body) {
   }
 }
 
+// Adds the products of one step: x is kHeight tiles, w kWidth tiles. A tile is zeroed after its
+// last use, which frees the register behind its name until the next load. Hardware threads of one
+// core share these registers: if another one holds tiles, eight names that all hold something leave
+// nothing to rename, and every product waits for the one before. Measured on an Emerald Rapids core
+// in such company, operands in L1: 16 ns a product, 26 ns without zeroing; alone, 6.4 ns both ways.
+template <typename Tiles, int kHeight, int kWidth>
+void AddStep(const TileRows& rows, const std::byte* x, const std::byte* w, size_t w_pitch) {
+  using Names = TileNames<kHeight, kWidth>;
+  ForEach<kWidth>([&]<int column>() {
+    Tiles::template Load<Names::W()>(w + column * kTileBytes, w_pitch);
+    ForEach<kHeight>([&]<int i>() {
+      constexpr int row = column % 2 == 0 ? i : kHeight - 1 - i;  // ends with the newest tile
+      if constexpr (column == 0)
+        Tiles::template Load<Names::X(row)>(x + row * rows.tile, rows.pitch);
+      Tiles::template Dot<Names::Sum(row, column), Names::X(row), Names::W()>();
+      if constexpr (column + 1 == kWidth) Tiles::template Zero<Names::X(row)>();
+    });
+    Tiles::template Zero<Names::W()>();
+  });
+}
+
 template <typename Tiles, int kHeight, int kWidth>
 void RunPass(const TilePass& pass) {
-  using Names = TileNames<kHeight, kWidth>;
   const auto y = [&pass](int row, int column) {
     return pass.y + static_cast<size_t>(row) * kTileHeight * pass.y_stride +
            static_cast<size_t>(column) * kTileBytes;
@@ -112,15 +133,7 @@ void RunPass(const TilePass& pass) {
     for (size_t line = 0; line < pass.lines; ++line) {
       __builtin_prefetch(prefetch + line * kTileBytes, 0, 2);
     }
-    ForEach<kHeight>([&]<int row>() {
-      Tiles::template Load<Names::X(row)>(x + row * pass.x.tile, pass.x.pitch);
-    });
-    ForEach<kWidth>([&]<int column>() {
-      Tiles::template Load<Names::W(column)>(w + column * kTileBytes, pass.w_pitch);
-      ForEach<kHeight>([&]<int row>() {
-        Tiles::template Dot<Names::Sum(row, column), Names::X(row), Names::W(column)>();
-      });
-    });
+    AddStep<Tiles, kHeight, kWidth>(pass.x, x, w, pass.w_pitch);
     x += pass.x.step;
   }
   ForEach<kHeight * kWidth>(
