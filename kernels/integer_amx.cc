@@ -30,16 +30,25 @@ struct AmxSU8 : AmxTiles {
   }
 };
 
-struct VectorEpilogue {
+struct AmxVectors {
+  static void Unpack(const std::byte* src, std::byte* low, std::byte* high) {
+    const Vec nibbles = Bits(_mm512_loadu_si512(src));
+    _mm512_store_si512(low, Ints(LowNibbles(nibbles)));
+    _mm512_store_si512(high, Ints(HighNibbles(nibbles)));
+  }
   static void WholeRow(const IntLayout& layout, const std::byte* row, const std::byte* tail,
                        const float* sums, float* y) {
     FinishWholeRow(layout, row, tail, sums, y);
   }
-  static void AddGroup(const IntLayout& layout, const F16* scales, const int32_t* x_sums,
-                       size_t rows, const float (*sums)[kBlockN], float* y, size_t ldy) {
+  static void AddGroup(const IntLayout& layout, const std::byte* scales, const GroupSums& sums,
+                       size_t row, size_t rows, float (*totals)[kBlockN]) {
     const auto add = layout.has_offsets ? impl::AddGroup<GroupScales::kF16AndOffsets>
                                         : impl::AddGroup<GroupScales::kF16>;
-    add(layout, reinterpret_cast<const std::byte*>(scales), x_sums, rows, sums, y, ldy);
+    const size_t outputs = sums.outputs;
+    for (size_t output = 0; output < outputs; output += kAddedOutputs)
+      add(layout, scales, sums.output + output, sums.x_sums + row, rows,
+          {sums.sums + row * outputs + output, outputs},
+          {totals[row] + sums.output + output, kBlockN});
   }
   static void AddOutliers(const IntLayout& layout, const std::byte* x, size_t rows,
                           const std::byte* block, float* y, size_t ldy) {
@@ -52,7 +61,7 @@ struct VectorEpilogue {
 
 void AmxIntGemm(const IntLayout& layout, const IntGemmArgs& args) {
   if (FitsTiles(layout, args.rows)) {
-    IntTileGemm<AmxSU8, VectorEpilogue>(layout, args);
+    IntTileGemm<AmxSU8, AmxVectors>(layout, args);
   } else {
     IntGemm(layout, args);
   }

@@ -183,24 +183,27 @@ constexpr TileFn<InGroups<Operand, kScales, kTotals>>
         GroupTile<Operand, kScales, kTotals, kRows, kColumns, kPrefetch>;
 
 // The same for sums in memory, as matrix tiles leave them, of codes less the lowest: some rows of
-// one block's group. Four vectors at a time share a row's broadcast sum.
+// one block's group, kAddedOutputs outputs from `output` on. scales: the group's.
+constexpr size_t kAddedOutputs = 2 * kLanes;
+template <typename T>
+struct RowsOf {
+  T* first;
+  size_t stride;  // elements
+};
 template <GroupScales kScales>
-void AddGroup(const IntLayout& layout, const std::byte* scales, const int32_t* x_sums, size_t rows,
-              const float (*sums)[kBlockN], float* y, size_t ldy) {
+void AddGroup(const IntLayout& layout, const std::byte* scales, size_t output,
+              const int32_t* x_sums, size_t rows, RowsOf<const float> sums, RowsOf<float> y) {
   constexpr bool kOffsets = kScales == GroupScales::kF16AndOffsets;
   using Lanes = GroupLanes<kScales>;
-  for (size_t i = 0; i < kBlockN; i += 4 * kLanes) {
-    const Lanes lanes[] = {Lanes(scales, i), Lanes(scales, i + kLanes),
-                           Lanes(scales, i + 2 * kLanes), Lanes(scales, i + 3 * kLanes)};
-    for (size_t r = 0; r < rows; ++r) {
-      const Vec x_sum = kOffsets ? Set(static_cast<float>(x_sums[r])) : Set(0);
-      const Vec lowest = SpreadInt(kOffsets ? 0 : layout.lowest * x_sums[r]);
-#pragma GCC unroll 4
-      for (size_t v = 0; v < 4; ++v) {
-        float* dst = y + r * ldy + i + v * kLanes;
-        const Vec sum = AddInt(Load(sums[r] + i + v * kLanes), lowest);
-        Store(dst, lanes[v].AddTo(Load(dst), sum, x_sum));
-      }
+  const Lanes lanes[] = {Lanes(scales, output), Lanes(scales, output + kLanes)};
+  for (size_t r = 0; r < rows; ++r, sums.first += sums.stride, y.first += y.stride) {
+    const Vec x_sum = kOffsets ? Set(static_cast<float>(x_sums[r])) : Set(0);
+    const Vec lowest = SpreadInt(kOffsets ? 0 : layout.lowest * x_sums[r]);
+#pragma GCC unroll 2
+    for (size_t v = 0; v < 2; ++v) {
+      float* dst = y.first + v * kLanes;
+      const Vec sum = AddInt(Load(sums.first + v * kLanes), lowest);
+      Store(dst, lanes[v].AddTo(Load(dst), sum, x_sum));
     }
   }
 }

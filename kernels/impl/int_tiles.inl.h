@@ -5,9 +5,10 @@
 // Otherwise the codes of some groups at a time become a panel of bytes, and each group's sums pass
 // through a buffer into floats.
 // Tiles: as in tiles.inl.h, with Dot<sum, a, b>: sum += signed bytes of a times unsigned bytes of
-// b. Epilogue: integer.inl.h's treatment of finished sums, all static:
+// b. Vectors: what vectors do beside tiles, all static:
+//   Unpack(src, low, high)   64 bytes of nibbles to 64 low and 64 high ones
 //   WholeRow(layout, row, tail, sums, y)
-//   AddGroup(layout, scales, x_sums, rows, sums, y, ldy)   some rows of one block's group
+//   AddGroup(layout, scales, sums, row, rows, totals)   rows [row, row + rows) of GroupSums
 //   ScaleRow(row_scale, scales, sums, y)
 //   AddOutliers(layout, x, rows, block, y, ldy)   rows of one block
 
@@ -20,10 +21,11 @@ namespace {
 constexpr size_t kTileColumns = 64;    // of K, in a step of bytes
 constexpr size_t kTilesFromRows = 16;  // below, vectors stream codes as fast as memory gives them
 // Columns of a panel, and of the widest group. Each panel loads and stores y once, so many rows use
-// wide panels, of 64 KiB in L2. With few rows y stays in L1, and a panel of 16 KiB does so too.
-constexpr size_t kPanelColumns = 1024, kFewRowsPanelColumns = 256;
+// wide panels, of 128 KiB in L2. With few rows y stays in L1, and a panel of 16 KiB does so too.
+constexpr size_t kPanelColumns = 2048, kFewRowsPanelColumns = 256;
 
-// Whether groups fill whole steps. Those of e2m1 have 32 columns, half a step.
+// Whether groups fill whole steps. In half a step, for groups of 32 columns, a product takes as
+// long as in a whole one, and vectors are as fast.
 inline bool FitsTiles(const IntLayout& layout, size_t rows) {
   if (rows < kTilesFromRows || layout.e2m1) return false;
   if (layout.whole_rows()) return layout.bits == 8 && layout.k_padded() % kTileColumns == 0;
@@ -42,18 +44,26 @@ T ReadAt(const std::byte* src, size_t index) {
   return value;
 }
 
-// Converts a group's codes of 4 bits to bytes, [columns/4][64 n][4 k], the layout of 8 bits.
-inline void UnpackNibbles(const std::byte* src, size_t columns, std::byte* dst) {
-  constexpr size_t kStep = 4 * kBlockN;  // bytes: 64 outputs, 8 columns of them
-  for (size_t step = 0; step < columns / 8; ++step, src += kStep, dst += 2 * kStep) {
-    for (size_t i = 0; i < kStep; ++i) {
-      dst[i] = src[i] & std::byte{15};
-      dst[kStep + i] = src[i] >> 4;
-    }
+// Converts codes of 4 bits to bytes, as tiles of w: [columns/64][64 n/16][16][16 n][4 k].
+template <typename Vectors>
+void UnpackGroup(const std::byte* src, size_t columns, std::byte* dst) {
+  for (size_t column = 0; column < columns; column += 8) {
+    const size_t step = column / kTileColumns, row = column % kTileColumns / 4;
+    std::byte* low = dst + step * kTileBlockBytes + row * kTileBytes;
+    for (size_t tile = 0; tile < 4; ++tile, src += kTileBytes, low += kTileSize)
+      Vectors::Unpack(src, low, low + kTileBytes);
   }
 }
 
-template <typename Tiles, typename Epilogue>
+// Sums of one group's products, of some rows with `outputs` outputs: those of a unit that tiles
+// have multiplied. They are added to floats while tiles multiply the next unit.
+struct GroupSums {
+  size_t group, output, outputs;
+  float* sums;            // int32 [rows][outputs]
+  const int32_t* x_sums;  // [rows]
+};
+
+template <typename Tiles, typename Vectors>
 void WholeRowTiles(const IntLayout& layout, const IntGemmArgs& args) {
   const auto finish = [&](size_t block, size_t row, size_t rows) {
     const std::byte* tail = args.w + block * layout.block_bytes() + layout.group_bytes();
@@ -61,9 +71,9 @@ void WholeRowTiles(const IntLayout& layout, const IntGemmArgs& args) {
     float* y = args.y + row * args.ldy + block * kBlockN;
     for (size_t r = 0; r < rows; ++r) {
       float* sums = y + r * args.ldy;
-      Epilogue::WholeRow(layout, x + r * layout.row_bytes(), tail, sums, sums);
+      Vectors::WholeRow(layout, x + r * layout.row_bytes(), tail, sums, sums);
     }
-    Epilogue::AddOutliers(layout, x, rows, args.w + block * layout.block_bytes(), y, args.ldy);
+    Vectors::AddOutliers(layout, x, rows, args.w + block * layout.block_bytes(), y, args.ldy);
   };
   TileGemm<Tiles>({.x = args.x,
                    .x_stride = layout.row_bytes(),
@@ -78,7 +88,7 @@ void WholeRowTiles(const IntLayout& layout, const IntGemmArgs& args) {
 }
 
 // One call of gemm with weights in groups.
-template <typename Tiles, typename Epilogue>
+template <typename Tiles, typename Vectors>
 class GroupedProduct {
  public:
   GroupedProduct(const IntLayout& layout, const IntGemmArgs& args)
@@ -98,7 +108,12 @@ class GroupedProduct {
   }
 
  private:
-  using Sums = float[kTileGroupRows][kBlockN];  // int32
+  // Some rows of one block, and the groups [first, end) of a panel.
+  struct Part {
+    size_t block, first, end, row, rows;
+    // Outputs of a unit: tiles of more rows have half as many columns.
+    size_t outputs() const { return rows > kTileHeight ? kBlockN / 2 : kBlockN; }
+  };
 
   static size_t PanelGroups(const IntLayout& layout, size_t rows) {
     const size_t columns = rows <= kTileGroupRows ? kFewRowsPanelColumns : kPanelColumns;
@@ -117,73 +132,123 @@ class GroupedProduct {
     if (!deep_) return GroupAt(block, group + panel_groups_);
     return block + 1 < args_.blocks ? GroupAt(block + 1, group) : GroupAt(0, group + panel_groups_);
   }
-  const std::byte* CodesOf(size_t block, size_t group, size_t first) const {
-    if (layout_.bits == 8) return GroupAt(block, group);
-    return panel_ + (group - first) * layout_.group * kBlockN;
-  }
 
   // Multiplies all rows by one panel: a block's groups from `first` on.
   void RunPanel(size_t block, size_t first) {
     const size_t left = layout_.groups() - first;
-    const size_t groups = left < panel_groups_ ? left : panel_groups_;
-    for (size_t i = 0; i < groups && layout_.bits == 4; ++i)
-      UnpackNibbles(GroupAt(block, first + i), layout_.group, panel_ + i * layout_.group * kBlockN);
+    const size_t end = first + (left < panel_groups_ ? left : panel_groups_);
+    for (size_t group = first; group < end && layout_.bits == 4; ++group)
+      UnpackGroup<Vectors>(GroupAt(block, group), layout_.group,
+                           panel_ + (group - first) * layout_.group * kBlockN);
     for (size_t row = 0; row < args_.rows; row += rows_at_once_) {
       const size_t below = args_.rows - row;
-      RunRows(block, first, groups, row, below < rows_at_once_ ? below : rows_at_once_);
+      RunRows({block, first, end, row, below < rows_at_once_ ? below : rows_at_once_});
     }
   }
 
-  // Software pipeline: vectors add one group's sums while tiles multiply the next, hence two
-  // buffers.
-  void RunRows(size_t block, size_t first, size_t groups, size_t row, size_t rows) {
-    alignas(64) Sums sums[2];
-    if (first == 0) {
-      for (size_t r = row; r < row + rows; ++r)
-        __builtin_memset(SumsAt(block, r), 0, kBlockN * sizeof(float));
+  // Unit by unit: a group of columns, all or half of the block's outputs.
+  void RunRows(const Part& part) {
+    TakeSums(part);
+    Adder last(*this, part, {}, 0);
+    const size_t outputs = part.outputs(), in_group = kBlockN / outputs;
+    for (size_t unit = 0; unit < (part.end - part.first) * in_group; ++unit) {
+      const GroupSums sums{part.first + unit / in_group, unit % in_group * outputs, outputs,
+                           sums_[unit % 2], x_sums_[unit / in_group]};
+      Multiply(part, sums, last);
+      last.AddRest();
+      last = Adder(*this, part, sums, part.rows);
     }
-    for (size_t group = first; group <= first + groups; ++group) {
-      if (group < first + groups)
-        Multiply(block, group, CodesOf(block, group, first), row, rows, sums[group % 2]);
-      if (group > first) Add(block, group - 1, row, rows, sums[(group - 1) % 2]);
-    }
-    if (first + groups == layout_.groups()) Scale(block, row, rows);
+    last.AddRest();
+    KeepTotals(part);
   }
 
-  void Multiply(size_t block, size_t group, const std::byte* codes, size_t row, size_t rows,
-                Sums& sums) {
+  // Adds a unit's sums to the totals, some rows after each product of the next unit.
+  class Adder {
+   public:
+    Adder(GroupedProduct& product, const Part& part, const GroupSums& sums, size_t rows)
+        : product_(&product),
+          scales_(product.GroupAt(part.block, sums.group) +
+                  product.layout_.code_bytes(product.layout_.group)),
+          sums_(sums),
+          rows_(rows) {
+      const size_t products = product.layout_.group / kTileColumns * 4;
+      at_once_ = (rows + products - 1) / products;
+    }
+    void operator()() const { Add(at_once_); }
+    void AddRest() const { Add(rows_); }
+
+   private:
+    void Add(size_t most) const {
+      const size_t rows = most < rows_ - row_ ? most : rows_ - row_;
+      if (rows == 0) return;
+      Vectors::AddGroup(product_->layout_, scales_, sums_, row_, rows, product_->totals_);
+      row_ += rows;
+    }
+
+    GroupedProduct* product_;
+    const std::byte* scales_;
+    GroupSums sums_;
+    size_t rows_, at_once_;
+    mutable size_t row_ = 0;
+  };
+
+  void Multiply(const Part& part, const GroupSums& sums, const Adder& last) {
+    const bool is_wide = sums.outputs == kBlockN;
+    const size_t steps = layout_.group / kTileColumns, units = kBlockN / sums.outputs;
     // The first rows prefetch what is multiplied one panel later.
-    const size_t steps = layout_.group / kTileColumns;
-    const size_t lines = row > 0 ? 0 : (layout_.group_bytes() / kTileBytes + steps - 1) / steps;
-    tiles_.RunBlock({.x = RowsAt(Row(row) + group * layout_.group, layout_.row_bytes()),
-                     .y = reinterpret_cast<std::byte*>(sums),
-                     .y_stride = sizeof(sums[0]),
-                     .w = {codes, kTileBlockBytes},
-                     .w_pitch = kTileRowPitch,
-                     .steps = steps,
-                     .accumulate = false,
-                     .prefetch = {Ahead(block, group)},
-                     .lines = lines},
-                    rows);
+    const size_t asked = (layout_.group_bytes() / kTileBytes + steps * units - 1) / (steps * units);
+    const size_t lines = part.row > 0 ? 0 : asked;
+    const size_t half = sums.output / (kBlockN / 2);
+    const bool in_place = layout_.bits == 8;
+    const std::byte* codes = in_place
+                                 ? GroupAt(part.block, sums.group)
+                                 : panel_ + (sums.group - part.first) * layout_.group * kBlockN;
+    TilePass pass{.x = RowsAt(Row(part.row) + sums.group * layout_.group, layout_.row_bytes()),
+                  .y = reinterpret_cast<std::byte*>(sums.sums),
+                  .y_stride = sums.outputs * sizeof(float),
+                  .w = {codes, kTileBlockBytes},
+                  .w_pitch = in_place ? kTileRowPitch : kTileBytes,
+                  .steps = steps,
+                  .accumulate = false,
+                  .prefetch = {Ahead(part.block, sums.group) + half * lines * steps * kTileBytes,
+                               lines * kTileBytes},
+                  .lines = lines,
+                  .w_tile = in_place ? kTileBytes : kTileSize};
+    pass.w.first += 2 * half * pass.w_tile;
+    is_wide ? tiles_.RunWide(pass, part.rows, last) : tiles_.RunHalf(pass, part.rows, last);
   }
 
-  void Add(size_t block, size_t group, size_t row, size_t rows, const Sums& sums) {
-    int32_t x_sums[kTileGroupRows];
-    for (size_t r = 0; r < rows; ++r)
-      x_sums[r] = ReadAt<int32_t>(Row(row + r) + layout_.columns() + 8, group);
-    const std::byte* scales = GroupAt(block, group) + layout_.code_bytes(layout_.group);
-    Epilogue::AddGroup(layout_, reinterpret_cast<const F16*>(scales), x_sums, rows, sums,
-                       SumsAt(block, row), args_.ldy);
-  }
-
-  void Scale(size_t block, size_t row, size_t rows) {
-    const auto* scales = reinterpret_cast<const float*>(GroupAt(block, layout_.groups()));
-    for (size_t r = row; r < row + rows; ++r) {
-      float* y = SumsAt(block, r);
-      Epilogue::ScaleRow(ReadAt<float>(Row(r) + layout_.columns(), 0), scales, y, y);
+  // Fetches what rows have summed up before this panel, and the sums of their activations.
+  void TakeSums(const Part& part) {
+    for (size_t r = 0; r < part.rows; ++r) {
+      if (part.first == 0) {
+        __builtin_memset(totals_[r], 0, sizeof(totals_[r]));
+      } else {
+        __builtin_memcpy(totals_[r], SumsAt(part.block, part.row + r), sizeof(totals_[r]));
+      }
+      const std::byte* x_sums = Row(part.row + r) + layout_.columns() + 8;
+      for (size_t group = part.first; group < part.end; ++group)
+        x_sums_[group - part.first][r] = ReadAt<int32_t>(x_sums, group);
     }
-    Epilogue::AddOutliers(layout_, Row(row), rows, GroupAt(block, 0), SumsAt(block, row),
-                          args_.ldy);
+  }
+
+  void KeepTotals(const Part& part) {
+    const bool is_last = part.end == layout_.groups();
+    const auto* scales = reinterpret_cast<const float*>(GroupAt(part.block, layout_.groups()));
+    for (size_t r = 0; r < part.rows; ++r) {
+      float* y = SumsAt(part.block, part.row + r);
+      if (is_last) {
+        const auto row_scale = ReadAt<float>(Row(part.row + r) + layout_.columns(), 0);
+        Vectors::ScaleRow(row_scale, scales, totals_[r], y);
+      } else {
+        __builtin_memcpy(y, totals_[r], sizeof(totals_[r]));
+      }
+    }
+    if (is_last) AddOutliersTo(part);
+  }
+  void AddOutliersTo(const Part& part) {
+    Vectors::AddOutliers(layout_, Row(part.row), part.rows, GroupAt(part.block, 0),
+                         SumsAt(part.block, part.row), args_.ldy);
   }
 
   const IntLayout& layout_;
@@ -193,14 +258,18 @@ class GroupedProduct {
   // columns of one panel before the next, as in tile_gemm.inl.h.
   const bool deep_;
   TileUnit<Tiles> tiles_;
+  // One unit's sums are added while the next is multiplied, hence two.
+  alignas(64) float sums_[2][kTileGroupRows * kBlockN / 2];
+  alignas(64) float totals_[kTileGroupRows][kBlockN];
+  int32_t x_sums_[kPanelColumns / kTileColumns][kTileGroupRows];
   alignas(64) std::byte panel_[kPanelColumns * kBlockN];
 };
 
 // Requires FitsTiles.
-template <typename Tiles, typename Epilogue>
+template <typename Tiles, typename Vectors>
 void IntTileGemm(const IntLayout& layout, const IntGemmArgs& args) {
-  if (layout.whole_rows()) return WholeRowTiles<Tiles, Epilogue>(layout, args);
-  GroupedProduct<Tiles, Epilogue>(layout, args).Run();
+  if (layout.whole_rows()) return WholeRowTiles<Tiles, Vectors>(layout, args);
+  GroupedProduct<Tiles, Vectors>(layout, args).Run();
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 namespace pinion::kernels::impl {
 namespace {
 
-constexpr size_t kTileSize = kTileHeight * kTileBytes;
 constexpr uint64_t kProbeProducts = 4;  // per step: 52 clocks of latency, one starts every 16
 
 // Products of registers alone. operations: those of one product.

@@ -17,10 +17,11 @@
 namespace pinion::kernels::impl {
 namespace {
 
-constexpr size_t kTileHeight = 16, kTileBytes = 64;               // of one full tile
-constexpr size_t kTileBlockBytes = 4 * kTileHeight * kTileBytes;  // of w: one step of 64 columns
-constexpr size_t kTileRowPitch = 4 * kTileBytes;                  // of w, from row to row of a step
-constexpr size_t kTileGroupRows = 2 * kTileHeight;                // of a pass of 2 x 2 tiles
+constexpr size_t kTileHeight = 16, kTileBytes = 64;  // of one full tile
+constexpr size_t kTileSize = kTileHeight * kTileBytes;
+constexpr size_t kTileBlockBytes = 4 * kTileSize;   // of w: one step of 64 columns
+constexpr size_t kTileRowPitch = 4 * kTileBytes;    // of w, from row to row of a step
+constexpr size_t kTileGroupRows = 2 * kTileHeight;  // of a pass of 2 x 2 tiles
 
 // The memory operand of LDTILECFG.
 struct alignas(64) TileShape {
@@ -62,6 +63,12 @@ struct TilePass {
   bool accumulate;
   TileSteps prefetch;  // `lines` lines a step, in the order of addresses
   size_t lines;
+  size_t w_tile = kTileBytes;  // from one tile of w to the next in a step
+};
+
+// What a pass does besides, after each product: nothing.
+struct Idle {
+  void operator()() const {}
 };
 
 // The roles of the tiles. 1 x 4, 1 x 2 and 2 x 2 all have at most 4 sums. One tile is enough for w,
@@ -98,24 +105,25 @@ void ForEach(Body body) {
 // core share these registers: if another one holds tiles, eight names that all hold something leave
 // nothing to rename, and every product waits for the one before. Measured on an Emerald Rapids core
 // in such company, operands in L1: 16 ns a product, 26 ns without zeroing; alone, 6.4 ns both ways.
-template <typename Tiles, int kHeight, int kWidth>
-void AddStep(const TileRows& rows, const std::byte* x, const std::byte* w, size_t w_pitch) {
+template <typename Tiles, int kHeight, int kWidth, typename Beside>
+void AddStep(const TilePass& pass, const std::byte* x, const std::byte* w, const Beside& beside) {
   using Names = TileNames<kHeight, kWidth>;
   ForEach<kWidth>([&]<int column>() {
-    Tiles::template Load<Names::W()>(w + column * kTileBytes, w_pitch);
+    Tiles::template Load<Names::W()>(w + column * pass.w_tile, pass.w_pitch);
     ForEach<kHeight>([&]<int i>() {
       constexpr int row = column % 2 == 0 ? i : kHeight - 1 - i;  // ends with the newest tile
       if constexpr (column == 0)
-        Tiles::template Load<Names::X(row)>(x + row * rows.tile, rows.pitch);
+        Tiles::template Load<Names::X(row)>(x + row * pass.x.tile, pass.x.pitch);
       Tiles::template Dot<Names::Sum(row, column), Names::X(row), Names::W()>();
       if constexpr (column + 1 == kWidth) Tiles::template Zero<Names::X(row)>();
+      beside();
     });
     Tiles::template Zero<Names::W()>();
   });
 }
 
-template <typename Tiles, int kHeight, int kWidth>
-void RunPass(const TilePass& pass) {
+template <typename Tiles, int kHeight, int kWidth, typename Beside>
+void RunPass(const TilePass& pass, const Beside& beside) {
   const auto y = [&pass](int row, int column) {
     return pass.y + static_cast<size_t>(row) * kTileHeight * pass.y_stride +
            static_cast<size_t>(column) * kTileBytes;
@@ -133,7 +141,7 @@ void RunPass(const TilePass& pass) {
     for (size_t line = 0; line < pass.lines; ++line) {
       __builtin_prefetch(prefetch + line * kTileBytes, 0, 2);
     }
-    AddStep<Tiles, kHeight, kWidth>(pass.x, x, w, pass.w_pitch);
+    AddStep<Tiles, kHeight, kWidth>(pass, x, w, beside);
     x += pass.x.step;
   }
   ForEach<kHeight * kWidth>(
@@ -151,27 +159,34 @@ class TileUnit {
   TileUnit(const TileUnit&) = delete;
   TileUnit& operator=(const TileUnit&) = delete;
 
-  // 1 to 32 rows by 32 columns.
-  void RunHalf(const TilePass& pass, size_t rows) {
+  // 1 to 32 rows by 32 columns. Calls beside() after each product.
+  template <typename Beside = Idle>
+  void RunHalf(const TilePass& pass, size_t rows, const Beside& beside = {}) {
     Shape(rows);
-    rows > kTileHeight ? RunPass<Tiles, 2, 2>(pass) : RunPass<Tiles, 1, 2>(pass);
+    rows > kTileHeight ? RunPass<Tiles, 2, 2>(pass, beside) : RunPass<Tiles, 1, 2>(pass, beside);
   }
 
-  // 1 to 32 rows by the 64 columns of a block. Up to 16 rows load their activations once for all
-  // columns; more use each loaded tile twice. Prefetches pass.lines consecutive lines per step.
-  void RunBlock(TilePass pass, size_t rows) {
+  // 1 to 16 rows by the 64 columns of a block, likewise. Loads activations once for all columns.
+  template <typename Beside = Idle>
+  void RunWide(const TilePass& pass, size_t rows, const Beside& beside = {}) {
     Shape(rows);
+    RunPass<Tiles, 1, 4>(pass, beside);
+  }
+
+  // 1 to 32 rows by the 64 columns of a block; more than 16 use each loaded tile twice. Prefetches
+  // pass.lines consecutive lines per step.
+  void RunBlock(TilePass pass, size_t rows) {
     if (rows <= kTileHeight) {
       pass.prefetch.stride = pass.lines * kTileBytes;
-      return RunPass<Tiles, 1, 4>(pass);
+      return RunWide(pass, rows);
     }
     pass.lines = (pass.lines + 1) / 2;
     pass.prefetch.stride = pass.lines * kTileBytes;
-    RunPass<Tiles, 2, 2>(pass);
-    pass.w.first += 2 * kTileBytes;
+    RunHalf(pass, rows);
+    pass.w.first += 2 * pass.w_tile;
     pass.y += 2 * kTileBytes;
     pass.prefetch.first += pass.steps * pass.prefetch.stride;
-    RunPass<Tiles, 2, 2>(pass);
+    RunHalf(pass, rows);
   }
 
  private:

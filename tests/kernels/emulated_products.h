@@ -1,7 +1,8 @@
 #pragma once
 
 // The products that kAmx computes on tiles, on any tile operations: the passes of tile_gemm.inl.h,
-// int_tiles.inl.h and e4m3_tiles.inl.h as the ISA files instantiate them, with plain epilogues.
+// int_tiles.inl.h and e4m3_tiles.inl.h as the ISA files instantiate them, with plain C++ beside
+// them.
 
 #include <cmath>
 
@@ -23,8 +24,14 @@ struct FourOfSU8 {
   }
 };
 
-// The epilogue of int_tiles.inl.h in plain C++, in the terms of IntLayout.
-struct PlainEpilogue {
+// What vectors do in int_tiles.inl.h, in plain C++, in the terms of IntLayout.
+struct PlainVectors {
+  static void Unpack(const std::byte* src, std::byte* low, std::byte* high) {
+    for (size_t i = 0; i < 64; ++i) {
+      low[i] = src[i] & std::byte{15};
+      high[i] = src[i] >> 4;
+    }
+  }
   static int32_t Sum(const float* sums, size_t n) {
     int32_t sum;
     std::memcpy(&sum, sums + n, sizeof(sum));
@@ -46,17 +53,25 @@ struct PlainEpilogue {
       y[n] = static_cast<float>(sum) * scale * row_scale;
     }
   }
-  static void AddGroup(const IntLayout& layout, const F16* scales, const int32_t* x_sums,
-                       size_t rows, const float (*sums)[kBlockN], float* y, size_t ldy) {
-    for (size_t row = 0; row < rows; ++row, y += ldy) {
-      for (size_t n = 0; n < kBlockN; ++n) {
-        int32_t sum = Sum(sums[row], n);
-        if (!layout.has_offsets) sum += layout.lowest * x_sums[row];
-        y[n] += static_cast<float>(sum) * ToFloat(scales[n]);
+  static void AddGroup(const IntLayout& layout, const std::byte* scales,
+                       const impl::GroupSums& sums, size_t row, size_t rows,
+                       float (*totals)[kBlockN]) {
+    for (; rows > 0; --rows, ++row) {
+      const int32_t x_sum = sums.x_sums[row];
+      for (size_t i = 0; i < sums.outputs; ++i) {
+        const size_t n = sums.output + i;
+        int32_t sum = Sum(sums.sums + row * sums.outputs, i);
+        if (!layout.has_offsets) sum += layout.lowest * x_sum;
+        totals[row][n] += static_cast<float>(sum) * Half(scales, n);
         if (layout.has_offsets)
-          y[n] += ToFloat(scales[kBlockN + n]) * static_cast<float>(x_sums[row]);
+          totals[row][n] += Half(scales, kBlockN + n) * static_cast<float>(x_sum);
       }
     }
+  }
+  static float Half(const std::byte* scales, size_t index) {
+    F16 half;
+    std::memcpy(&half, scales + index * sizeof(half), sizeof(half));
+    return ToFloat(half);
   }
   static float Weight(const IntLayout& layout, const std::byte* block, size_t n, size_t k) {
     const size_t width = layout.whole_rows() ? layout.k_padded() : layout.group;
@@ -135,7 +150,7 @@ void MultiplyE4m3On(const IntLayout& layout, const E4m3GemmArgs& args) {
 // Requires FitsTiles.
 template <typename Tiles>
 void MultiplyIntegersOn(const IntLayout& layout, const IntGemmArgs& args) {
-  impl::IntTileGemm<Tiles, PlainEpilogue>(layout, args);
+  impl::IntTileGemm<Tiles, PlainVectors>(layout, args);
 }
 
 }  // namespace
