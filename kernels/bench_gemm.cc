@@ -35,8 +35,10 @@ void BM_Chosen(benchmark::State& state, const Layer& layer, Dtype weights, Isa i
   const GemmRules rules = MeasureGemmRules(isa, weights);
   UseGemmRules(isa, weights, rules);
   state.SetLabel(Format(rules));
-  RunGemm(state, layer, isa, weights,
-          [&](const GemmArgs& args) { Gemm(TableFor(isa), weights, args); });
+  RunGemm(state, layer, isa, weights, [&](GemmArgs args) {
+    args.x_stride = GemmStride(TableFor(isa), weights, args.rows, args.k_padded);
+    Gemm(TableFor(isa), weights, args);
+  });
 }
 
 // Every kernel by its name; oneDNN is capped to the best path, or to ONEDNN_MAX_CPU_ISA.

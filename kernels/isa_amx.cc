@@ -38,7 +38,7 @@ constexpr size_t StepsOf(size_t k_padded) { return k_padded * sizeof(Bf16) / kTi
 
 void AmxGemmBf16(const GemmArgs& args) {
   TileGemm<AmxBf16>({.x = static_cast<const std::byte*>(args.x),
-                     .x_stride = args.k_padded * sizeof(Bf16),
+                     .x_stride = args.row_stride() * sizeof(Bf16),
                      .w = args.w,
                      .w_stride = StepsOf(args.k_padded) * kTileBlockBytes,
                      .y = reinterpret_cast<std::byte*>(args.y),
@@ -49,6 +49,11 @@ void AmxGemmBf16(const GemmArgs& args) {
 }
 
 ProductCut AmxCutBf16(size_t rows, size_t k_padded) { return TileCut(rows, StepsOf(k_padded)); }
+static_assert(kBytesOfX / kPartRows == kSpreadColumns * sizeof(Bf16) &&
+              kTileBytes == kSpreadGap * sizeof(Bf16));
+size_t AmxStrideBf16(size_t rows, size_t k_padded) {
+  return TileStride(rows, StepsOf(k_padded)) / sizeof(Bf16);
+}
 
 // Tiles pay even for a single row: a tile of keys takes 8 clocks to load and at most 16 to
 // multiply, while VDPBF16PS, which CPUs with AMX have issued once in two clocks so far, takes 32

@@ -27,7 +27,7 @@ void Gemm(const GemmArgs& args) {
     for (size_t row = 0; row < args.rows; ++row) {
       float sums[kBlockN] = {};
       for (size_t k = 0; k < args.k_padded; ++k) {
-        const float xk = Widen(x[row * args.k_padded + k]);
+        const float xk = Widen(x[row * args.row_stride() + k]);
         const Weight* wk = w + k / kPairs * kPairs * kBlockN + k % kPairs;
         for (size_t n = 0; n < kBlockN; ++n) sums[n] += xk * Widen(wk[n * kPairs]);
       }

@@ -51,17 +51,21 @@ inline constexpr Prefetch kPrefetches[] = {Prefetch::kNear, Prefetch::kFar, Pref
 
 // ---- GEMM -----------------------------------------------------------------------------------
 // y[rows][blocks*64] = x[rows][k_padded] * packed^T, overwriting y.
-//   x      activations, element type ActivationType(weight type); row stride exactly k_padded =
-//          RoundUp(k, 32); columns k..k_padded are zero; 64-byte aligned
+//   x      activations, element type ActivationType(weight type); k_padded = RoundUp(k, 32);
+//          columns k..k_padded are zero; 64-byte aligned
 //   w      `blocks` consecutive packed blocks
 //   y      float32, row stride ldy elements (>= blocks*64), 64-byte aligned rows (ldy % 16 == 0)
 //   prefetch  only vector kernels follow it. Gemm() sets it.
+//   x_stride  elements from row to row of x, a multiple of 32; 0: k_padded
 struct GemmArgs {
   const void* x;
   const std::byte* w;
   float* y;
   size_t rows, k_padded, blocks, ldy;
   Prefetch prefetch = Prefetch::kNear;
+  size_t x_stride = 0;
+  // Always inlined, because ISA files call it (README, the rule of ISA files).
+  [[gnu::always_inline]] size_t row_stride() const { return x_stride > 0 ? x_stride : k_padded; }
 };
 // How products of many rows are best cut into calls. Kernels on matrix tiles want few enough rows
 // for the activations to stay in L2 while block after block of weights passes and, if K is so deep
@@ -392,5 +396,10 @@ bool LimitOneDnn(Isa isa);
 void Gemm(const Table& table, Dtype weights, const GemmArgs& args);
 // How `rows` rows of `k_padded` columns are best cut into calls of Gemm.
 ProductCut GemmCut(const Table& table, Dtype weights, size_t rows, size_t k_padded);
+// The best x_stride for them: k_padded, or a little more if rows as far apart as that would evict
+// each other from L1. A copy with that stride pays if more than a few blocks are multiplied. At
+// most kSpreadColumns columns get more, kSpreadGap elements.
+inline constexpr size_t kSpreadColumns = 2048, kSpreadGap = 32;
+size_t GemmStride(const Table& table, Dtype weights, size_t rows, size_t k_padded);
 
 }  // namespace pinion::kernels

@@ -152,10 +152,13 @@ bool Run(ThreadCache& cache, Dtype type, size_t bucket_index, const GemmArgs& ar
 
   const size_t x_row_bytes = args.k_padded * SizeOf(ActivationType(type));
   void* x = const_cast<void*>(args.x);  // oneDNN's handles are not const; it only reads
-  if (bucket != args.rows) {
+  if (bucket != args.rows || args.row_stride() != args.k_padded) {
     x = cache.x.Get(bucket * x_row_bytes);
     // The padding rows keep old contents: their results are not copied.
-    std::memcpy(x, args.x, args.rows * x_row_bytes);
+    const size_t stride = args.row_stride() * SizeOf(ActivationType(type));
+    for (size_t row = 0; row < args.rows; ++row)
+      std::memcpy(static_cast<std::byte*>(x) + row * x_row_bytes,
+                  static_cast<const std::byte*>(args.x) + row * stride, x_row_bytes);
   }
   const bool is_dense = args.ldy == n && bucket == args.rows;
   float* y = is_dense ? args.y : reinterpret_cast<float*>(cache.y.Get(bucket * n * sizeof(float)));
@@ -190,7 +193,7 @@ bool OneDnnGemm(Dtype weights, const GemmArgs& args) try {
     const size_t bucket_index = BucketIndex(args.rows - row);
     part.rows = std::min(args.rows - row, kBuckets[bucket_index]);
     part.x = static_cast<const std::byte*>(args.x) +
-             row * args.k_padded * SizeOf(ActivationType(weights));
+             row * args.row_stride() * SizeOf(ActivationType(weights));
     part.y = args.y + row * args.ldy;
     if (!Run(cache, weights, bucket_index, part)) return false;
   }

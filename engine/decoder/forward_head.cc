@@ -26,7 +26,7 @@ void Finish(const ForwardPass& pass, float* logits, size_t n) {
 void MultiplyHead(const ForwardPass& pass, size_t count) {
   const TraceSpan span("head", "rows", count);
   const PackedMatrix& head = pass.weights.head;
-  const std::byte* x = Prepare(pass, head, pass.w.normed, count);
+  const PreparedRows x = Prepare(pass, head, pass.w.normed, count);
   const size_t stride = pass.model.logits_stride;
   float* all = pass.model.logits + pass.weights.shard.vocabulary.begin;
   const auto multiply = [&](size_t begin, size_t end) {

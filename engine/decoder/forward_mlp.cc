@@ -12,8 +12,8 @@ using kernels::kBlockN;
 
 // The input projection goes through a tile of one (plain) or two (gated) blocks, which is
 // activated while it is in cache: the wide float32 result never reaches memory.
-void RunTile(const ForwardPass& pass, const LayerWeights& layer, const std::byte* x, std::byte* mlp,
-             size_t block, size_t unit, size_t row, size_t rows) {
+void RunTile(const ForwardPass& pass, const LayerWeights& layer, const PreparedRows& x,
+             std::byte* mlp, size_t block, size_t unit, size_t row, size_t rows) {
   const PackedMatrix& matrix = layer.mlp_in;
   const size_t element = kernels::SizeOf(pass.activation), stride = unit * kBlockN;
   const auto activation = pass.spec.activation;
@@ -39,7 +39,7 @@ void RunTile(const ForwardPass& pass, const LayerWeights& layer, const std::byte
 void RunMlpIn(const ForwardPass& pass, const LayerWeights& layer, std::byte* mlp) {
   const TraceSpan span("mlp_in");
   const size_t unit = pass.spec.gated ? 2 : 1;
-  const std::byte* x = Prepare(pass, layer.mlp_in, pass.w.normed, pass.rows);
+  const PreparedRows x = Prepare(pass, layer.mlp_in, pass.w.normed, pass.rows);
   const auto run = [&](size_t row, size_t rows, size_t begin, size_t end) {
     for (size_t block = begin; block < end; block += unit)
       for (size_t tile = row; tile < row + rows; tile += kMlpTileRows)

@@ -51,24 +51,31 @@ void Observe(const ForwardPass& pass, const PackedMatrix& matrix, const std::byt
 void PrepareRow(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* src,
                 std::byte* dst);
 
-// Returns `x` as the matrix multiplies it: prepared by all threads of the team in a phase of its
-// own, or x itself. x: [rows][matrix.k_padded()] activations.
-const std::byte* Prepare(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x,
-                         size_t rows);
+// Rows of activations, `stride` bytes apart.
+struct PreparedRows {
+  const std::byte* first;
+  size_t stride;
+};
 
-// y[rows][blocks * 64] = x * (`blocks` packed blocks at w, of `matrix`'s form)^T; x: prepared rows.
+// Returns `x` as the matrix multiplies it: prepared or moved apart by all threads of the team in a
+// phase of its own, or x itself. x: [rows][matrix.k_padded()] activations.
+PreparedRows Prepare(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x,
+                     size_t rows);
+
+// y[rows][blocks * 64] = x * (`blocks` packed blocks at w, of `matrix`'s form)^T; x: prepared rows,
+// x_stride bytes apart, or 0: matrix.prepared_row_bytes().
 struct BlockProduct {
   const std::byte *x, *w;
   float* y;
-  size_t rows, blocks, ldy;
+  size_t rows, blocks, ldy, x_stride = 0;
 };
 void MultiplyBlocks(const ForwardPass& pass, const PackedMatrix& matrix,
                     const BlockProduct& product);
 
-// y[rows][blocks * 64] = x * matrix^T for `blocks` column blocks from `block` on; x: prepared rows
+// y[rows][blocks * 64] = x * matrix^T for `blocks` column blocks from `block` on, and the rows of x
 // from `row` on.
-void Multiply(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x, size_t row,
-              size_t rows, size_t block, size_t blocks, float* y, size_t ldy);
+void Multiply(const ForwardPass& pass, const PackedMatrix& matrix, const PreparedRows& x,
+              size_t row, size_t rows, size_t block, size_t blocks, float* y, size_t ldy);
 
 // The best way to cut the step's rows for products with a matrix.
 kernels::ProductCut CutOf(const ForwardPass& pass, const PackedMatrix& matrix);

@@ -34,22 +34,35 @@ void PrepareRow(const ForwardPass& pass, const PackedMatrix& matrix, const std::
   }
 }
 
-const std::byte* Prepare(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x,
-                         size_t rows) {
+// Bytes from row to row of what Prepare returns.
+size_t PreparedStride(const ForwardPass& pass, const PackedMatrix& matrix, size_t rows) {
+  if (matrix.integers) return matrix.prepared_row_bytes(pass.activation);
+  return kernels::GemmStride(pass.table, matrix.dtype, rows, matrix.packed_columns()) *
+         kernels::SizeOf(pass.activation);
+}
+
+PreparedRows Prepare(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x,
+                     size_t rows) {
   Observe(pass, matrix, x, rows);
-  if (!matrix.prepares()) return x;
   const size_t src_bytes = matrix.k_padded() * kernels::SizeOf(pass.activation);
-  const size_t dst_bytes = matrix.prepared_row_bytes(pass.activation);
+  const size_t dst_bytes = PreparedStride(pass, matrix, rows);
+  if (!matrix.prepares() && dst_bytes == src_bytes) return {x, src_bytes};
   pass.worker.Share(rows, [&](size_t begin, size_t end) {
-    for (size_t row = begin; row < end; ++row)
-      PrepareRow(pass, matrix, x + row * src_bytes, pass.w.prepared + row * dst_bytes);
+    for (size_t row = begin; row < end; ++row) {
+      const std::byte* src = x + row * src_bytes;
+      std::byte* dst = pass.w.prepared + row * dst_bytes;
+      if (matrix.prepares())
+        PrepareRow(pass, matrix, src, dst);
+      else
+        std::copy_n(src, src_bytes, dst);
+    }
   });
-  return pass.w.prepared;
+  return {pass.w.prepared, dst_bytes};
 }
 
 void MultiplyBlocks(const ForwardPass& pass, const PackedMatrix& matrix,
                     const BlockProduct& product) {
-  const auto& [x, w, y, rows, blocks, ldy] = product;
+  const auto& [x, w, y, rows, blocks, ldy, x_stride] = product;
   if (matrix.rounds()) {
     const auto prefetch = pass.model.options.int_prefetch.For(*matrix.integers, rows);
     return pass.integers.gemm(*matrix.integers, {x, w, y, rows, blocks, ldy, prefetch});
@@ -60,8 +73,11 @@ void MultiplyBlocks(const ForwardPass& pass, const PackedMatrix& matrix,
                           {x, pass.activation, w, y, rows, blocks, ldy, prefetch});
   }
   const size_t columns = matrix.packed_columns();
-  if (!matrix.integers)
-    return kernels::Gemm(pass.table, matrix.dtype, {x, w, y, rows, columns, blocks, ldy});
+  if (!matrix.integers) {
+    kernels::GemmArgs args{x, w, y, rows, columns, blocks, ldy};
+    args.x_stride = x_stride / kernels::SizeOf(pass.activation);
+    return kernels::Gemm(pass.table, matrix.dtype, args);
+  }
   for (size_t block = 0; block < blocks; ++block) {
     pass.integers.dequantise(*matrix.integers, w + block * matrix.block_bytes(), matrix.dtype,
                              pass.scratch.panel);
@@ -70,11 +86,11 @@ void MultiplyBlocks(const ForwardPass& pass, const PackedMatrix& matrix,
   }
 }
 
-void Multiply(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x, size_t row,
-              size_t rows, size_t block, size_t blocks, float* y, size_t ldy) {
+void Multiply(const ForwardPass& pass, const PackedMatrix& matrix, const PreparedRows& x,
+              size_t row, size_t rows, size_t block, size_t blocks, float* y, size_t ldy) {
   if (blocks == 0) return;
-  x += row * matrix.prepared_row_bytes(pass.activation);
-  MultiplyBlocks(pass, matrix, {x, matrix.block(block), y, rows, blocks, ldy});
+  MultiplyBlocks(pass, matrix,
+                 {x.first + row * x.stride, matrix.block(block), y, rows, blocks, ldy, x.stride});
 }
 
 kernels::ProductCut CutOf(const ForwardPass& pass, const PackedMatrix& matrix) {
@@ -94,10 +110,10 @@ kernels::ProductCut CutOf(const ForwardPass& pass, const PackedMatrix& matrix) {
 void Project(const ForwardPass& pass, const char* name, const PackedMatrix& matrix,
              const std::byte* x, float* dst, size_t stride, PhaseScope scope) {
   const TraceSpan span(name);
-  x = Prepare(pass, matrix, x, pass.rows);
+  const PreparedRows prepared = Prepare(pass, matrix, x, pass.rows);
   const auto multiply = [&](size_t row, size_t rows, size_t begin, size_t end) {
-    Multiply(pass, matrix, x, row, rows, begin, end - begin, dst + row * stride + begin * kBlockN,
-             stride);
+    Multiply(pass, matrix, prepared, row, rows, begin, end - begin,
+             dst + row * stride + begin * kBlockN, stride);
   };
   const kernels::ProductCut cut = CutOf(pass, matrix);
   ShareProducts(pass, matrix, cut.rows, cut.blocks, 1, multiply, scope);

@@ -224,7 +224,9 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, const FormatPlan& for
   take(w.mlp_partial, max_rows * w.hidden_stride * sizeof(float));
   if (cut > 0) take(w.gates, max_rows * w.gates_stride * sizeof(float));
   LayOutStreams(spec, element, max_rows, w.hidden_stride, w.streams, take);
-  take(w.prepared, max_rows * PreparedRowBytes(spec, shard, formats, kDenseRoles));
+  const size_t spread = (kernels::kSpreadColumns + kernels::kSpreadGap) * element;
+  take(w.prepared,
+       max_rows * std::max(PreparedRowBytes(spec, shard, formats, kDenseRoles), spread));
   w.angles.resize(spec.ropes.size());
   for (size_t i = 0; i < spec.ropes.size(); ++i) {
     const size_t half = static_cast<size_t>(spec.ropes[i].dim) / 2;

@@ -151,7 +151,7 @@ void GemmChunk(const RowSource<Operand, Activation>& source, const GemmArgs& arg
 template <typename Operand, typename Activation>
 void Gemm(const GemmArgs& args) {
   using Source = RowSource<Operand, Activation>;
-  const Source source{static_cast<const Activation*>(args.x), args.k_padded};
+  const Source source{static_cast<const Activation*>(args.x), args.row_stride()};
   const RowGroups groups(args.rows, kTileRows);
   // Chunks are whole units of kPadK, so that rows can be widened a vector at a time.
   constexpr size_t kUnitBytes = kPadK / Operand::kStepK * kBlockN * Operand::kBytes;

@@ -213,7 +213,8 @@ class GroupedProduct {
                   .prefetch = {Ahead(part.block, sums.group) + half * lines * steps * kTileBytes,
                                lines * kTileBytes},
                   .lines = lines,
-                  .w_tile = in_place ? kTileBytes : kTileSize};
+                  .w_tile = in_place ? kTileBytes : kTileSize,
+                  .near = true};
     pass.w.first += 2 * half * pass.w_tile;
     is_wide ? tiles_.RunWide(pass, part.rows, last) : tiles_.RunHalf(pass, part.rows, last);
   }

@@ -13,6 +13,7 @@ void Avx512Bf16Gemm(const GemmArgs& args);
 void Avx512Bf16Attention(const AttentionArgs& args);
 void AmxGemmBf16(const GemmArgs& args);
 ProductCut AmxCutBf16(size_t rows, size_t k_padded);
+size_t AmxStrideBf16(size_t rows, size_t k_padded);
 void AmxAttention(const AttentionArgs& args);
 
 // Attention over a cache of bytes, in isa_<name>_bytes.cc.

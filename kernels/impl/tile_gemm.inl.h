@@ -55,6 +55,18 @@ inline ProductCut TileCut(size_t rows, size_t steps) {
   return {kPartRows, kDeepBlocks, kFew};
 }
 
+// Rows of x that are a multiple of this apart share one or two of L1's 64 sets, of 12 lines each:
+// 16 rows of a tile and those prefetched after them evict each other.
+constexpr size_t kCrowdedPitch = 2048;
+inline bool IsCrowded(size_t pitch) { return pitch % kCrowdedPitch == 0; }
+
+// The best distance of rows in bytes. Slices are copied anyway, and few rows are not worth a copy.
+inline size_t TileStride(size_t rows, size_t steps) {
+  const size_t pitch = steps * kTileBytes;
+  const bool pays = rows > kTileGroupRows && IsCrowded(pitch) && StaysInCache(kPartRows, steps);
+  return pays ? pitch + kTileBytes : pitch;
+}
+
 // Steps, cut into the fewest parts of at most `most`, as even as possible.
 struct EvenSteps {
   size_t total, count;
@@ -192,7 +204,8 @@ class TileProduct {
                        .steps = piece.steps,
                        .accumulate = piece.step > 0,
                        .prefetch = {ask},
-                       .lines = lines},
+                       .lines = lines,
+                       .near = !IsCrowded(x.pitch)},
                       rows);
       if (piece.step + piece.steps == args_.steps) Whole({piece.block, row, rows});
       x.first += 2 * x.tile;

@@ -64,6 +64,10 @@ struct TilePass {
   TileSteps prefetch;  // `lines` lines a step, in the order of addresses
   size_t lines;
   size_t w_tile = kTileBytes;  // from one tile of w to the next in a step
+  // Whether the tiles of each next step are prefetched into L1. In company (AddStep) a load waits
+  // for the one before, so that its latency counts: 1.4 times as fast. Alone it makes no
+  // difference.
+  bool near = false;
 };
 
 // What a pass does besides, after each product: nothing.
@@ -100,6 +104,10 @@ void ForEach(Body body) {
   }
 }
 
+inline void PrefetchTile(const std::byte* tile, size_t pitch) {
+  for (size_t row = 0; row < kTileHeight; ++row) __builtin_prefetch(tile + row * pitch, 0, 3);
+}
+
 // Adds the products of one step: x is kHeight tiles, w kWidth tiles. A tile is zeroed after its
 // last use, which frees the register behind its name until the next load. Hardware threads of one
 // core share these registers: if another one holds tiles, eight names that all hold something leave
@@ -109,11 +117,15 @@ template <typename Tiles, int kHeight, int kWidth, typename Beside>
 void AddStep(const TilePass& pass, const std::byte* x, const std::byte* w, const Beside& beside) {
   using Names = TileNames<kHeight, kWidth>;
   ForEach<kWidth>([&]<int column>() {
-    Tiles::template Load<Names::W()>(w + column * pass.w_tile, pass.w_pitch);
+    const std::byte* own = w + column * pass.w_tile;
+    Tiles::template Load<Names::W()>(own, pass.w_pitch);
+    if (pass.near) PrefetchTile(own + pass.w.stride, pass.w_pitch);
     ForEach<kHeight>([&]<int i>() {
       constexpr int row = column % 2 == 0 ? i : kHeight - 1 - i;  // ends with the newest tile
-      if constexpr (column == 0)
+      if constexpr (column == 0) {
         Tiles::template Load<Names::X(row)>(x + row * pass.x.tile, pass.x.pitch);
+        if (pass.near) PrefetchTile(x + row * pass.x.tile + pass.x.step, pass.x.pitch);
+      }
       Tiles::template Dot<Names::Sum(row, column), Names::X(row), Names::W()>();
       if constexpr (column + 1 == kWidth) Tiles::template Zero<Names::X(row)>();
       beside();

@@ -49,6 +49,18 @@ struct Problem {
     }
   }
 
+  // Copies x so that `gap` elements, which are not numbers, are between rows.
+  size_t SpreadBytes(size_t gap) const {
+    return ((rows - 1) * (k_padded + gap) + k_padded) * SizeOf(ActivationType(weights));
+  }
+  void Spread(size_t gap, Guarded<std::byte>& to) const {
+    const size_t element = SizeOf(ActivationType(weights));
+    std::memset(to.data(), 0xff, to.size());
+    for (size_t row = 0; row < rows; ++row)
+      std::memcpy(to.data() + row * (k_padded + gap) * element, x.data() + row * k_padded * element,
+                  k_padded * element);
+  }
+
   // Summing k products in any order, each operation rounded to float32, errs by at most
   // (k + 1) u sum|x w| to first order (Higham, Accuracy and Stability, 2002, eq. 3.5); 1 % covers
   // the rest of the series. Products of bfloat16 are exact in float32, so this holds for them too.

@@ -56,6 +56,23 @@ TEST_P(GemmTest, DepthsBeyondTheCacheAreWithinTheSummationBound) {
   }
 }
 
+// By every kernel that may be chosen, oneDNN's apart (onednn_test.cc).
+TEST_P(GemmTest, RowsMayLieApart) {
+  constexpr size_t kGap = 32;
+  for (Dtype weights : kDtypes) {
+    for (size_t rows : {1, 5, 16, 17, 40, 70}) {
+      const Problem p(rows, 160, 2, weights);
+      Guarded<std::byte> x(p.SpreadBytes(kGap), 64);
+      p.Spread(kGap, x);
+      Guarded<float> y(rows * 128, 64);
+      GemmArgs args{x.data(), p.w.data(), y.data(), rows, p.k_padded, 2, 128};
+      args.x_stride = p.k_padded + kGap;
+      Kernel(TableFor(GetParam()), weights)(args);
+      Check(p, y, 128);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(AllIsas, GemmTest, ::testing::ValuesIn(UsableIsas()),
                          [](const auto& info) { return Name(info.param); });
 

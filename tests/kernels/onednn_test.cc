@@ -65,6 +65,23 @@ TEST_F(OneDnnChild, PrimitivesReadThePackedLayoutInPlace) {
   }
 }
 
+TEST_F(OneDnnChild, RowsMayLieApart) {
+  constexpr size_t kGap = 32;
+  for (const Dtype weights : kDtypes) {
+    if (!impl::HasOneDnn(isa_, weights)) continue;
+    for (const size_t rows : {3, 16, 513}) {  // within a bucket, one, and several
+      const Problem p(rows, 96, 1, weights);
+      Guarded<std::byte> x(p.SpreadBytes(kGap), 64);
+      p.Spread(kGap, x);
+      RunAndCheck(p, 0, [&](GemmArgs args) {
+        args.x = x.data();
+        args.x_stride = p.k_padded + kGap;
+        ASSERT_TRUE(impl::OneDnnGemm(weights, args));
+      });
+    }
+  }
+}
+
 TEST_F(OneDnnChild, MoreRowsThanTheLargestBucketAreCut) {
   if (!impl::HasOneDnn(isa_, Dtype::kF32)) GTEST_SKIP() << "no primitive on this path";
   RunAndCheck(Problem(2048 + 5, 32, 1, Dtype::kF32), 16,

@@ -260,6 +260,14 @@ TEST(TileCut, GivesDeepProductsManyBlocks) {
   EXPECT_EQ(impl::TileCut(64, 256).blocks, 1u);
 }
 
+TEST(TileStride, SpreadsManyRowsThatShareSetsOfTheCache) {
+  EXPECT_EQ(impl::TileStride(512, 64), 64 * 64 + 64u);  // 2048 bfloat16
+  EXPECT_EQ(impl::TileStride(33, 32), 32 * 64 + 64u);
+  EXPECT_EQ(impl::TileStride(32, 64), 64 * 64u) << "few rows are not worth a copy";
+  EXPECT_EQ(impl::TileStride(512, 28), 28 * 64u) << "rows in 16 sets";
+  EXPECT_EQ(impl::TileStride(512, 128), 128 * 64u) << "slices are copied anyway";
+}
+
 TEST(ProductParts, CoverAllRowsInUnitsOfTiles) {
   for (size_t rows : {1, 31, 255, 256, 257, 300, 512, 1800, 2049}) {
     const ProductParts parts(rows, 256);
