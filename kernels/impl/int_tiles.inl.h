@@ -171,13 +171,15 @@ class GroupedProduct {
                   product.layout_.code_bytes(product.layout_.group)),
           sums_(sums),
           rows_(rows) {
-      const size_t products = product.layout_.group / kTileColumns * 4;
-      at_once_ = (rows + products - 1) / products;
+      at_once_ = (rows + kBites - 1) / kBites;
     }
     void operator()() const { Add(at_once_); }
     void AddRest() const { Add(rows_); }
 
    private:
+    // A unit has at least four products. Each bite widens the scales again.
+    static constexpr size_t kBites = 4;
+
     void Add(size_t most) const {
       const size_t rows = most < rows_ - row_ ? most : rows_ - row_;
       if (rows == 0) return;
@@ -214,7 +216,7 @@ class GroupedProduct {
                                lines * kTileBytes},
                   .lines = lines,
                   .w_tile = in_place ? kTileBytes : kTileSize,
-                  .near = true};
+                  .near = args_.rows > kTileGroupRows};
     pass.w.first += 2 * half * pass.w_tile;
     is_wide ? tiles_.RunWide(pass, part.rows, last) : tiles_.RunHalf(pass, part.rows, last);
   }
