@@ -42,7 +42,7 @@ struct IntProblem {
 constexpr IntProblem kIntProblems[] = {
     {{16, 64, 64}, {.bits = 8, .k = 64, .group = 64}},
     {{33, 36, 50}, {.bits = 8, .k = 36, .group = 36}},
-    {{17, 128, 64}, {.bits = 4, .k = 128, .group = 64, .lowest = 0, .has_offsets = true}},
+    {{40, 128, 64}, {.bits = 4, .k = 128, .group = 64, .lowest = 0, .has_offsets = true}},
 };
 
 // The comparison includes the gaps between rows and the rows behind the result, which a tile would

@@ -14,8 +14,8 @@ namespace pinion::kernels::impl {
 namespace {
 
 constexpr size_t kE4m3StepColumns = kTileBytes / sizeof(Bf16);
-// As for integers (int_tiles.inl.h): few rows use a panel that stays in L1, of 16 KiB; many one of
-// 128 KiB in L2.
+// Each panel loads and stores y once. With few rows y stays in L1, and a panel of 16 KiB does so
+// too; with many a panel is wide, of 128 KiB in L2.
 constexpr size_t kE4m3PanelColumns = 1024, kFewRowsE4m3Columns = 128;
 
 // Whether groups fill whole steps; below 16 rows vectors are as fast.

@@ -18,18 +18,23 @@
 namespace pinion::kernels::impl {
 namespace {
 
-constexpr size_t kTileColumns = 64;    // of K, in a step of bytes
-constexpr size_t kTilesFromRows = 16;  // below, vectors stream codes as fast as memory gives them
-// Columns of a panel, and of the widest group. Each panel loads and stores y once, so many rows use
-// wide panels, of 128 KiB in L2. With few rows y stays in L1, and a panel of 16 KiB does so too.
-constexpr size_t kPanelColumns = 2048, kFewRowsPanelColumns = 256;
+constexpr size_t kTileColumns = 64;  // of K, in a step of bytes
+// Below these numbers of rows vectors are as fast, because memory or the sums of groups set the
+// pace. Of int4 in groups of 128, tiles computed 16 rows at 0.7 times the vectors' speed, 32 at 1.0
+// and 64 at 1.4 to 1.8 times (Emerald Rapids, two threads: pinion-bench
+// --benchmark_filter='integer/(amx|avx512_bf16)/int4-g128/1b.gate_up').
+constexpr size_t kTilesFromRows = 16, kGroupTilesFromRows = 33;
+// Columns of a panel, and of the widest group. Each panel loads and stores y once, so panels are
+// wide: 128 KiB in L2.
+constexpr size_t kPanelColumns = 2048;
 
 // Whether groups fill whole steps. In half a step, for groups of 32 columns, a product takes as
 // long as in a whole one, and vectors are as fast.
 inline bool FitsTiles(const IntLayout& layout, size_t rows) {
-  if (rows < kTilesFromRows || layout.e2m1) return false;
-  if (layout.whole_rows()) return layout.bits == 8 && layout.k_padded() % kTileColumns == 0;
-  return layout.group % kTileColumns == 0 && layout.group <= kPanelColumns;
+  if (layout.whole_rows())
+    return rows >= kTilesFromRows && layout.bits == 8 && layout.k_padded() % kTileColumns == 0;
+  return rows >= kGroupTilesFromRows && !layout.e2m1 && layout.group % kTileColumns == 0 &&
+         layout.group <= kPanelColumns;
 }
 
 // For layouts and rows that FitsTiles accepts.
@@ -94,8 +99,7 @@ class GroupedProduct {
   GroupedProduct(const IntLayout& layout, const IntGemmArgs& args)
       : layout_(layout),
         args_(args),
-        rows_at_once_(args.rows < kTileGroupRows ? args.rows : kTileGroupRows),
-        panel_groups_(PanelGroups(layout, args.rows)),
+        panel_groups_(layout.group < kPanelColumns ? kPanelColumns / layout.group : 1),
         panels_((layout.groups() + panel_groups_ - 1) / panel_groups_),
         deep_(!StaysInCache(args.rows, layout.columns() / kTileColumns)) {}
 
@@ -114,11 +118,6 @@ class GroupedProduct {
     // Outputs of a unit: tiles of more rows have half as many columns.
     size_t outputs() const { return rows > kTileHeight ? kBlockN / 2 : kBlockN; }
   };
-
-  static size_t PanelGroups(const IntLayout& layout, size_t rows) {
-    const size_t columns = rows <= kTileGroupRows ? kFewRowsPanelColumns : kPanelColumns;
-    return layout.group < columns ? columns / layout.group : 1;
-  }
 
   const std::byte* GroupAt(size_t block, size_t group) const {
     return args_.w + block * layout_.block_bytes() + group * layout_.group_bytes();
@@ -140,9 +139,9 @@ class GroupedProduct {
     for (size_t group = first; group < end && layout_.bits == 4; ++group)
       UnpackGroup<Vectors>(GroupAt(block, group), layout_.group,
                            panel_ + (group - first) * layout_.group * kBlockN);
-    for (size_t row = 0; row < args_.rows; row += rows_at_once_) {
+    for (size_t row = 0; row < args_.rows; row += kTileGroupRows) {
       const size_t below = args_.rows - row;
-      RunRows({block, first, end, row, below < rows_at_once_ ? below : rows_at_once_});
+      RunRows({block, first, end, row, below < kTileGroupRows ? below : kTileGroupRows});
     }
   }
 
@@ -216,7 +215,7 @@ class GroupedProduct {
                                lines * kTileBytes},
                   .lines = lines,
                   .w_tile = in_place ? kTileBytes : kTileSize,
-                  .near = args_.rows > kTileGroupRows};
+                  .near = true};
     pass.w.first += 2 * half * pass.w_tile;
     is_wide ? tiles_.RunWide(pass, part.rows, last) : tiles_.RunHalf(pass, part.rows, last);
   }
@@ -256,7 +255,7 @@ class GroupedProduct {
 
   const IntLayout& layout_;
   const IntGemmArgs& args_;
-  const size_t rows_at_once_, panel_groups_, panels_;
+  const size_t panel_groups_, panels_;
   // Whether the activations do not stay in cache as a whole: then all blocks are multiplied by the
   // columns of one panel before the next, as in tile_gemm.inl.h.
   const bool deep_;

@@ -165,7 +165,7 @@ TEST(AmxCheck, RefusesTilesThatAreWrongForFourBitsOnly) {
   EXPECT_THAT(
       CompareTileProducts({MultiplyBf16On<RightBf16>, broken},
                           {TableFor(Isa::kScalar).gemm_bf16, IntTableFor(Isa::kScalar).gemm}),
-      StartsWith("row 16, output 63 of a product of 4-bit integers (17 rows, 128 columns, "
+      StartsWith("row 16, output 63 of a product of 4-bit integers (40 rows, 128 columns, "
                  "64 outputs) is "));
 }
 

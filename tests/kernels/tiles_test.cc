@@ -187,7 +187,8 @@ void ExpectAsScalar(const IntLayout& layout, size_t rows,
 
 TEST(EmulatedTiles, MultiplyIntegerWeightsAsTheScalarTable) {
   for (const IntLayout& layout : kTileLayouts) {
-    for (size_t rows : {16, 17, 40, 70}) {
+    for (size_t rows : {16, 17, 33, 40, 50, 70}) {
+      if (!layout.whole_rows() && rows < 33) continue;
       ASSERT_TRUE(impl::FitsTiles(layout, rows));
       ExpectAsScalar(layout, rows, RunIntEmulated);
     }
@@ -195,10 +196,12 @@ TEST(EmulatedTiles, MultiplyIntegerWeightsAsTheScalarTable) {
   for (const IntLayout& layout : kDeepLayouts) ExpectAsScalar(layout, 130, RunIntEmulated);
 }
 
-TEST(EmulatedTiles, AreLeftToVectorsWhereGroupsFillNoStep) {
-  EXPECT_FALSE(impl::FitsTiles({8, 96, 96, -128, false}, 32));
-  EXPECT_FALSE(impl::FitsTiles({4, 96, 32, -8, false}, 32));
-  EXPECT_FALSE(impl::FitsTiles({8, 128, 128, -128, false}, 8));
+TEST(EmulatedTiles, AreLeftToVectorsIfGroupsFillNoStepOrRowsAreFew) {
+  EXPECT_FALSE(impl::FitsTiles({8, 96, 96, -128, false}, 64));
+  EXPECT_FALSE(impl::FitsTiles({4, 96, 32, -8, false}, 64));
+  EXPECT_FALSE(impl::FitsTiles({8, 128, 128, -128, false}, 15));
+  EXPECT_FALSE(impl::FitsTiles({4, 256, 128, -8, false}, 32));
+  EXPECT_TRUE(impl::FitsTiles({4, 256, 128, -8, false}, 33));
 }
 
 TEST(AmxTiles, MultiplyIntegerWeightsAsTheScalarTable) {
@@ -207,7 +210,7 @@ TEST(AmxTiles, MultiplyIntegerWeightsAsTheScalarTable) {
     GTEST_SKIP() << "this CPU, or what its operating system allows, has no AMX";
   }
   for (const IntLayout& layout : kTileLayouts) {
-    for (size_t rows : {3, 16, 17, 40, 70})
+    for (size_t rows : {3, 16, 17, 33, 40, 50, 70})
       ExpectAsScalar(layout, rows, IntTableFor(Isa::kAmx).gemm);
   }
   for (const IntLayout& layout : kDeepLayouts)
