@@ -26,8 +26,10 @@ void RunGemm(benchmark::State& state, const Layer& layer, Isa isa, Dtype weights
 
 void BM_Kernel(benchmark::State& state, const Layer& layer, Dtype weights,
                const GemmKernel& kernel) {
-  RunGemm(state, layer, kernel.isa, weights,
-          [&](const GemmArgs& args) { RunGemmKernel(kernel, weights, args); });
+  RunGemm(state, layer, kernel.isa, weights, [&](GemmArgs args) {
+    args.x_stride = KernelStride(TableFor(kernel.isa), kernel, weights, args.rows, args.k_padded);
+    RunGemmKernel(kernel, weights, args);
+  });
 }
 
 // By the kernels that an engine on this path chooses.

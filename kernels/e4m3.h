@@ -15,7 +15,7 @@ namespace pinion::kernels {
 
 // y[rows][blocks * 64] = x * w^T, overwriting y.
 struct E4m3GemmArgs {
-  const void* x;       // as in GemmArgs, with layout.k_padded() columns
+  const void* x;       // [rows][layout.k_padded()], else as in GemmArgs
   Dtype x_type;        // kBf16 or kF32
   const std::byte* w;  // `blocks` consecutive packed blocks (integer.h)
   float* y;            // row stride ldy elements, 64-byte aligned rows

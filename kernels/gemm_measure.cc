@@ -23,10 +23,11 @@ constexpr double kOtherKernelMargin = 1.15;
 class Stopwatch {
  public:
   Stopwatch(Isa isa, Dtype weights)
-      : weights_(weights),
+      : isa_(isa),
+        weights_(weights),
         kernels_(GemmCandidates(isa, weights)),
         w_(kBlocks * PackedBlockBytes(weights, kK)),
-        x_(kMostRows * kK * SizeOf(ActivationType(weights))),
+        x_(kMostRows * (kK + kSpreadGap) * SizeOf(ActivationType(weights))),
         y_(kMostRows * kBlocks * kBlockN * sizeof(float)) {}
 
   GemmRules Measure() {
@@ -44,6 +45,11 @@ class Stopwatch {
   }
 
  private:
+  void Run(const GemmKernel& kernel, GemmArgs args) const {
+    args.x_stride = KernelStride(TableFor(isa_), kernel, weights_, args.rows, args.k_padded);
+    RunGemmKernel(kernel, weights_, args);
+  }
+
   const GemmKernel& Best(size_t rows) {
     const GemmArgs args{.x = x_.data(),
                         .w = w_.data(),
@@ -61,9 +67,10 @@ class Stopwatch {
       return same ? impl::kSameBitsMargin : kOtherKernelMargin;
     };
     return *ways[impl::FastestOf(
-        ways.size(), [&](size_t i) { RunGemmKernel(*ways[i], weights_, args); }, w_, margin)];
+        ways.size(), [&](size_t i) { Run(*ways[i], args); }, w_, margin)];
   }
 
+  Isa isa_;
   Dtype weights_;
   std::vector<GemmKernel> kernels_;
   impl::TimedBuffer w_, x_, y_;

@@ -47,11 +47,6 @@ const GemmRule& RuleFor(const GemmRules& rules, size_t rows) {
   return rules[last];
 }
 
-bool RunsOnTiles(const Table& table, Dtype weights, size_t rows) {
-  const GemmKernel& kernel = RuleFor(Active::Of(table.isa, weights), rows).kernel;
-  return kernel.isa == Isa::kAmx && !kernel.is_onednn && weights == Dtype::kBf16;
-}
-
 std::vector<GemmKernel> WithEachPrefetch(Isa isa) {
   std::vector<GemmKernel> kernels;
   for (const Prefetch prefetch : kPrefetches) kernels.push_back({.isa = isa, .prefetch = prefetch});
@@ -141,11 +136,21 @@ void Gemm(const Table& table, Dtype weights, const GemmArgs& args) {
 }
 
 ProductCut GemmCut(const Table& table, Dtype weights, size_t rows, size_t k_padded) {
-  return RunsOnTiles(table, weights, rows) ? impl::AmxCutBf16(rows, k_padded) : ProductCut{};
+  const GemmKernel& kernel = RuleFor(ActiveGemmRules(table.isa, weights), rows).kernel;
+  const bool on_tiles = kernel.isa == Isa::kAmx && !kernel.is_onednn && weights == Dtype::kBf16;
+  return on_tiles ? impl::AmxCutBf16(rows, k_padded) : ProductCut{};
+}
+
+size_t KernelStride(const Table& table, const GemmKernel& kernel, Dtype weights, size_t rows,
+                    size_t k_padded) {
+  const bool is_own = kernel.isa == FloatPath(table.isa) && !kernel.is_onednn;
+  if (weights != Dtype::kBf16 || !is_own || !table.stride_bf16) return k_padded;
+  return table.stride_bf16(rows, k_padded);
 }
 
 size_t GemmStride(const Table& table, Dtype weights, size_t rows, size_t k_padded) {
-  return RunsOnTiles(table, weights, rows) ? impl::AmxStrideBf16(rows, k_padded) : k_padded;
+  const GemmKernel& kernel = RuleFor(ActiveGemmRules(table.isa, weights), rows).kernel;
+  return KernelStride(table, kernel, weights, rows, k_padded);
 }
 
 }  // namespace pinion::kernels

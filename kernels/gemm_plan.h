@@ -45,6 +45,10 @@ std::optional<GemmRules> ParseGemmRules(std::string_view text, Isa isa, Dtype we
 // cannot make a primitive.
 void RunGemmKernel(const GemmKernel& kernel, Dtype weights, GemmArgs args);
 
+// GemmStride, if this kernel multiplies.
+size_t KernelStride(const Table& table, const GemmKernel& kernel, Dtype weights, size_t rows,
+                    size_t k_padded);
+
 // Times every candidate at some numbers of rows on the calling thread, with weights coming from
 // memory. Takes some 35 ms the first time; the result is kept for this process. To be chosen, a
 // candidate must be faster than those before it by 15 %, or by 4 % if it computes the same bits:

@@ -49,7 +49,7 @@ void AmxGemmBf16(const GemmArgs& args) {
 }
 
 ProductCut AmxCutBf16(size_t rows, size_t k_padded) { return TileCut(rows, StepsOf(k_padded)); }
-static_assert(kBytesOfX / kPartRows == kSpreadColumns * sizeof(Bf16) &&
+static_assert(kBytesOfX / kFewBlocksRows == kSpreadColumns * sizeof(Bf16) &&
               kTileBytes == kSpreadGap * sizeof(Bf16));
 size_t AmxStrideBf16(size_t rows, size_t k_padded) {
   return TileStride(rows, StepsOf(k_padded)) / sizeof(Bf16);

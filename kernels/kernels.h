@@ -321,6 +321,7 @@ struct Table {
   void (*gemm_f32)(const GemmArgs&);
   void (*gemm_bf16)(const GemmArgs&);
   void (*gemm_f16)(const GemmArgs&);
+  size_t (*stride_bf16)(size_t rows, size_t k_padded) = nullptr;  // GemmStride; null: k_padded
 
   // dst[n] = x / sqrt(mean(x^2) + eps) * weight        (Zhang & Sennrich, arXiv:1910.07467)
   void (*rms_norm)(void* dst, Dtype dst_type, const float* x, const float* weight, size_t n,
@@ -396,10 +397,9 @@ bool LimitOneDnn(Isa isa);
 void Gemm(const Table& table, Dtype weights, const GemmArgs& args);
 // How `rows` rows of `k_padded` columns are best cut into calls of Gemm.
 ProductCut GemmCut(const Table& table, Dtype weights, size_t rows, size_t k_padded);
-// The best x_stride for them: k_padded, or a little more if rows as far apart as that would evict
-// each other from L1. A copy with that stride pays if more than a few blocks are multiplied. At
-// most kSpreadColumns columns get more, kSpreadGap elements.
-inline constexpr size_t kSpreadColumns = 2048, kSpreadGap = 32;
+// The best x_stride for them: k_padded, or kSpreadGap more if rows as far apart as that would evict
+// each other from L1. At most kSpreadColumns columns get more.
+inline constexpr size_t kSpreadColumns = 4096, kSpreadGap = 32;
 size_t GemmStride(const Table& table, Dtype weights, size_t rows, size_t k_padded);
 
 }  // namespace pinion::kernels

@@ -23,6 +23,7 @@ Table MakeAvx512Bf16Table() {
 Table MakeAmxTable() {
   Table table = Renamed(impl::kAvx512Table, Isa::kAmx);
   table.gemm_bf16 = impl::AmxGemmBf16;
+  table.stride_bf16 = impl::AmxStrideBf16;
   table.attention = impl::AmxAttention;
   return table;
 }

@@ -57,13 +57,14 @@ struct PreparedRows {
   size_t stride;
 };
 
-// Returns `x` as the matrix multiplies it: prepared or moved apart by all threads of the team in a
-// phase of its own, or x itself. x: [rows][matrix.k_padded()] activations.
+// Returns `x` as the matrix multiplies it: prepared, or copied with a gap behind each row, by all
+// threads of the team in a phase of its own; or x itself. x: [rows][matrix.k_padded()] activations.
 PreparedRows Prepare(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x,
                      size_t rows);
 
 // y[rows][blocks * 64] = x * (`blocks` packed blocks at w, of `matrix`'s form)^T; x: prepared rows,
-// x_stride bytes apart, or 0: matrix.prepared_row_bytes().
+// x_stride bytes apart, or 0: matrix.prepared_row_bytes(). Only a matrix of floats may have
+// another.
 struct BlockProduct {
   const std::byte *x, *w;
   float* y;
@@ -72,8 +73,8 @@ struct BlockProduct {
 void MultiplyBlocks(const ForwardPass& pass, const PackedMatrix& matrix,
                     const BlockProduct& product);
 
-// y[rows][blocks * 64] = x * matrix^T for `blocks` column blocks from `block` on, and the rows of x
-// from `row` on.
+// y[rows][blocks * 64] = x * matrix^T for `blocks` column blocks from `block` on, and rows [row,
+// row + rows) of x.
 void Multiply(const ForwardPass& pass, const PackedMatrix& matrix, const PreparedRows& x,
               size_t row, size_t rows, size_t block, size_t blocks, float* y, size_t ldy);
 

@@ -20,6 +20,17 @@ void Gather(const ColumnOrder& order, const std::byte* src, std::byte* dst, size
   std::fill(to + order.size(), to + padded, T{});
 }
 
+// A copy of a row takes about as long as its product with one or two blocks.
+constexpr size_t kBlocksWorthACopy = 8;
+
+// Bytes from row to row of what Prepare returns.
+size_t PreparedStride(const ForwardPass& pass, const PackedMatrix& matrix, size_t rows) {
+  if (matrix.integers || matrix.blocks() < kBlocksWorthACopy)
+    return matrix.prepared_row_bytes(pass.activation);
+  return kernels::GemmStride(pass.table, matrix.dtype, rows, matrix.packed_columns()) *
+         kernels::SizeOf(pass.activation);
+}
+
 }  // namespace
 
 void PrepareRow(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* src,
@@ -32,13 +43,6 @@ void PrepareRow(const ForwardPass& pass, const PackedMatrix& matrix, const std::
   } else {
     Gather<kernels::Bf16>(*matrix.order, src, dst, matrix.packed_columns());
   }
-}
-
-// Bytes from row to row of what Prepare returns.
-size_t PreparedStride(const ForwardPass& pass, const PackedMatrix& matrix, size_t rows) {
-  if (matrix.integers) return matrix.prepared_row_bytes(pass.activation);
-  return kernels::GemmStride(pass.table, matrix.dtype, rows, matrix.packed_columns()) *
-         kernels::SizeOf(pass.activation);
 }
 
 PreparedRows Prepare(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* x,

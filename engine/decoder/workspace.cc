@@ -224,7 +224,8 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, const FormatPlan& for
   take(w.mlp_partial, max_rows * w.hidden_stride * sizeof(float));
   if (cut > 0) take(w.gates, max_rows * w.gates_stride * sizeof(float));
   LayOutStreams(spec, element, max_rows, w.hidden_stride, w.streams, take);
-  const size_t spread = (kernels::kSpreadColumns + kernels::kSpreadGap) * element;
+  const bool may_spread = formats.dtype == kernels::Dtype::kBf16;  // GemmStride
+  const size_t spread = may_spread ? (kernels::kSpreadColumns + kernels::kSpreadGap) * element : 0;
   take(w.prepared,
        max_rows * std::max(PreparedRowBytes(spec, shard, formats, kDenseRoles), spread));
   w.angles.resize(spec.ropes.size());

@@ -149,7 +149,7 @@ struct Workspace {
   std::byte* mlp = nullptr;        // [rows][the layer's down.k_padded()], activation type
   float* gates = nullptr;          // [rows][gates_stride], in layers that keep the largest alone
   float* mlp_partial = nullptr;    // [rows][hidden_stride]: this rank's term of down
-  std::byte* prepared = nullptr;   // [rows] as prepared for the next product
+  std::byte* prepared = nullptr;   // [rows] as Prepare leaves them for a product
   std::vector<AngleTable> angles;  // one per rope
   // [rows][RowSums::stride], on a process's first rank only
   float* row_sums = nullptr;

@@ -28,8 +28,8 @@ constexpr size_t kTilesFromRows = 16, kGroupTilesFromRows = 33;
 // wide: 128 KiB in L2.
 constexpr size_t kPanelColumns = 2048;
 
-// Whether groups fill whole steps. In half a step, for groups of 32 columns, a product takes as
-// long as in a whole one, and vectors are as fast.
+// Whether tiles multiply this: enough rows, and groups of whole steps. In half a step, for groups
+// of 32 columns, a product takes as long as in a whole one, and vectors are as fast.
 inline bool FitsTiles(const IntLayout& layout, size_t rows) {
   if (layout.whole_rows())
     return rows >= kTilesFromRows && layout.bits == 8 && layout.k_padded() % kTileColumns == 0;
@@ -60,12 +60,13 @@ void UnpackGroup(const std::byte* src, size_t columns, std::byte* dst) {
   }
 }
 
-// Sums of one group's products, of some rows with `outputs` outputs: those of a unit that tiles
-// have multiplied. They are added to floats while tiles multiply the next unit.
+// The sums of one unit: of the products of some rows and one group of columns with the outputs
+// [output, output + outputs) of a block. They are added to floats while tiles multiply the next
+// unit.
 struct GroupSums {
   size_t group, output, outputs;
   float* sums;            // int32 [rows][outputs]
-  const int32_t* x_sums;  // [rows]
+  const int32_t* x_sums;  // [rows]: of the group's activations
 };
 
 template <typename Tiles, typename Vectors>
@@ -148,16 +149,16 @@ class GroupedProduct {
   // Unit by unit: a group of columns, all or half of the block's outputs.
   void RunRows(const Part& part) {
     TakeSums(part);
-    Adder last(*this, part, {}, 0);
+    Adder previous(*this, part, {}, 0);
     const size_t outputs = part.outputs(), in_group = kBlockN / outputs;
     for (size_t unit = 0; unit < (part.end - part.first) * in_group; ++unit) {
       const GroupSums sums{part.first + unit / in_group, unit % in_group * outputs, outputs,
                            sums_[unit % 2], x_sums_[unit / in_group]};
-      Multiply(part, sums, last);
-      last.AddRest();
-      last = Adder(*this, part, sums, part.rows);
+      Multiply(part, sums, previous);
+      previous.AddRest();
+      previous = Adder(*this, part, sums, part.rows);
     }
-    last.AddRest();
+    previous.AddRest();
     KeepTotals(part);
   }
 
@@ -170,16 +171,16 @@ class GroupedProduct {
                   product.layout_.code_bytes(product.layout_.group)),
           sums_(sums),
           rows_(rows) {
-      at_once_ = (rows + kBites - 1) / kBites;
+      at_once_ = (rows + kPieces - 1) / kPieces;
     }
-    void operator()() const { Add(at_once_); }
-    void AddRest() const { Add(rows_); }
+    void operator()() { Add(at_once_); }
+    void AddRest() { Add(rows_); }
 
    private:
-    // A unit has at least four products. Each bite widens the scales again.
-    static constexpr size_t kBites = 4;
+    // A unit has at least four products. Each piece widens the scales again.
+    static constexpr size_t kPieces = 4;
 
-    void Add(size_t most) const {
+    void Add(size_t most) {
       const size_t rows = most < rows_ - row_ ? most : rows_ - row_;
       if (rows == 0) return;
       Vectors::AddGroup(product_->layout_, scales_, sums_, row_, rows, product_->totals_);
@@ -190,16 +191,14 @@ class GroupedProduct {
     const std::byte* scales_;
     GroupSums sums_;
     size_t rows_, at_once_;
-    mutable size_t row_ = 0;
+    size_t row_ = 0;
   };
 
-  void Multiply(const Part& part, const GroupSums& sums, const Adder& last) {
-    const bool is_wide = sums.outputs == kBlockN;
-    const size_t steps = layout_.group / kTileColumns, units = kBlockN / sums.outputs;
-    // The first rows prefetch what is multiplied one panel later.
-    const size_t asked = (layout_.group_bytes() / kTileBytes + steps * units - 1) / (steps * units);
+  void Multiply(const Part& part, const GroupSums& sums, Adder& previous) {
+    const size_t steps = layout_.group / kTileColumns, half = sums.output / (kBlockN / 2);
+    // The first rows, in two units a group, prefetch what is multiplied one panel later.
+    const size_t asked = (layout_.group_bytes() / kTileBytes + 2 * steps - 1) / (2 * steps);
     const size_t lines = part.row > 0 ? 0 : asked;
-    const size_t half = sums.output / (kBlockN / 2);
     const bool in_place = layout_.bits == 8;
     const std::byte* codes = in_place
                                  ? GroupAt(part.block, sums.group)
@@ -215,9 +214,10 @@ class GroupedProduct {
                                lines * kTileBytes},
                   .lines = lines,
                   .w_tile = in_place ? kTileBytes : kTileSize,
-                  .near = true};
+                  .prefetches_next = !IsCrowded(layout_.row_bytes())};
     pass.w.first += 2 * half * pass.w_tile;
-    is_wide ? tiles_.RunWide(pass, part.rows, last) : tiles_.RunHalf(pass, part.rows, last);
+    sums.outputs == kBlockN ? tiles_.RunWide(pass, part.rows, previous)
+                            : tiles_.RunHalf(pass, part.rows, previous);
   }
 
   // Fetches what rows have summed up before this panel, and the sums of their activations.

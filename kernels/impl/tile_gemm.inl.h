@@ -18,7 +18,7 @@ namespace {
 // Half of L2 on the CPUs with AMX so far: 2048 bfloat16 or 4096 int8 of 256 rows, which need
 // weights at 12 GB/s for 3 TFLOP/s or 6 TOP/s.
 constexpr size_t kBytesOfX = 1 << 20;
-constexpr size_t kPartRows = 256;
+constexpr size_t kPartRows = 256, kFewBlocksRows = kPartRows / 2;
 // Steps of a piece of weights: a piece of 64 columns and the one prefetched after it fit a quarter
 // of L2. Every piece but the first loads its sums, some 150 clocks beside 64 per step.
 constexpr size_t kPieceSteps = 64;
@@ -49,21 +49,22 @@ inline bool StaysInCache(size_t rows, size_t steps) {
 // but not so few that reading weights for each part takes longer than reading rows again: 128 rows
 // need weights at 13 GB/s for half of the peak.
 inline ProductCut TileCut(size_t rows, size_t steps) {
-  constexpr size_t kFew = kPartRows / 2;
   const size_t part = rows < kPartRows ? rows : kPartRows;
   if (StaysInCache(part, steps)) return {kPartRows, 1, kPartRows};
-  return {kPartRows, kDeepBlocks, kFew};
+  return {kPartRows, kDeepBlocks, kFewBlocksRows};
 }
 
 // Rows of x that are a multiple of this apart share one or two of L1's 64 sets, of 12 lines each:
-// 16 rows of a tile and those prefetched after them evict each other.
+// the 32 lines of a step evict each other if they are prefetched.
 constexpr size_t kCrowdedPitch = 2048;
 inline bool IsCrowded(size_t pitch) { return pitch % kCrowdedPitch == 0; }
 
-// The best distance of rows in bytes. Slices are copied anyway, and few rows are not worth a copy.
+// The best distance of rows in bytes. Deeper rows are always cut into slices, which are copied
+// anyway; few rows are not worth a copy.
 inline size_t TileStride(size_t rows, size_t steps) {
   const size_t pitch = steps * kTileBytes;
-  const bool pays = rows > kTileGroupRows && IsCrowded(pitch) && StaysInCache(kPartRows, steps);
+  const bool pays =
+      rows > kTileGroupRows && IsCrowded(pitch) && StaysInCache(kFewBlocksRows, steps);
   return pays ? pitch + kTileBytes : pitch;
 }
 
@@ -82,7 +83,7 @@ inline void GatherTiles(const std::byte* x, size_t x_stride, size_t rows, size_t
     std::byte* dst =
         tiles + (row / kTileHeight * steps * kTileHeight + row % kTileHeight) * kTileBytes;
     for (size_t step = 0; step < steps; ++step)
-      __builtin_memcpy(dst + step * kTileHeight * kTileBytes, x + step * kTileBytes, kTileBytes);
+      __builtin_memcpy(dst + step * kTileSize, x + step * kTileBytes, kTileBytes);
   }
 }
 
@@ -182,8 +183,8 @@ class TileProduct {
         const std::byte* next = block + 1 < args_.blocks ? At(block + 1, step)
                                 : i + 1 < slices.count   ? At(0, slices.Begin(i + 1))
                                                          : part.after;
-        constexpr size_t kTile = kTileHeight * kTileBytes;
-        RunPiece(part, {block, step, steps, next}, {slice, kTileBytes, steps * kTile, kTile});
+        RunPiece(part, {block, step, steps, next},
+                 {slice, kTileBytes, steps * kTileSize, kTileSize});
       }
     }
   }
@@ -205,7 +206,7 @@ class TileProduct {
                        .accumulate = piece.step > 0,
                        .prefetch = {ask},
                        .lines = lines,
-                       .near = !IsCrowded(x.pitch)},
+                       .prefetches_next = !IsCrowded(x.pitch)},
                       rows);
       if (piece.step + piece.steps == args_.steps) Whole({piece.block, row, rows});
       x.first += 2 * x.tile;

@@ -28,16 +28,14 @@ uint64_t ProbeLoadedDots(const std::byte* a, size_t a_bytes, const std::byte* b,
                          size_t steps, uint64_t operations) {
   Tiles::Configure(TileShape());
   ForEach<kProbeProducts>([]<int t>() { Tiles::template Zero<t>(); });
+  TilePass pass = {};
+  pass.x = {a, kTileBytes, kTileSize};
+  pass.w_pitch = kTileBytes;
+  pass.w_tile = kTileSize;
+  Idle idle;
   size_t at_a = 0, at_b = 0;
   for (size_t step = 0; step < steps; ++step) {
-    Tiles::template Load<4>(a + at_a, kTileBytes);
-    Tiles::template Load<5>(a + at_a + kTileSize, kTileBytes);
-    Tiles::template Load<6>(b + at_b, kTileBytes);
-    Tiles::template Dot<0, 4, 6>();
-    Tiles::template Dot<1, 5, 6>();
-    Tiles::template Load<7>(b + at_b + kTileSize, kTileBytes);
-    Tiles::template Dot<2, 4, 7>();
-    Tiles::template Dot<3, 5, 7>();
+    AddStep<Tiles, 2, 2>(pass, a + at_a, b + at_b, idle);
     at_a = at_a + 2 * kTileSize < a_bytes ? at_a + 2 * kTileSize : 0;
     at_b = at_b + 2 * kTileSize < b_bytes ? at_b + 2 * kTileSize : 0;
   }

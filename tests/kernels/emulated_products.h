@@ -112,7 +112,7 @@ struct PlainVectors {
 template <typename Tiles>
 void MultiplyBf16On(const GemmArgs& args) {
   impl::TileGemm<Tiles>({.x = static_cast<const std::byte*>(args.x),
-                         .x_stride = args.k_padded * 2,
+                         .x_stride = args.row_stride() * 2,
                          .w = args.w,
                          .w_stride = args.k_padded * 64 * 2,
                          .y = reinterpret_cast<std::byte*>(args.y),

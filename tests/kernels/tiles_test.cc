@@ -77,12 +77,30 @@ TEST(EmulatedTiles, HoldTheRulesOfHardware) {
 
 TEST(EmulatedTiles, MultiplyBfloat16WithinTheSummationBound) { RunEveryShape(RunEmulated); }
 
+void RunApart(void (*gemm)(const GemmArgs&)) {
+  constexpr size_t kGap = 32;
+  for (const auto& [rows, k] :
+       {std::pair<size_t, size_t>{3, 160}, {17, 2080}, {70, 160}, {130, 4160}}) {
+    const Problem p(rows, k, 2, Dtype::kBf16);
+    Guarded<std::byte> x(p.SpreadBytes(kGap), 64);
+    p.Spread(kGap, x);
+    RunAndCheckTiles(p, 0, [&](GemmArgs args) {
+      args.x = x.data();
+      args.x_stride = p.k_padded + kGap;
+      gemm(args);
+    });
+  }
+}
+
+TEST(EmulatedTiles, MultiplyRowsThatLieApart) { RunApart(RunEmulated); }
+
 TEST(AmxTiles, MultiplyBfloat16WithinTheSummationBound) {
   const auto& usable = UsableIsas();
   if (std::find(usable.begin(), usable.end(), Isa::kAmx) == usable.end()) {
     GTEST_SKIP() << "this CPU, or what its operating system allows, has no AMX";
   }
   RunEveryShape(TableFor(Isa::kAmx).gemm_bf16);
+  RunApart(TableFor(Isa::kAmx).gemm_bf16);
 }
 
 // The frame with another product: int8 sums are exact.
@@ -160,12 +178,12 @@ constexpr IntLayout kTileLayouts[] = {{8, 128, 128, -128, false},
                                       {4, 256, 128, -8, false},
                                       {4, 256, 128, 0, true},
                                       {4, 192, 64, 0, true},
-                                      {4, 1408, 128, 0, true},
+                                      {4, 2176, 128, 0, true},
                                       {4, 4224, 128, -8, false},
-                                      {8, 1280, 128, -128, false},
+                                      {8, 2176, 128, -128, false},
                                       {8, 512, 512, -128, false, false, 8},
                                       {4, 256, 128, -8, false, false, 8},
-                                      {4, 1408, 128, 0, true, false, 22},
+                                      {4, 2176, 128, 0, true, false, 22},
                                       {8, 256, 128, -128, false, false, 8}};
 // Of which 130 rows are more than is kept in L2 at once.
 constexpr IntLayout kDeepLayouts[] = {{8, 8256, 8256, -128, false}, {4, 8320, 128, 0, true}};
@@ -268,7 +286,8 @@ TEST(TileStride, SpreadsManyRowsThatShareSetsOfTheCache) {
   EXPECT_EQ(impl::TileStride(33, 32), 32 * 64 + 64u);
   EXPECT_EQ(impl::TileStride(32, 64), 64 * 64u) << "few rows are not worth a copy";
   EXPECT_EQ(impl::TileStride(512, 28), 28 * 64u) << "rows in 16 sets";
-  EXPECT_EQ(impl::TileStride(512, 128), 128 * 64u) << "slices are copied anyway";
+  EXPECT_EQ(impl::TileStride(512, 128), 128 * 64 + 64u);  // 128 rows at once if blocks are few
+  EXPECT_EQ(impl::TileStride(512, 160), 160 * 64u) << "slices are copied anyway";
 }
 
 TEST(ProductParts, CoverAllRowsInUnitsOfTiles) {
