@@ -6,7 +6,8 @@
 Clients ask, read slowly, leave; idle connections lie about; the attacks of attacks.py run one after another; the
 engine process is killed. Every request must be answered, or end with an error event. Before and after that, when
 all clients are gone, both processes are counted: memory, descriptors, threads, KV blocks. The first count comes
-after a quarter of the time, which includes a killed engine: by then every buffer has had its largest size.
+after a quarter of the time, which includes a killed engine, and after each attack at least: by then every buffer has
+had its largest size.
 """
 
 import argparse
@@ -190,9 +191,10 @@ class Crowd:
         self.clients, self.idle = clients, idle
         self.attacks = {name: attack.against(target) for name, attack in attacks.ATTACKS.items()}
         self.stopping = False
+        self.attacked = asyncio.Event()  # by each attack
 
     async def run(self, seconds, kills):
-        """Returns when the last of them has ended."""
+        """Returns when the last of them has ended; the first time, after each attack at the earliest."""
         self.stopping = False
         tasks = [asyncio.ensure_future(self._client(random.Random(self.rng.random()))) for _ in range(self.clients)]
         tasks += [asyncio.ensure_future(self._attack()), asyncio.ensure_future(self._lie_about())]
@@ -200,6 +202,7 @@ class Crowd:
             await asyncio.sleep(seconds / (kills + 1))
             await self._kill()
         await asyncio.sleep(seconds / (kills + 1))
+        await self.attacked.wait()
         self.stopping = True
         await asyncio.gather(*tasks)
 
@@ -228,6 +231,7 @@ class Crowd:
                 if failure := attacks.check(name, answers):
                     self.tally.fail(failure)
                 self.tally.ends["attacks"] += 1
+            self.attacked.set()
 
     async def _lie_about(self):
         connections = await attacks.open_many(self.target, self.idle)
