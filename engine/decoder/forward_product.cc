@@ -20,8 +20,9 @@ void Gather(const ColumnOrder& order, const std::byte* src, std::byte* dst, size
   std::fill(to + order.size(), to + padded, T{});
 }
 
-// A copy of a row takes about as long as its product with one or two blocks.
-constexpr size_t kBlocksWorthACopy = 8;
+// A copy of a row takes about as long as its product with one or two blocks: a single one is not
+// worth it.
+constexpr size_t kBlocksWorthACopy = 2;
 
 // Bytes from row to row of what Prepare returns.
 size_t PreparedStride(const ForwardPass& pass, const PackedMatrix& matrix, size_t rows) {

@@ -70,7 +70,7 @@ struct TilePass {
   bool prefetches_next = false;
 };
 
-// What a pass does after each product besides: nothing.
+// The side work of a pass that has none (RunPass calls it after each product).
 struct Idle {
   void operator()() {}
 };

@@ -24,7 +24,7 @@ struct FourOfSU8 {
   }
 };
 
-// What vectors do in int_tiles.inl.h, in plain C++, in the terms of IntLayout.
+// The vector operations that int_tiles.inl.h asks for, in plain C++, in the terms of IntLayout.
 struct PlainVectors {
   static void Unpack(const std::byte* src, std::byte* low, std::byte* high) {
     for (size_t i = 0; i < 64; ++i) {

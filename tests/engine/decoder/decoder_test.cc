@@ -37,7 +37,7 @@ TEST(DecoderExperts, ComputeTheSameFromThePlainLayout) {
 }
 
 // Matrix tiles get rows with a gap behind each, which few models need, and no small one. Here every
-// product of more than a few blocks asks for it, by the same kernel as without: not a bit may
+// product of more than one block asks for it, by the same kernel as without: not a bit may
 // differ.
 TEST(DecoderProducts, AreTheSameOfRowsThatLieApart) {
   kernels::Table apart = kernels::TableFor(kernels::UsableIsas().back());
