@@ -26,7 +26,8 @@ constexpr size_t kBlocksWorthACopy = 2;
 
 // Bytes from row to row of what Prepare returns.
 size_t PreparedStride(const ForwardPass& pass, const PackedMatrix& matrix, size_t rows) {
-  if (matrix.integers || matrix.blocks() < kBlocksWorthACopy)
+  const bool may_spread = !matrix.integers && matrix.packed_columns() <= pass.w.spread_columns;
+  if (!may_spread || matrix.blocks() < kBlocksWorthACopy)
     return matrix.prepared_row_bytes(pass.activation);
   return kernels::GemmStride(pass.table, matrix.dtype, rows, matrix.packed_columns()) *
          kernels::SizeOf(pass.activation);

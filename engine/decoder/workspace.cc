@@ -224,10 +224,13 @@ size_t LayOut(const DecoderSpec& spec, const Shard& shard, const FormatPlan& for
   take(w.mlp_partial, max_rows * w.hidden_stride * sizeof(float));
   if (cut > 0) take(w.gates, max_rows * w.gates_stride * sizeof(float));
   LayOutStreams(spec, element, max_rows, w.hidden_stride, w.streams, take);
-  const bool may_spread = formats.dtype == kernels::Dtype::kBf16;  // GemmStride
-  const size_t spread = may_spread ? (kernels::kSpreadColumns + kernels::kSpreadGap) * element : 0;
+  if (formats.dtype == Dtype::kBf16)
+    w.spread_columns =
+        std::min(std::max({w.normed_stride, w.attended_stride, recurred, mlp_columns}),
+                 kernels::kSpreadColumns);
+  const size_t spread = w.spread_columns > 0 ? w.spread_columns + kernels::kSpreadGap : 0;
   take(w.prepared,
-       max_rows * std::max(PreparedRowBytes(spec, shard, formats, kDenseRoles), spread));
+       max_rows * std::max(PreparedRowBytes(spec, shard, formats, kDenseRoles), spread * element));
   w.angles.resize(spec.ropes.size());
   for (size_t i = 0; i < spec.ropes.size(); ++i) {
     const size_t half = static_cast<size_t>(spec.ropes[i].dim) / 2;

@@ -150,6 +150,7 @@ struct Workspace {
   float* gates = nullptr;          // [rows][gates_stride], in layers that keep the largest alone
   float* mlp_partial = nullptr;    // [rows][hidden_stride]: this rank's term of down
   std::byte* prepared = nullptr;   // [rows] as Prepare leaves them for a product
+  size_t spread_columns = 0;       // of the widest rows that `prepared` has room for with a gap
   std::vector<AngleTable> angles;  // one per rope
   // [rows][RowSums::stride], on a process's first rank only
   float* row_sums = nullptr;

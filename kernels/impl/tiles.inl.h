@@ -191,21 +191,25 @@ class TileUnit {
     RunPass<Tiles, 1, 4>(pass, side_work);
   }
 
-  // 1 to 32 rows by the 64 columns of a block; more than 16 use each loaded tile twice. Prefetches
-  // pass.lines consecutive lines per step.
-  void RunBlock(TilePass pass, size_t rows) {
+  // 1 to 32 rows by the 64 columns of a block, likewise; more than 16 use each loaded tile twice.
+  // Prefetches pass.lines consecutive lines per step.
+  template <typename SideWork>
+  void RunBlock(TilePass pass, size_t rows, SideWork& side_work) {
     if (rows <= kTileHeight) {
       pass.prefetch.stride = pass.lines * kTileBytes;
-      Idle idle;
-      return RunWide(pass, rows, idle);
+      return RunWide(pass, rows, side_work);
     }
     pass.lines = (pass.lines + 1) / 2;
     pass.prefetch.stride = pass.lines * kTileBytes;
-    RunHalf(pass, rows);
+    RunHalf(pass, rows, side_work);
     pass.w.first += 2 * pass.w_tile;
     pass.y += 2 * kTileBytes;
     pass.prefetch.first += pass.steps * pass.prefetch.stride;
-    RunHalf(pass, rows);
+    RunHalf(pass, rows, side_work);
+  }
+  void RunBlock(const TilePass& pass, size_t rows) {
+    Idle idle;
+    RunBlock(pass, rows, idle);
   }
 
  private:

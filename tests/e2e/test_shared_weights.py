@@ -44,6 +44,12 @@ def answers(server):
     return [choice["text"] for choice in server.post("/v1/completions", body)["choices"]]
 
 
+def answers_one_by_one(server):
+    """In steps of their own: in bfloat16 the rest of a step may decide a near tie of made-up weights."""
+    bodies = [{"model": MODEL, "prompt": prompt, "max_tokens": 12, "temperature": 0} for prompt in PROMPTS]
+    return [server.post("/v1/completions", body)["choices"][0]["text"] for body in bodies]
+
+
 def post(server, path):
     with urllib.request.urlopen(urllib.request.Request(server.url + path, b"", method="POST"), timeout=PATIENCE_S) as reply:
         return reply.status
@@ -159,7 +165,7 @@ def test_one_copy_saves_the_memory_of_the_other(large):
 
 
 def test_a_sleeping_server_has_no_weights_and_a_packer_that_dies_is_replaced(large):
-    before = answers(large)
+    before = answers_one_by_one(large)
     assert post(large, "/sleep") == 200
     assert engines_of(large) == []
     link = next(path for path in pathlib.Path(f"/proc/{large.process.pid}/fd").iterdir()
@@ -174,4 +180,4 @@ def test_a_sleeping_server_has_no_weights_and_a_packer_that_dies_is_replaced(lar
         os.kill(packer, signal.SIGKILL)
         assert woken.result() == 200
     assert wait_until(lambda: who_packed(large) == [False, True]), "what it tells may be some seconds old"
-    assert answers(large) == before
+    assert answers_one_by_one(large) == before

@@ -1,11 +1,12 @@
 #pragma once
 
 // The products that kAmx computes on tiles, on any tile operations: the passes of tile_gemm.inl.h,
-// int_tiles.inl.h and e4m3_tiles.inl.h as the ISA files instantiate them, with plain C++ beside
-// them.
+// int_tiles.inl.h, e2m1_tiles.inl.h and e4m3_tiles.inl.h as the ISA files instantiate them, with
+// plain C++ beside them.
 
 #include <cmath>
 
+#include "kernels/impl/e2m1_tiles.inl.h"
 #include "kernels/impl/e4m3_tables.h"
 #include "kernels/impl/e4m3_tiles.inl.h"
 #include "kernels/impl/int_tiles.inl.h"
@@ -73,6 +74,15 @@ struct PlainVectors {
     std::memcpy(&half, scales + index * sizeof(half), sizeof(half));
     return ToFloat(half);
   }
+  static float Power(std::byte byte) {
+    const int exponent = std::to_integer<int>(byte);
+    return exponent == 0 ? 0 : std::ldexp(1.0f, exponent - 127);
+  }
+  // Twice the value of a nibble.
+  static float DoubledE2M1(int nibble) {
+    constexpr float kDoubled[] = {0, 1, 2, 3, 4, 6, 8, 12};
+    return nibble < 8 ? kDoubled[nibble] : -kDoubled[nibble - 8];
+  }
   static float Weight(const IntLayout& layout, const std::byte* block, size_t n, size_t k) {
     const size_t width = layout.whole_rows() ? layout.k_padded() : layout.group;
     const auto in_word = static_cast<size_t>(32 / layout.bits);
@@ -84,6 +94,7 @@ struct PlainVectors {
     std::memcpy(&own, block + layout.groups() * layout.group_bytes() + n * 4, 4);
     const auto lowest = static_cast<float>(layout.lowest);
     if (layout.whole_rows()) return own * (static_cast<float>(code) + lowest);
+    if (layout.e2m1) return own * Power(group[layout.code_bytes(width) + n]) * DoubledE2M1(code);
     F16 scale, offset;
     std::memcpy(&scale, group + layout.code_bytes(width) + n * 2, 2);
     if (!layout.has_offsets) return own * ToFloat(scale) * (static_cast<float>(code) + lowest);
@@ -106,6 +117,30 @@ struct PlainVectors {
   }
   static void ScaleRow(float row_scale, const float* scales, const float* sums, float* y) {
     for (size_t n = 0; n < kBlockN; ++n) y[n] = sums[n] * scales[n] * row_scale;
+  }
+};
+
+// What e2m1_tiles.inl.h asks for besides.
+struct PlainE2m1Vectors : PlainVectors {
+  static void WidenStep(const std::byte* x, std::byte* dst) {
+    for (size_t i = 0; i < 32; ++i) {
+      const auto code = static_cast<int8_t>(x[i / 8 * 8 + impl::kE2m1Order[i % 8]]);
+      Put(static_cast<float>(code), dst + i * 2);
+    }
+  }
+  static void WidenTile(const std::byte* codes, const std::byte* powers, std::byte* dst) {
+    for (size_t n = 0; n < 16; ++n) {
+      for (size_t i = 0; i < 32; ++i) {
+        const size_t place = impl::kE2m1Order[i % 8];
+        const std::byte byte = codes[i / 8 * kBlockN * 4 + n * 4 + place % 4];
+        const int nibble = std::to_integer<int>(byte) >> place / 4 * 4 & 15;
+        Put(DoubledE2M1(nibble) * Power(powers[n]), dst + (i / 2 * 16 + n) * 4 + i % 2 * 2);
+      }
+    }
+  }
+  static void Put(float value, std::byte* dst) {
+    const Bf16 exact = ToBf16(value);
+    std::memcpy(dst, &exact, sizeof(exact));
   }
 };
 
@@ -151,6 +186,12 @@ void MultiplyE4m3On(const IntLayout& layout, const E4m3GemmArgs& args) {
 template <typename Tiles>
 void MultiplyIntegersOn(const IntLayout& layout, const IntGemmArgs& args) {
   impl::IntTileGemm<Tiles, PlainVectors>(layout, args);
+}
+
+// Requires FitsE2m1Tiles.
+template <typename Tiles>
+void MultiplyE2m1On(const IntLayout& layout, const IntGemmArgs& args) {
+  impl::E2m1TileGemm<Tiles, PlainE2m1Vectors>(layout, args);
 }
 
 }  // namespace

@@ -97,5 +97,31 @@ std::vector<float> Multiply(const IntTable& table, const IntProblem& p,
   return result;
 }
 
+// Whether e2m1 is summed in float32 over all columns (integer.h), which rounds.
+inline bool SumsFloats(Isa isa, const IntLayout& layout, size_t rows) {
+  return isa == Isa::kAmx && layout.e2m1 && layout.group % 32 == 0 && rows > 32;
+}
+
+// Sums of exact products are rounded at each addition, and twice when they are scaled. x: rounded
+// rows without outliers; y: [rows][ldy].
+inline void ExpectWithinSums(const IntProblem& p, const std::byte* x, const float* y, size_t ldy) {
+  const IntLayout& layout = p.layout;
+  for (size_t row = 0; row < p.rows; ++row) {
+    const std::byte* q = x + row * layout.row_bytes();
+    float scale;
+    std::memcpy(&scale, q + layout.columns(), sizeof(scale));
+    for (size_t n = 0; n < p.blocks * kBlockN; ++n) {
+      double exact = 0, magnitude = 0;
+      for (size_t k = 0; k < layout.k; ++k) {
+        const double term = double{scale} * static_cast<int8_t>(q[k]) * p.Weight(n, k);
+        exact += term;
+        magnitude += std::abs(term);
+      }
+      ASSERT_NEAR(y[row * ldy + n], exact, magnitude * static_cast<double>(layout.k + 2) * 0x1p-24)
+          << "row " << row << ", output " << n;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace pinion::kernels::testing

@@ -81,7 +81,7 @@ TEST_P(OutliersTest, OutliersAreMultipliedAsTheScalarTableDoes) {
       const WithSpikes p(layout, rows, layout.outliers / 2);
       const auto x = p.Rounded(scalar(), {});
       const auto got = Multiply(table(), p, x), want = Multiply(scalar(), p, x);
-      if (layout.whole_rows() || layout.e2m1) {
+      if (layout.whole_rows() || (layout.e2m1 && !SumsFloats(GetParam(), layout, rows))) {
         ASSERT_EQ(got, want) << "bits " << layout.bits << ", rows " << rows;
         continue;
       }

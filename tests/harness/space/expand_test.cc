@@ -158,9 +158,13 @@ TEST(Expand, QuantisedModelsAreRefusedOnlyIfTheyDoNotFit) {
     wide.dtype = "float32";
     host.budget.memory_available_bytes = LeastBytes(wide);
     const Definition both = Parse(R"({"axes":{"dtype":["float32"]}})");
-    EXPECT_EQ((*Expand(both, options, host, spec))[1].infeasible, "");
+    const auto enough = Expand(both, options, host, spec);
+    ASSERT_TRUE(enough) << "float32 needs no more than the default: " << enough.error().message;
+    EXPECT_EQ((*enough)[1].infeasible, "");
     --host.budget.memory_available_bytes;
-    EXPECT_THAT((*Expand(both, options, host, spec))[1].infeasible, HasSubstr("of memory is free"));
+    const auto tight = Expand(both, options, host, spec);
+    ASSERT_TRUE(tight) << tight.error().message;
+    EXPECT_THAT((*tight)[1].infeasible, HasSubstr("of memory is free"));
   }
 }
 
