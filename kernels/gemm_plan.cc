@@ -10,7 +10,7 @@ namespace pinion::kernels {
 namespace {
 
 constexpr std::string_view kOneDnn = "onednn";
-constexpr const char* kSuffixes[] = {"", "-far", "-none"};  // by Prefetch
+constexpr const char* kSuffixes[] = {"", "-far", "-none", "-both"};  // by Prefetch
 
 // The rules in force. At first every path uses its own table for everything.
 struct Active {

@@ -22,7 +22,7 @@ struct GemmKernel {
   bool operator==(const GemmKernel&) const = default;
 };
 std::string Name(
-    const GemmKernel& kernel);  // "avx512_bf16", "avx512_bf16-far", "avx2-none", "onednn"
+    const GemmKernel& kernel);  // "avx512_bf16", "avx512_bf16-far", "avx2-both", "onednn"
 
 // From `from_rows` rows on, up to the next rule's.
 struct GemmRule {

@@ -71,7 +71,7 @@ PrefetchRules MeasuredRules(Isa isa, const IntLayout& slice) {
 }
 
 std::string Format(const PrefetchRules& rules) {
-  constexpr const char* kNames[] = {"near", "far", "none"};  // by Prefetch
+  constexpr const char* kNames[] = {"near", "far", "none", "both"};  // by Prefetch
   std::string text;
   for (const PrefetchRule& rule : rules) {
     if (!text.empty()) text += ",";

@@ -45,9 +45,11 @@ void Convert(std::byte* dst, Dtype dst_type, const std::byte* src, Dtype src_typ
 
 // How a product gets weights that no cache holds: it prefetches them into L1 (kNear) or into L2
 // (kFar), which is faster if arithmetic takes about as long as reading; or it leaves prefetching to
-// the hardware (kNone), which keeps up with a few rows.
-enum class Prefetch { kNear, kFar, kNone };
-inline constexpr Prefetch kPrefetches[] = {Prefetch::kNear, Prefetch::kFar, Prefetch::kNone};
+// the hardware (kNone), which keeps up with a few rows; or it prefetches them into L2 first and
+// into L1 later (kBoth), for cores with more misses of L2 in flight than of L1.
+enum class Prefetch { kNear, kFar, kNone, kBoth };
+inline constexpr Prefetch kPrefetches[] = {Prefetch::kNear, Prefetch::kFar, Prefetch::kNone,
+                                           Prefetch::kBoth};
 
 // ---- GEMM -----------------------------------------------------------------------------------
 // y[rows][blocks*64] = x[rows][k_padded] * packed^T, overwriting y.

@@ -61,7 +61,7 @@ struct E4m3Tile {
   const float* scales = nullptr;  // [64]
   const std::byte* prefetch = nullptr;
   size_t prefetch_stride = 0;
-  bool prefetch_far = false;
+  Prefetch prefetch_to = Prefetch::kNear;
 };
 
 // y = or += scales * (x w), for kRows rows and kLoads loads of each step.
@@ -76,7 +76,7 @@ void RunE4m3Tile(const E4m3Tile<typename Operand::X>& tile) {
   const typename Operand::X* x = tile.x;
   const std::byte *w = tile.w, *prefetch = tile.prefetch;
   for (size_t step = tile.steps; step > 0; --step) {
-    PrefetchLines<kPrefetch, 3>(prefetch, tile.prefetch_far);
+    PrefetchLines<kPrefetch, 3>(prefetch, tile.prefetch_to);
 #pragma GCC unroll 16
     for (int l = 0; l < kLoads; ++l) {
       const auto bytes = Operand::Fetch(w, tile.first_load + static_cast<size_t>(l));
@@ -190,7 +190,7 @@ void RunE4m3Chunk(const IntLayout& layout, const E4m3GemmArgs& args, const RowGr
       tile.first_load = pass * loads;
       tile.prefetch = chunk.w + chunk.ahead + share.begin * tile.steps * kLineBytes;
       tile.prefetch_stride = (share.end - share.begin) * kLineBytes;
-      tile.prefetch_far = args.prefetch == Prefetch::kFar;
+      tile.prefetch_to = args.prefetch;
       const bool asks = args.prefetch != Prefetch::kNone;
       E4m3TileFor<Operand>(rows, asks ? share.end - share.begin : 0)(tile);
     }

@@ -141,7 +141,7 @@ void GemmChunk(const RowSource<Operand, Activation>& source, const GemmArgs& arg
       const std::byte* prefetch = next + share.begin * steps * kLineBytes;
       tile.prefetch = &prefetch;
       tile.prefetch_stride = (share.end - share.begin) * kLineBytes;
-      tile.prefetch_far = args.prefetch == Prefetch::kFar;
+      tile.prefetch_to = args.prefetch;
       const bool asks = args.prefetch != Prefetch::kNone;
       GemmTile<Operand>(rows, asks ? share.end - share.begin : 0)(tile);
     }

@@ -46,7 +46,7 @@ template <int kColumns, int kPrefetch>
   const std::byte* w = args.w[0];
   const std::byte* prefetch = args.prefetch[0];
   for (size_t step = args.steps[0]; step > 0; --step) {
-    PrefetchLines<kPrefetch, 3>(prefetch, args.prefetch_far);
+    PrefetchLines<kPrefetch, 3>(prefetch, args.prefetch_to);
     const Vec first = SpreadWord(x), second = SpreadWord(x + 4);
 #pragma GCC unroll 16
     for (int c = 0; c < kColumns; ++c) {

@@ -71,7 +71,7 @@ struct TileArgs<InGroups<Operand, kScales, kTotals>> {
   float* y = nullptr;                   // [rows][64], added to
   const std::byte* prefetch = nullptr;  // lines to prefetch while the first group is read
   size_t prefetch_stride = 0;           // bytes from step to step
-  bool prefetch_far = false;
+  Prefetch prefetch_to = Prefetch::kNear;
 };
 
 // Makes each sum a value of its own, in a register: GCC 12 otherwise keeps some of them in memory.
@@ -145,7 +145,7 @@ void GroupTile(const TileArgs<InGroups<Operand, kScales, kTotals>>& args) {
                              .w_stride = kBlockN * Operand::kBytes,
                              .prefetch = &prefetch,
                              .prefetch_stride = of.prefetch_stride,
-                             .prefetch_far = of.prefetch_far};
+                             .prefetch_to = of.prefetch_to};
   for (size_t i = of.groups; i > 0; --i) {
     Vec sums[kRows][kColumns];
 #pragma GCC unroll 16

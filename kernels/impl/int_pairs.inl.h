@@ -72,7 +72,7 @@ template <typename Operand, int kRows, int kColumns, int kPrefetch>
       for (int c = 0; c < kColumns; ++c) words[r][c] = Set(0);
     }
     for (size_t i = left < Operand::kStepsInWords ? left : Operand::kStepsInWords; i > 0; --i) {
-      PrefetchLines<kPrefetch, 3>(prefetch, args.prefetch_far);
+      PrefetchLines<kPrefetch, 3>(prefetch, args.prefetch_to);
 #pragma GCC unroll 2
       for (size_t sub = 0; sub < Operand::kSubs; ++sub) {
         Vec codes[kColumns];

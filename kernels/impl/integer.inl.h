@@ -86,7 +86,7 @@ void RunTile(const IntLayout& layout, const IntChunk& chunk, const RowGroups& ti
     args.y = y + pass * columns;
     args.prefetch = &prefetch;
     args.prefetch_stride = (share.end - share.begin) * kLineBytes;
-    args.prefetch_far = chunk.prefetch == Prefetch::kFar;
+    args.prefetch_to = chunk.prefetch;
     const bool asks = chunk.prefetch != Prefetch::kNone;
     GemmTile<Operand>(rows, asks ? share.end - share.begin : 0)(args);
   }
@@ -171,7 +171,7 @@ void RunGroupTile(const IntLayout& layout, const GroupChunk& chunk, const RowGro
   args.group_bytes = layout.group_bytes();
   args.lowest = layout.lowest;
   args.y = y[0];
-  args.prefetch_far = chunk.prefetch == Prefetch::kFar;
+  args.prefetch_to = chunk.prefetch;
   for (size_t pass = 0; pass < passes; ++pass) {
     const Share share(kStepBytes / kLineBytes, tile * passes + pass, units);
     args.first_output = pass * outputs;

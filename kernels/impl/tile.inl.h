@@ -8,6 +8,7 @@
 // and kColumns so that they fit (vec_*.inl.h).
 
 #include "kernels/impl/operand.inl.h"
+#include "kernels/kernels.h"
 
 namespace pinion::kernels::impl {
 namespace {
@@ -26,22 +27,27 @@ struct TileArgs {
   const float* factors = nullptr;              // [rows]: of x, if kIsScaled; then y +=
   const std::byte* const* prefetch = nullptr;  // per segment: lines to prefetch while w is read
   size_t prefetch_stride = 0;                  // bytes from step to step; 0: w_stride
-  bool prefetch_far = false;                   // into L2 only
+  Prefetch prefetch_to = Prefetch::kNear;
 };
 
 template <typename Operand>
 using TileFn = void (*)(const TileArgs<Operand>&);
 
+// How much earlier kBoth asks for lines in L2. On an Emerald Rapids core without AVX512_BF16 a row
+// of bfloat16 read 85 to 92 % of the memory's bandwidth with kNear and 96 to 100 % with kBoth, for
+// any distance between 4 and 64 KiB.
+constexpr size_t kEarlierBytes = 16 * 1024;
+
 template <int kLines, int kLocality>
-void PrefetchLines(const std::byte* from, bool far) {
+void PrefetchLines(const std::byte* from, Prefetch to) {
+  if (to != Prefetch::kFar) {
 #pragma GCC unroll 8
-  for (int line = 0; line < kLines; ++line) {
-    if (far) {
-      __builtin_prefetch(from + line * 64, 0, 2);
-    } else {
-      __builtin_prefetch(from + line * 64, 0, kLocality);
-    }
+    for (int line = 0; line < kLines; ++line) __builtin_prefetch(from + line * 64, 0, kLocality);
   }
+  if (to == Prefetch::kNear) return;
+  if (to == Prefetch::kBoth) from += kEarlierBytes;
+#pragma GCC unroll 8
+  for (int line = 0; line < kLines; ++line) __builtin_prefetch(from + line * 64, 0, 2);
 }
 
 // sums += x w for one digit of x. Each step prefetches kPrefetch lines, into the cache level of
@@ -56,7 +62,7 @@ template <typename Operand, int kRows, int kColumns, int kPrefetch, bool kHalf, 
     const std::byte* w = args.w[segment];
     const std::byte* prefetch = kPrefetch > 0 ? args.prefetch[segment] : nullptr;
     for (size_t step = args.steps[segment]; step > 0; --step) {
-      PrefetchLines<kPrefetch, kLocality>(prefetch + digit * kPrefetch * 64, args.prefetch_far);
+      PrefetchLines<kPrefetch, kLocality>(prefetch + digit * kPrefetch * 64, args.prefetch_to);
 #pragma GCC unroll 2
       for (size_t sub = 0; sub < Operand::kSubs; ++sub) {
         Vec weights[kColumns];

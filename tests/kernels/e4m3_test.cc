@@ -82,8 +82,8 @@ TEST_P(E4m3Test, EveryPrefetchGivesTheSameBits) {
   const E4m3Problem p(E4m3Layout(300, 128), 7, 2, Dtype::kBf16);
   for (const size_t rows : {size_t{1}, size_t{7}}) {
     const auto near = MultiplyE4m3(GetParam(), p, rows);
-    EXPECT_EQ(MultiplyE4m3(GetParam(), p, rows, Prefetch::kFar), near);
-    EXPECT_EQ(MultiplyE4m3(GetParam(), p, rows, Prefetch::kNone), near);
+    for (const Prefetch prefetch : kPrefetches)
+      EXPECT_EQ(MultiplyE4m3(GetParam(), p, rows, prefetch), near);
   }
 }
 
