@@ -119,9 +119,11 @@ using E4m3TileFn = void (*)(const E4m3Tile<typename Operand::X>&);
 template <typename Operand, int kRows>
 E4m3TileFn<Operand> E4m3TileWithPrefetch(size_t lines) {
   constexpr int kLoads = E4m3LoadsOf(kRows);
-  return lines == 0   ? RunE4m3Tile<Operand, kRows, kLoads, 0>
-         : lines == 1 ? RunE4m3Tile<Operand, kRows, kLoads, 1>
-                      : RunE4m3Tile<Operand, kRows, kLoads, 2>;
+  if (lines == 0) return RunE4m3Tile<Operand, kRows, kLoads, 0>;
+  if constexpr (kEveryPrefetch) {
+    if (lines == 1) return RunE4m3Tile<Operand, kRows, kLoads, 1>;
+  }
+  return RunE4m3Tile<Operand, kRows, kLoads, 2>;
 }
 
 template <typename Operand>
