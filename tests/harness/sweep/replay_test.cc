@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -21,16 +20,15 @@
 #include "harness/sweep/state.h"
 #include "made_up_rows.h"
 #include "tests/test_data.h"
+#include "tests/watched.h"
 
 namespace pinion::harness {
 namespace {
 
 using testing::HasSubstr;
 
-// Sanitizers make a replay about ten times as slow, and look for other things than rates: there, a
-// few replays (tests/CMakeLists.txt sets the variable).
-bool Sanitized() { return std::getenv("PINION_SANITIZED") != nullptr; }
-const int kReplays = Sanitized() ? 16 : 150;
+// Sanitizers make a replay about ten times as slow, and look for other things than rates.
+const int kReplays = tests::Watched() ? 16 : 150;
 constexpr double kLuck = 1.64;  // standard errors
 
 double StandardError(double p) { return std::sqrt(p * (1 - p) / kReplays); }
@@ -169,12 +167,12 @@ TEST(Replay, HoldsOnRecordedNoise) {
 TEST(Replay, EqualOnesAreRarelyCrowned) {
   OnRecordedNoise([](const Recording& recording) {
     const ReplayReport report =
-        Replay(recording, std::vector<double>(8, 1.0), 0, Sanitized() ? kReplays : 1000);
+        Replay(recording, std::vector<double>(8, 1.0), 0, tests::Watched() ? kReplays : 1000);
     const ReplayFigure& crowned = Figure(report, "false_crowns");
     EXPECT_EQ(crowned.mean.n, static_cast<size_t>(report.seeds));
     EXPECT_LE(crowned.effective_replays, report.seeds);
     EXPECT_LE(crowned.mean.mean, crowned.interval.high);
-    if (Sanitized()) return;
+    if (tests::Watched()) return;
     EXPECT_LE(crowned.interval.high, 0.05);
   });
 }
