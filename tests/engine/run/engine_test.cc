@@ -1,5 +1,5 @@
 // The engine loop under pressure: its output must not depend on blocks, chunks, neighbours,
-// ranks or the prefix cache.
+// ranks, stages or the prefix cache.
 
 #include "engine/run/engine.h"
 
@@ -89,6 +89,7 @@ struct Pressure {
   int chunk, ranks, threads;
   bool caching;
   int step_ms = 0;  // 0: steps have no bound
+  int stages = 1;   // which divide the layers, and so the bytes of a block
 };
 void PrintTo(const Pressure& pressure, std::ostream* out) { *out << pressure.name; }
 
@@ -97,8 +98,10 @@ class EngineUnderPressure : public ::testing::TestWithParam<Pressure> {};
 TEST_P(EngineUnderPressure, GivesEveryRequestTheTokensItGetsAlone) {
   const Pressure& pressure = GetParam();
   EngineOptions options = Tiny(pressure.blocks, pressure.threads);
+  *options.kv_cache_bytes /= static_cast<uint64_t>(pressure.stages);
   options.max_num_batched_tokens = pressure.chunk;
   options.tensor_parallel = pressure.ranks;
+  options.pipeline_parallel = pressure.stages;
   options.prefix_caching = pressure.caching;
   if (pressure.step_ms > 0) options.max_step_ms = pressure.step_ms;
   const auto engine = Start(options);
@@ -106,7 +109,7 @@ TEST_P(EngineUnderPressure, GivesEveryRequestTheTokensItGetsAlone) {
   // Again, over what the first run left in the cache.
   EXPECT_EQ(RunAll(*engine, Requests()), Expected());
   const EngineStats stats = engine->stats();
-  if (pressure.blocks < 20) {
+  if (pressure.blocks < 50) {
     EXPECT_GT(stats.scheduler.preemptions, 0u);
   }
   if (pressure.caching) {
@@ -114,19 +117,23 @@ TEST_P(EngineUnderPressure, GivesEveryRequestTheTokensItGetsAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EngineUnderPressure,
-                         ::testing::Values(Pressure{"Roomy", 100, 2048, 1, 1, true},
-                                           Pressure{"RoomyTwoRanks", 100, 2048, 2, 1, true},
-                                           Pressure{"ChunksOfSeven", 100, 7, 1, 1, true},
-                                           Pressure{"ChunksOfSevenTwoThreads", 100, 7, 1, 2, true},
-                                           Pressure{"ChunksOfSevenThreeRanks", 100, 7, 3, 1, true},
-                                           Pressure{"OneTokenAStep", 100, 1, 1, 1, false},
-                                           Pressure{"TimedSteps", 100, 2048, 1, 1, true, 1},
-                                           Pressure{"TimedStepsOfTwoRanks", 100, 64, 2, 1, true, 2},
-                                           Pressure{"FewBlocks", 10, 64, 1, 1, true},
-                                           Pressure{"FewBlocksWithoutCache", 10, 64, 1, 1, false},
-                                           Pressure{"FewBlocksTwoRanks", 10, 13, 2, 1, true}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    All, EngineUnderPressure,
+    ::testing::Values(Pressure{"Roomy", 100, 2048, 1, 1, true},
+                      Pressure{"RoomyTwoRanks", 100, 2048, 2, 1, true},
+                      Pressure{"ChunksOfSeven", 100, 7, 1, 1, true},
+                      Pressure{"ChunksOfSevenTwoThreads", 100, 7, 1, 2, true},
+                      Pressure{"ChunksOfSevenThreeRanks", 100, 7, 3, 1, true},
+                      Pressure{"OneTokenAStep", 100, 1, 1, 1, false},
+                      Pressure{"TimedSteps", 100, 2048, 1, 1, true, 1},
+                      Pressure{"TimedStepsOfTwoRanks", 100, 64, 2, 1, true, 2},
+                      Pressure{"FewBlocks", 10, 64, 1, 1, true},
+                      Pressure{"FewBlocksWithoutCache", 10, 64, 1, 1, false},
+                      Pressure{"FewBlocksTwoRanks", 10, 13, 2, 1, true},
+                      // Steps of 256 rows and more, which are cut into parts.
+                      Pressure{"FewBlocksTwoStagesInParts", 40, 2048, 1, 1, true, 0, 2},
+                      Pressure{"FewBlocksTwoStagesOfTwoRanks", 10, 13, 2, 1, true, 0, 2}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 // The calls of the score sink: positions in order, and the logits of each.
 struct HandedScores {
