@@ -11,17 +11,38 @@
 namespace pinion {
 namespace {
 
+std::string Counted(int number, const char* noun) {
+  return StrCat(number, ' ', noun, number == 1 ? "" : "s");
+}
+
+std::string AtMost(const std::string& what, int most, const char* less) {
+  return StrCat(what, most == 1 ? "" : less);
+}
+
+// What of the three sizes fits on so many CPUs.
+std::string WaysOut(const EngineOptions& options, int replicas, int most) {
+  const int fit = most / options.ranks(), each = most / replicas;
+  std::string ways;
+  if (fit > 0) ways = AtMost(StrCat("--data-parallel-size ", fit), fit, " or less") + ", ";
+  if (each > 0)
+    ways += AtMost(Counted(each, "rank"), each, " or fewer") + " in each (-tp times -pp), ";
+  if (ways.empty())
+    ways = AtMost(Counted(most, "rank"), most, " or fewer") +
+           " in all (--data-parallel-size times -tp times -pp), ";
+  return StrCat("use ", ways, "or --threads-bind nobind");
+}
+
 Status CheckCount(const EngineOptions& options, int replicas, const Budget& budget) {
   if (replicas < 1 || replicas > kMaxReplicas)
     return Fail(ErrorCode::kUsage,
                 StrCat("replicas is ", replicas, "; it must be from 1 to ", kMaxReplicas));
-  const int ranks = replicas * options.ranks();
-  if (replicas == 1 || ranks <= budget.max_threads || options.threads_bind == "nobind") return {};
-  return Fail(ErrorCode::kUsage, StrCat(replicas, " replicas of ", options.ranks(),
-                                        options.ranks() == 1 ? " rank" : " ranks",
-                                        " cannot have a CPU for each rank: ", budget.max_threads,
-                                        budget.max_threads == 1 ? " thread" : " threads",
-                                        " may run at once here; take fewer replicas or ranks"));
+  const int ranks = replicas * options.ranks(), most = budget.max_threads;
+  if (replicas == 1 || ranks <= most || options.threads_bind == "nobind") return {};
+  return Fail(ErrorCode::kUsage,
+              StrCat(replicas, " replicas of ", Counted(options.ranks(), "rank"), " (-tp ",
+                     options.tensor_parallel, " -pp ", options.pipeline_parallel,
+                     ") cannot have a CPU for each rank: ", Counted(most, "thread"),
+                     " may run at once here; ", WaysOut(options, replicas, most)));
 }
 
 std::vector<std::string> ListsOf(const Plan& plan) {

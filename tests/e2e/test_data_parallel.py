@@ -62,6 +62,19 @@ def test_answers_are_those_of_one_engine(one, two):
     assert text(two, LONG, **several) == text(one, LONG, **several)
 
 
+def test_engines_of_stages_of_ranks_answer_as_one_engine(one, start_server, data):
+    """Replicas x -pp x -tp: eight ranks, which may be more than there are CPUs."""
+    split = start_server(data / "models/tiny-trained", "--data-parallel-size", "2", "-pp", "2", "-tp", "2",
+                         "--threads-bind", "nobind", *FLAGS)
+    assert [len(each["plan"]["ranks"]) for each in replicas(split)] == [4, 4]
+    before = series(split, "vllm:generation_tokens_total")
+    prompts = [f"{LONG} {i}" for i in range(6)] + ["x"]
+    with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
+        assert list(pool.map(lambda prompt: text(split, prompt), prompts)) == [text(one, p) for p in prompts]
+    after = series(split, "vllm:generation_tokens_total")
+    assert all(after[engine] > before.get(engine, 0) for engine in ("0", "1")), "both have answered"
+
+
 def test_each_engine_has_cpus_and_a_cache_of_its_own(two):
     each = replicas(two)
     assert len(each) == len(engines_of(two)) == 2

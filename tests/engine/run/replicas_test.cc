@@ -70,11 +70,50 @@ TEST(PlanReplicas, ListsAreOnePerRankOfEveryReplica) {
   EXPECT_THAT(error, HasSubstr("has 2 lists for 4 ranks"));
 }
 
-TEST(PlanReplicas, RefusesMoreRanksThanCpus) {
-  EXPECT_EQ(
-      ErrorFor(Options("auto", 3), 3),
-      "3 replicas of 3 ranks cannot have a CPU for each rank: 8 threads may run at once here; "
-      "take fewer replicas or ranks");
+EngineOptions Staged(const std::string& bind, int ranks, int stages) {
+  EngineOptions options = Options(bind, ranks);
+  options.pipeline_parallel = stages;
+  return options;
+}
+
+// Tensor x pipeline x replicas: two replicas of two stages of two ranks on eight cores.
+TEST(PlanReplicas, EachHasStagesOfItsOwn) {
+  const Plan whole = PlanOf(Staged("auto", 2, 2), 2);
+  ASSERT_EQ(whole.ranks.size(), 8u);
+  const Plan second = PlanOfReplica(whole, 2, 1);
+  ASSERT_EQ(second.ranks.size(), 4u);
+  EXPECT_EQ(OptionsOfReplica(Staged("auto", 2, 2), second).threads_bind, "4|5|6|7");
+  EXPECT_EQ(second.ranks[3].rank, 3);
+  EXPECT_EQ(PlanOf(Staged("nobind", 4, 4), 2).ranks.size(), 32u) << "CPUs may be shared";
+  EXPECT_THAT(ErrorFor(Staged("0|1|2|3", 2, 2), 2), HasSubstr("2 replicas x 4 = 8 ranks in all"));
+}
+
+// Every way out that it names fits.
+TEST(PlanReplicas, RefusesMoreRanksThanCpusAndSaysHowManyFit) {
+  EXPECT_EQ(ErrorFor(Options("auto", 3), 3),
+            "3 replicas of 3 ranks (-tp 3 -pp 1) cannot have a CPU for each rank: 8 threads may "
+            "run at once here; use --data-parallel-size 2 or less, 2 ranks or fewer in each (-tp "
+            "times -pp), or --threads-bind nobind");
+  PlanOf(Options("auto", 3), 2);
+  PlanOf(Options("auto", 2), 3);
+  EXPECT_THAT(ErrorFor(Staged("auto", 2, 2), 4),
+              HasSubstr("4 replicas of 4 ranks (-tp 2 -pp 2) cannot have a CPU for each rank: 8 "
+                        "threads may run at once here; use --data-parallel-size 2 or less, 2 ranks "
+                        "or fewer in each (-tp times -pp), or "));
+  PlanOf(Staged("auto", 2, 2), 2);
+  PlanOf(Staged("auto", 1, 2), 4);
+  PlanOf(Staged("nobind", 2, 2), 4);
+  EXPECT_THAT(ErrorFor(Staged("auto", 3, 3), 2), HasSubstr("here; use 4 ranks or fewer in each"));
+  EXPECT_THAT(ErrorFor(Options("auto", 1), 9),
+              HasSubstr("9 replicas of 1 rank (-tp 1 -pp 1) cannot have a CPU for each rank: 8 "
+                        "threads may run at once here; use --data-parallel-size 8 or less, or "));
+  EXPECT_THAT(ErrorFor(Staged("auto", 3, 3), 9),
+              HasSubstr("use 8 ranks or fewer in all (--data-parallel-size times -tp times -pp), "
+                        "or --threads-bind nobind"));
+  EXPECT_THAT(ErrorFor(Staged("auto", 2, 4), 5),
+              HasSubstr("use --data-parallel-size 1, 1 rank in each (-tp times -pp), or "));
+  PlanOf(Staged("auto", 2, 4), 1);
+  PlanOf(Options("auto", 1), 5);
   EXPECT_THAT(ErrorFor(Options(), 0), HasSubstr("replicas is 0; it must be from 1 to"));
 }
 
