@@ -351,8 +351,9 @@ INSTANTIATE_TEST_SUITE_P(FirstModels, GoldenFloat32,
                          ::testing::Combine(::testing::ValuesIn(kFirstModels),
                                             ::testing::ValuesIn(Setups())),
                          CaseName);
-const std::set<std::string> kExactSetups = {"Default", "TwoRanks", "TwoStages", "ChunksOfSeven",
-                                            "NoPrefixCache"};
+const std::set<std::string> kExactSetups = {"Default",       "TwoRanks",
+                                            "TwoStages",     "TwoStagesOfTwoRanksInChunks",
+                                            "ChunksOfSeven", "NoPrefixCache"};
 INSTANTIATE_TEST_SUITE_P(Models, GoldenFloat32,
                          ::testing::Combine(::testing::ValuesIn(OtherModels()),
                                             ::testing::ValuesIn(Setups(kExactSetups))),
