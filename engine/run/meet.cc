@@ -90,6 +90,13 @@ Status Agree(Communicator& world, const std::vector<SharedFact>& facts) {
   return {};
 }
 
+Status AgreeOnIdentity(Communicator& world, const Identity& mine) {
+  return Agree(world, {{"Pinion", mine.version},
+                       {"ISA path", mine.isa},
+                       {"type", mine.types},
+                       {"model", mine.model}});
+}
+
 std::string HashOf(const std::string& text) {
   std::vector<uint64_t> words((text.size() + sizeof(uint64_t) - 1) / sizeof(uint64_t));
   if (!text.empty()) std::memcpy(words.data(), text.data(), text.size());

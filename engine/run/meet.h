@@ -58,6 +58,13 @@ struct SharedFact {
 // The error names the first process that differs from the leader, and both values.
 Status Agree(Communicator& world, const std::vector<SharedFact>& facts);
 
+// What a process is about to compute, and with what.
+struct Identity {
+  std::string version;  // of Pinion
+  std::string isa, types, model;
+};
+Status AgreeOnIdentity(Communicator& world, const Identity& mine);
+
 // Sixteen hexadecimal digits of the names, shapes and first rows of all tensors.
 std::string HashOf(const TensorSource& weights);
 std::string HashOf(const std::string& text);

@@ -184,12 +184,12 @@ Status AgreeOnModel(StartedModel& model, StartState& start) {
   if (!model.world) return {};
   model.info.link = MeasureLink(*model.world);
   const DecoderSpec& spec = model.files.spec;
-  return Agree(*model.world,
-               {{"Pinion", Version()},
-                {"ISA path", model.info.isa},
-                {"type", StrCat(model.info.dtype, ", KV ", kernels::Name(model.info.kv_dtype),
-                                ", --wire-dtype ", model.options.wire_dtype)},
-                {"model", StrCat(spec.architecture, " with weights ", model.weights_hash)}});
+  return AgreeOnIdentity(
+      *model.world, {.version = Version(),
+                     .isa = model.info.isa,
+                     .types = StrCat(model.info.dtype, ", KV ", kernels::Name(model.info.kv_dtype),
+                                     ", --wire-dtype ", model.options.wire_dtype),
+                     .model = StrCat(spec.architecture, " with weights ", model.weights_hash)});
 }
 
 Status ChooseKernels(StartedModel& model, StartState& start) {

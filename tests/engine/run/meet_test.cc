@@ -124,5 +124,35 @@ TEST(AgreeOnCpuTime, AProcessWithoutAPlanTellsAll) {
   });
 }
 
+// Such as two hosts of which one has an older Pinion, or an older CPU.
+TEST(AgreeOnIdentity, EveryDifferenceIsRefusedWithBothValues) {
+  const Identity usual = {"1.4.0", "avx512_bf16", "bfloat16, KV bf16", "Llama with weights 12"};
+  const struct {
+    std::string Identity::*field;
+    std::string other, told;
+  } cases[] = {
+      {&Identity::version, "1.3.9", "Pinion is 1.4.0 in process 0 and 1.3.9 in process 1"},
+      {&Identity::isa, "avx2", "ISA path is avx512_bf16 in process 0 and avx2 in process 1"},
+      {&Identity::types, "bfloat16, KV int8",
+       "type is bfloat16, KV bf16 in process 0 and bfloat16, KV int8 in process 1"},
+      {&Identity::model, "Llama with weights 13",
+       "model is Llama with weights 12 in process 0 and Llama with weights 13 in process 1"}};
+  for (const auto& [field, other, told] : cases) {
+    testing::ThreadWorld(3).Run([&, field = field](Communicator& world) {
+      Identity mine = usual;
+      if (world.process() > 0) mine.*field = other;
+      const Status agreed = AgreeOnIdentity(world, mine);
+      ASSERT_FALSE(agreed);
+      EXPECT_EQ(agreed.error().code, ErrorCode::kUsage);
+      EXPECT_EQ(agreed.error().message,
+                "the processes differ: " + told +
+                    "; start the same program with the same files on all hosts, with an --isa that "
+                    "all of them have");
+    });
+  }
+  testing::ThreadWorld(3).Run(
+      [&](Communicator& world) { EXPECT_TRUE(AgreeOnIdentity(world, usual)); });
+}
+
 }  // namespace
 }  // namespace pinion
