@@ -20,10 +20,8 @@ NAMES = {"<|start_header_id|>": "<|fim_prefix|>", "<|end_header_id|>": "<|fim_su
          "<|eot_id|>": "<|fim_middle|>"}
 
 
-@pytest.fixture(scope="module")
-def filling(data, tmp_path_factory):
+def make_filling(data, folder):
     """A model whose tokenizer has tokens for gaps."""
-    folder = tmp_path_factory.mktemp("filling") / "model"
     shutil.copytree(data / "models" / "tiny-trained", folder)
     for file in ("tokenizer.json", "tokenizer_config.json"):
         text = (folder / file).read_text()
@@ -31,6 +29,11 @@ def filling(data, tmp_path_factory):
             text = text.replace(old, new)
         (folder / file).write_text(text)
     return folder
+
+
+@pytest.fixture(scope="module")
+def filling(data, tmp_path_factory):
+    return make_filling(data, tmp_path_factory.mktemp("filling") / "model")
 
 
 @pytest.fixture(scope="module")
