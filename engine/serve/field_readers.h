@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -49,6 +50,18 @@ std::string TextOfContent(const Json& content);
 
 // `messages` and what belongs to them.
 ApiResult<Conversation> ReadConversation(const Json& body);
+
+// Which tools may be called now, of all that a body has.
+struct AllowedTools {
+  std::string mode;  // "auto" or "required"
+  Json tools;        // the list of these, in the form of chats
+};
+// Reads the `mode` and `tools` of a choice of the type allowed_tools. `where`: their place in the
+// body; `tools`: all of them, in the form of chats; null: none.
+ApiResult<AllowedTools> ReadAllowedTools(const Json& allowed, const std::string& where,
+                                         const Json* tools);
+// The same for a chat's `tool_choice`; unset if it is no object of that type.
+ApiResult<std::optional<AllowedTools>> ReadAllowedChoice(const Json* choice, const Json* tools);
 
 // What the answer must be of (`response_format` and its relatives): sets the request's grammar.
 ApiResult<void> ReadGrammar(const Json& body, GenerationRequest& request);

@@ -162,7 +162,9 @@ ApiResult<Conversation> ReadConversation(const Json& body) {
     PINION_TRY(CheckTools(*tools));
     const Json* choice = body.Find("tool_choice");
     const bool wanted = !choice || !choice->is_string() || choice->string() != "none";
-    if (wanted && !tools->array().empty()) chat.tools = *tools;
+    PINION_ASSIGN(auto allowed, ReadAllowedChoice(choice, tools));
+    if (wanted && !tools->array().empty())
+      chat.tools = allowed ? std::move(allowed->tools) : *tools;
   }
   if (const Json* kwargs = body.Find("chat_template_kwargs"); kwargs && !kwargs->is_null()) {
     if (!kwargs->is_object())

@@ -56,27 +56,11 @@ Json NamedChoice(std::string name) {
                            {"function", Json(Json::Object{{"name", std::move(name)}})}});
 }
 
-// Of all tools those that may be called now: the others are not shown to the model.
+// The other tools are not shown to the model.
 Checked AllowTools(const Json& choice, Json& chat) {
-  PINION_ASSIGN(std::string mode, ReadString(choice, "mode", "tool_choice"));
-  if (mode != "auto" && mode != "required")
-    return Bad("tool_choice.mode",
-               StrCat("'tool_choice.mode' is '", mode.substr(0, 40), "', want auto or required"));
-  const Json* allowed = choice.Find("tools");
-  if (!allowed || !allowed->is_array())
-    return Bad("tool_choice.tools", "'tool_choice.tools' must be a list");
-  std::vector<std::string> names;
-  for (const Json& tool : allowed->array()) {
-    PINION_ASSIGN(names.emplace_back(), ReadString(tool, "name", "tool_choice.tools"));
-  }
-  Json kept = Json::MakeArray();
-  if (const Json* tools = chat.Find("tools"))
-    for (const Json& tool : tools->array())
-      if (Holds(names, tool.Find("function")->Find("name")->string())) kept.Append(tool);
-  if (kept.array().empty())
-    return Bad("tool_choice.tools", "'tool_choice.tools' names none of the tools");
-  chat.Set("tools", std::move(kept));
-  chat.Set("tool_choice", std::move(mode));
+  PINION_ASSIGN(AllowedTools allowed, ReadAllowedTools(choice, "tool_choice", chat.Find("tools")));
+  chat.Set("tools", std::move(allowed.tools));
+  chat.Set("tool_choice", std::move(allowed.mode));
   return {};
 }
 

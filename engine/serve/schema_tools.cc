@@ -1,6 +1,7 @@
-// Reads `tool_choice`: which tools must be called, and as which JSON.
+// Reads `tool_choice`: which tools may or must be called, and as which JSON.
 
 #include <string>
+#include <unordered_set>
 #include <utility>
 
 #include "engine/base/json_text.h"
@@ -83,17 +84,84 @@ std::string NamedTool(const Json& choice) {
   return name && name->is_string() ? name->string() : "";
 }
 
+using Names = std::unordered_set<std::string>;
+
+Names NamesOf(const Json& tools) {
+  Names names;
+  for (const Json& tool : tools.array()) names.insert(NamedTool(tool));
+  return names;
+}
+
+// The names in `allowed`, which are functions in the form of chats or of Responses.
+ApiResult<Names> AllowedNames(const Json& allowed, const std::string& where, const Names& all) {
+  Names names;
+  for (const Json& one : allowed.array()) {
+    const Json* function = one.Find("function");
+    PINION_ASSIGN(std::string name, ReadString(function ? *function : one, "name", where));
+    if (!all.contains(name))
+      return Bad(where, StrCat("'", where, "' names '", name.substr(0, 100),
+                               "', which is none of the tools"));
+    names.insert(std::move(name));
+  }
+  return names;
+}
+
+// What must be called; empty: nothing.
+struct Wanted {
+  bool any = false;
+  std::string name;
+};
+
+ApiResult<Wanted> ReadWanted(const Json& body) {
+  const Json* choice = body.Find(kField);
+  if (!choice || choice->is_null()) return Wanted{};
+  PINION_ASSIGN(const auto allowed, ReadAllowedChoice(choice, body.Find("tools")));
+  const std::string mode = allowed ? allowed->mode : choice->is_string() ? choice->string() : "";
+  if (mode == "auto" || mode == "none") return Wanted{};
+  Wanted wanted{mode == "required", NamedTool(*choice)};
+  if (!wanted.any && wanted.name.empty())
+    return Bad(kField, StrCat("'tool_choice' is ", Excerpt(*choice, 100),
+                              ", want \"auto\", \"none\", \"required\", a function's name or "
+                              "allowed_tools"));
+  return wanted;
+}
+
 }  // namespace
 
+ApiResult<AllowedTools> ReadAllowedTools(const Json& allowed, const std::string& where,
+                                         const Json* tools) {
+  PINION_ASSIGN(std::string mode, ReadString(allowed, "mode", where));
+  if (mode != "auto" && mode != "required")
+    return Bad(where + ".mode",
+               StrCat("'", where, ".mode' is '", mode.substr(0, 40), "', want auto or required"));
+  const std::string param = where + ".tools";
+  const Json* list = allowed.Find("tools");
+  if (!list || !list->is_array() || list->array().empty())
+    return Bad(param, StrCat("'", param, "' must be a list of at least one tool"));
+  const Json none = Json::MakeArray();
+  const Json& all = tools && tools->is_array() ? *tools : none;
+  PINION_ASSIGN(const Names names, AllowedNames(*list, param, NamesOf(all)));
+  Json kept = Json::MakeArray();
+  for (const Json& tool : all.array())
+    if (names.contains(NamedTool(tool))) kept.Append(tool);
+  return AllowedTools{std::move(mode), std::move(kept)};
+}
+
+ApiResult<std::optional<AllowedTools>> ReadAllowedChoice(const Json* choice, const Json* tools) {
+  const Json* type = choice ? choice->Find("type") : nullptr;
+  if (!type || *type != Json("allowed_tools")) return std::nullopt;
+  const std::string where = StrCat(kField, ".allowed_tools");
+  const Json* allowed = choice->Find("allowed_tools");
+  if (!allowed || !allowed->is_object())
+    return Bad(where, StrCat("'", where, "' must be an object"));
+  PINION_ASSIGN(AllowedTools read, ReadAllowedTools(*allowed, where, tools));
+  return read;
+}
+
 ApiResult<void> ReadToolChoice(const Json& body, GenerationRequest& request) {
-  const Json* choice = body.Find(kField);
-  if (!choice || choice->is_null()) return {};
-  if (choice->is_string() && (choice->string() == "auto" || choice->string() == "none")) return {};
-  const bool required = choice->is_string() && choice->string() == "required";
-  const std::string name = NamedTool(*choice);
-  if (!required && name.empty())
-    return Bad(kField, StrCat("'tool_choice' is ", Excerpt(*choice, 100),
-                              ", want \"auto\", \"none\", \"required\" or a function's name"));
+  PINION_ASSIGN(const Wanted wanted, ReadWanted(body));
+  const auto& [required, name] = wanted;
+  if (!required && name.empty()) return {};
   PINION_ASSIGN(std::vector<Tool> tools, ReadTools(request.conversation.tools));
   if (tools.empty()) return Bad(kField, "'tool_choice' wants a call, but 'tools' has no tools");
   if (request.grammar)

@@ -150,6 +150,13 @@ def test_a_required_call_is_made(client):
     assert not choice.message.content
 
 
+def test_a_call_of_an_allowed_tool_is_made(client):
+    allowed = {"mode": "required", "tools": [{"type": "function", "function": {"name": "time"}}]}
+    choice = chat(client, tools=TOOLS, tool_choice={"type": "allowed_tools", "allowed_tools": allowed},
+                  parallel_tool_calls=False).choices[0]
+    assert [call.function.name for call in choice.message.tool_calls] == ["time"]
+
+
 def test_a_named_call_is_made_in_streams_too(client):
     named = {"type": "function", "function": {"name": "time"}}
     chunks = list(chat(client, tools=TOOLS, tool_choice=named, stream=True))

@@ -116,6 +116,21 @@ def test_one_call_is_kept_if_no_more_are_wanted(client):
     assert len(choice.message.tool_calls) == 1
 
 
+def test_only_tools_that_are_allowed_are_called(client):
+    calls = CALL + CALL.replace("weather", "time")
+    for names in (["weather"], ["time"], ["weather", "time"]):
+        allowed = {"mode": "auto", "tools": [{"type": "function", "function": {"name": name}} for name in names]}
+        asked = {"tools": TOOLS, "tool_choice": {"type": "allowed_tools", "allowed_tools": allowed}}
+        (choice,) = say(client, calls, **asked).choices
+        chunks = list(say(client, calls, stream=True, **asked))
+        streamed = [call.function.name for call in call_deltas(chunks) if call.id]
+        assert [call.function.name for call in choice.message.tool_calls] == streamed == names
+    with pytest.raises(openai.BadRequestError, match="'tide', which is none of the tools") as refused:
+        say(client, calls, tools=TOOLS, tool_choice={"type": "allowed_tools", "allowed_tools": {
+            "mode": "auto", "tools": [{"type": "function", "function": {"name": "tide"}}]}})
+    assert refused.value.param == "tool_choice.allowed_tools.tools"
+
+
 def test_calls_that_cannot_be_forced_are_refused_by_name(client):
     named = {"type": "function", "function": {"name": "tide"}}
     for choice, tools, why in (("always", TOOLS, "want"), (named, TOOLS, "none of the tools"),

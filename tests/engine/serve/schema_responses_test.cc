@@ -113,7 +113,7 @@ TEST(SchemaResponses, GivesToolsTheFormOfChats) {
             R"({"tools":[)" + g + R"(],"tool_choice":"required"})");
   EXPECT_THAT(Fields(tools + R"(,"tool_choice":{"type":"allowed_tools","mode":"auto",
                                 "tools":[{"type":"function","name":"h"}]})"),
-              HasSubstr("names none of the tools"));
+              HasSubstr("tool_choice.tools: 'tool_choice.tools' names 'h', which is none of the "));
   EXPECT_THAT(Fields(tools + R"(,"tool_choice":{"type":"file_search"})"), HasSubstr("file_search"));
   EXPECT_THAT(Fields(R"("tools":[{"type":"web_search"}])"),
               HasSubstr("tools[0]: 'tools[0]' is of type 'web_search'"));

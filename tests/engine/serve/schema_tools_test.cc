@@ -55,6 +55,62 @@ TEST(Schema, ANamedCallIsTheToolsArguments) {
   EXPECT_EQ(request->grammar->text, R"({"type":"object"})");
 }
 
+// The names of the tools that the model is shown.
+std::string Shown(const GenerationRequest& request) {
+  std::vector<std::string> names;
+  for (const Json& tool : request.conversation.tools.array())
+    names.push_back(tool.Find("function")->Find("name")->string());
+  return Join(names, " ");
+}
+
+std::string Allowed(const std::string& mode, const std::string& tools) {
+  return R"("tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":")" + mode +
+         R"(","tools":[)" + tools + "]}}";
+}
+
+TEST(Schema, OfAllToolsThoseThatAreAllowedMayBeCalled) {
+  const std::string g = R"({"type":"function","function":{"name":"g"}})";
+  const std::string f = R"({"type":"function","function":{"name":"f"}})";
+  const auto may = WithTools(Allowed("auto", g));
+  ASSERT_TRUE(may) << may.error().message;
+  EXPECT_EQ(Shown(*may), "g");
+  EXPECT_FALSE(may->grammar);
+  EXPECT_FALSE(may->output.forced);
+  const auto must = WithTools(Allowed("required", g));
+  ASSERT_TRUE(must) << must.error().message;
+  EXPECT_EQ(Shown(*must), "g");
+  ASSERT_TRUE(must->output.forced);
+  EXPECT_EQ(must->output.forced->name, "");
+  const Json schema = *Json::Parse(must->grammar->text);
+  EXPECT_EQ(schema.Find("items")->Find("anyOf")->array().size(), 1u);
+  EXPECT_EQ(Shown(*WithTools(Allowed("auto", g + "," + f + "," + g))), "f g")
+      << "in the order of the tools";
+}
+
+TEST(Schema, RefusesToolsThatCannotBeAllowed) {
+  const std::string of = R"("tool_choice":{"type":"allowed_tools","allowed_tools":)";
+  const std::pair<std::string, const char*> kCases[] = {
+      {Allowed("none", R"({"function":{"name":"f"}})"), "tool_choice.allowed_tools.mode"},
+      {Allowed("auto", ""), "tool_choice.allowed_tools.tools"},
+      {Allowed("auto", R"({"function":{"name":"f"}},{"function":{"name":"h"}})"),
+       "tool_choice.allowed_tools.tools"},
+      {Allowed("auto", R"({"type":"custom"})"), "tool_choice.allowed_tools.tools.name"},
+      {of + R"({"mode":"auto","tools":"f"}})", "tool_choice.allowed_tools.tools"},
+      {of + "[]}", "tool_choice.allowed_tools"},
+      {R"("tool_choice":{"type":"allowed_tools"})", "tool_choice.allowed_tools"},
+  };
+  for (const auto& [field, param] : kCases) {
+    const auto request = WithTools(field);
+    ASSERT_FALSE(request) << field;
+    EXPECT_EQ(request.error().param, param) << field;
+    EXPECT_THAT(request.error().message, HasSubstr(StrCat("'", param, "'")));
+  }
+  const auto alone = Chat(R"({"messages":[{"role":"user","content":"x"}],)" +
+                          Allowed("auto", R"({"function":{"name":"f"}})") + "}");
+  ASSERT_FALSE(alone);
+  EXPECT_THAT(alone.error().message, HasSubstr("none of the tools"));
+}
+
 TEST(Schema, RefusesCallsThatCannotBeForced) {
   const std::pair<const char*, const char*> kCases[] = {
       {R"("tool_choice":{"type":"function","function":{"name":"h"}})", "none of the tools"},
