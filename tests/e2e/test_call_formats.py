@@ -54,7 +54,9 @@ def test_calls_are_read_whole_and_in_a_stream(start_server, echoing, parser):  #
     assert [json.loads(call.function.arguments) for call in calls] == [ARGUMENTS] * len(calls)
     assert len(calls) == max(1, text.count("Bern")) and not choice.message.content
     chunks = list(say(client, text, tools=TOOLS, stream=True))
-    streamed = ["".join(pieces) for pieces in check_deltas(call_deltas(chunks))]
+    deltas = check_deltas(call_deltas(chunks))
+    assert all(len(pieces) > 1 for pieces in deltas), "arguments come in pieces"
+    streamed = ["".join(pieces) for pieces in deltas]
     assert streamed == [call.function.arguments for call in calls]
     assert chunks[-1].choices[0].finish_reason == "tool_calls"
     assert not "".join(chunk.choices[0].delta.content or "" for chunk in chunks)

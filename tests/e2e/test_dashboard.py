@@ -1,5 +1,6 @@
-"""What the dashboard "vllm_overview" asks Prometheus for, which vLLM publishes with its examples: every series of it, by
-name, by the labels that its queries select or group by, and by the values that they select."""
+"""What the dashboards "vllm_overview" and "vLLM" (of prometheus_grafana) ask Prometheus for, which vLLM publishes with its
+examples: every series of them, by name, by the labels that their queries select or group by, and by the values that they
+select."""
 
 import re
 
@@ -27,7 +28,7 @@ HISTOGRAMS = ["vllm:time_to_first_token_seconds", "vllm:inter_token_latency_seco
               "vllm:request_time_per_output_token_seconds", "vllm:e2e_request_latency_seconds",
               "vllm:request_queue_time_seconds", "vllm:request_prefill_time_seconds",
               "vllm:request_decode_time_seconds", "vllm:iteration_tokens_total", "vllm:request_prompt_tokens",
-              "vllm:request_generation_tokens"]
+              "vllm:request_generation_tokens", "vllm:request_max_num_generation_tokens"]
 # The dashboard's limits for its shares of requests that were fast enough are boundaries of buckets.
 BOUNDARIES = {"vllm:time_to_first_token_seconds": 0.5, "vllm:request_time_per_output_token_seconds": 0.1}
 
