@@ -7,12 +7,16 @@ import shutil
 import openai
 import pytest
 
+from conftest import wait_until
+from test_serve import metric
+
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": {
     "type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}}}
     for name in ("weather", "time")]
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Bern", "days": 2}}\n</tool_call>'
 CUT_AT = 30  # tokens: within the arguments of CALL
 STOP = "#END#"
+MOST = 1800  # tokens of an answer that is left
 
 
 @pytest.fixture(scope="module")
@@ -182,3 +186,15 @@ def test_an_unknown_parser_is_refused(pinion, echoing):
     done = pinion("serve", echoing, "--tool-call-parser", "gpt")
     assert done.returncode == 2
     assert "--tool-call-parser is 'gpt', want one of auto, none, " in done.stderr
+
+
+def test_a_stream_that_is_closed_ends_its_answer(start_server, echoing):
+    server = start_server(echoing, "--stand-in", MOST // 60, "--served-model-name", "echo")  # it would take a minute
+    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=60)
+    stream = client.chat.completions.create(model="echo", messages=[{"role": "user", "content": "word "}], max_tokens=MOST,
+                                            stream=True, extra_body={"ignore_eos": True})
+    next(chunk for chunk in stream if chunk.choices and chunk.choices[0].delta.content)
+    assert metric(server, "vllm:num_requests_running") == 1
+    stream.close()
+    assert wait_until(lambda: metric(server, "vllm:num_requests_running") == 0)
+    assert 0 < metric(server, "vllm:generation_tokens_total") < MOST
