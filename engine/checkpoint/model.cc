@@ -185,6 +185,12 @@ Result<ModelFiles> OpenFolder(const std::string& model, const std::string& folde
   files.name = model;
   files.folder = folder;
   const std::string config = folder + "/config.json";
+  if (KindOf(config) == PathKind::kAbsent &&
+      KindOf(folder + "/adapter_config.json") != PathKind::kAbsent)
+    return Fail(ErrorCode::kUnsupported,
+                StrCat("'", folder,
+                       "' is an adapter, which Pinion does not apply; merge it into its base model "
+                       "and name that folder"));
   if (KindOf(config) == PathKind::kAbsent)
     return Fail(ErrorCode::kNotFound, StrCat("'", folder,
                                              "' holds no config.json; MODEL is a folder in "

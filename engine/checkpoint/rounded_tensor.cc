@@ -31,7 +31,7 @@ class RoundedTensor : public QuantisedTensor {
     columns_ = static_cast<size_t>(info.shape.at(1));
     group_ = scheme.group_of(columns_);
     range_ = scheme.range();
-    format_ = FormatName(scheme) + ", rounded";
+    format_ = FormatName(scheme) + " (rounded here)";
     stored_bytes_ = rows_ * columns_ * static_cast<uint64_t>(scheme.bits) / 8;
   }
 

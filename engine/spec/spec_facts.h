@@ -14,7 +14,8 @@ namespace pinion {
 //
 // Adds these to a JSON object, under the fields' names.
 void AddSpecFields(const DecoderSpec& spec, Json& json);
-// As rows of text, heading and value; neutral values are left out.
-std::vector<std::pair<std::string, std::string>> SpecFacts(const DecoderSpec& spec);
+// As rows of text, heading and value; neutral values, and parts that the model lacks, are left out.
+using Facts = std::vector<std::pair<std::string, std::string>>;
+Facts SpecFacts(const DecoderSpec& spec);
 
 }  // namespace pinion

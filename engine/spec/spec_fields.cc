@@ -17,7 +17,7 @@ Json RopeJson(const RopeSpec& rope) {
   json.Set("dim", rope.dim);
   json.Set("interleaved", rope.interleaved);
   json.Set("theta", rope.theta);
-  for (const auto& [name, value, neutral] : kRopeNumbers) json.Set(name, rope.*value);
+  for (const auto& [name, words, value, neutral] : kRopeNumbers) json.Set(name, rope.*value);
   json.Set("truncate", rope.truncate);
   json.Set("short_factors", rope.short_factors);
   json.Set("long_factors", rope.long_factors);
@@ -73,6 +73,7 @@ void AddSpecFields(const DecoderSpec& spec, Json& json) {
   json.Set("qk_norm", Name(spec.qk_norm));
   json.Set("qk_norm_after_rope", spec.qk_norm_after_rope);
   json.Set("value_norm", spec.value_norm);
+  json.Set("sinks", !spec.names.sinks.empty());
   json.Set("layer_scales", !spec.names.layer_scale.empty());
   json.Set("parts_side_by_side", spec.parts_side_by_side);
   json.Set("attention_gate", spec.attention_gate);
@@ -125,7 +126,7 @@ void AddSpecFields(const DecoderSpec& spec, Json& json) {
   json.Set("kv_heads_of_layer", kv_heads);
   json.Set("keys_as_values", keys_as_values);
   json.Set("attention_scale", static_cast<double>(spec.attention_scale));
-  for (const auto& [name, value, neutral] : kSpecMultipliers)
+  for (const auto& [name, words, value, neutral] : kSpecMultipliers)
     json.Set(name, static_cast<double>(spec.*value));
   json.Set("position_offset", spec.position_offset);
   json.Set("tied_head", spec.tied_head);

@@ -1,5 +1,7 @@
 #include "engine/spec/spec_names.h"
 
+#include <cmath>
+
 #include "engine/base/strings.h"
 
 namespace pinion {
@@ -30,6 +32,39 @@ std::string MlpName(const DecoderSpec& spec) {
   return StrCat(Name(spec.activation), spec.gated ? "_gated" : "");
 }
 
+std::string MlpWords(const DecoderSpec& spec) {
+  const auto words = [&]() -> const char* {
+    switch (spec.activation) {
+      case kernels::Activation::kGeluTanh:
+        return "GELU (tanh)";
+      case kernels::Activation::kGeluErf:
+        return "GELU (erf)";
+      case kernels::Activation::kRelu2:
+        return "relu squared";
+      default:
+        return Name(spec.activation);
+    }
+  };
+  return StrCat(spec.gated ? "gated " : "", words());
+}
+
+std::string Counted(size_t count, std::string_view noun) {
+  return StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
+std::string InLayers(const DecoderSpec& spec, size_t count) {
+  const auto layers = static_cast<size_t>(spec.layers);
+  return count == layers ? "in every layer"
+                         : StrCat("in ", count, " of ", Counted(layers, "layer"));
+}
+
+std::string Plain(double number) {
+  if (number < 1e5) return StrCat(number);
+  std::string text = StrCat(static_cast<int64_t>(std::llround(number)));
+  for (size_t at = text.size(); at > 3;) text.insert(at -= 3, 1, ',');
+  return text;
+}
+
 std::string NormPlaces(const TensorNames& names) {
   const bool before = !names.attention_norm.empty(), after = !names.attention_post_norm.empty();
   return before && after ? "before_and_after" : after ? "after" : "before";
@@ -40,6 +75,8 @@ std::vector<std::string> Biases(const DecoderSpec& spec) {
   if (spec.qkv_bias) parts.emplace_back("q k v");
   if (spec.o_bias) parts.emplace_back("o");
   if (spec.mlp_bias) parts.emplace_back("MLP");
+  if (spec.moe.bias) parts.emplace_back("experts");
+  if (spec.moe.router.bias) parts.emplace_back("router");
   if (spec.norm_bias) parts.emplace_back("norms");
   return parts;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/spec/spec.h"
@@ -15,42 +16,49 @@ const char* Name(QkNorm norm);
 const char* Name(MixerKind mixer);
 const char* Name(MlpKind mlp);
 
-std::string MlpName(const DecoderSpec& spec);  // "silu_gated"
+std::string MlpName(const DecoderSpec& spec);   // "silu_gated"
+std::string MlpWords(const DecoderSpec& spec);  // "gated silu"
 // Which of two parts' norms there are: "before", "after" or "before_and_after".
 std::string NormPlaces(const TensorNames& names);
 std::vector<std::string> Biases(const DecoderSpec& spec);
+// "1 layer", "2 layers".
+std::string Counted(size_t count, std::string_view noun);
+// "in every layer", "in 1 of 2 layers".
+std::string InLayers(const DecoderSpec& spec, size_t count);
+// A number without an exponent: "10,000,000", "0.176777".
+std::string Plain(double number);
 
-// The numbers of a rope that its type reads.
+// The numbers of a rope that its type reads; before them stand, in JSON and in text:
 struct RopeNumber {
-  const char* name;
+  const char *name, *words;
   double RopeSpec::*value;
   double neutral;
 };
 inline constexpr RopeNumber kRopeNumbers[] = {
-    {"factor", &RopeSpec::factor, 1},
-    {"part", &RopeSpec::part, 1},
-    {"original_positions", &RopeSpec::original_positions, 0},
-    {"low_freq_factor", &RopeSpec::low_freq_factor, 1},
-    {"high_freq_factor", &RopeSpec::high_freq_factor, 1},
-    {"beta_fast", &RopeSpec::beta_fast, 32},
-    {"beta_slow", &RopeSpec::beta_slow, 1},
-    {"product_scale", &RopeSpec::product_scale, 1},
-    {"scale", &RopeSpec::scale, 1}};
+    {"factor", "stretched by", &RopeSpec::factor, 1},
+    {"part", "share of the pairs that turn", &RopeSpec::part, 1},
+    {"original_positions", "longest sequence in training", &RopeSpec::original_positions, 0},
+    {"low_freq_factor", "factor of low frequencies", &RopeSpec::low_freq_factor, 1},
+    {"high_freq_factor", "factor of high frequencies", &RopeSpec::high_freq_factor, 1},
+    {"beta_fast", "fastest turns", &RopeSpec::beta_fast, 32},
+    {"beta_slow", "slowest turns", &RopeSpec::beta_slow, 1},
+    {"product_scale", "in attention's factor", &RopeSpec::product_scale, 1},
+    {"scale", "cos and sin times", &RopeSpec::scale, 1}};
 
-// Factors of a spec, by their fields' names.
+// Factors of a spec, by their fields' names; in text, by these words.
 struct SpecMultiplier {
-  const char* name;
+  const char *name, *words;
   float DecoderSpec::*value;
   float neutral;
 };
 inline constexpr SpecMultiplier kSpecMultipliers[] = {
-    {"embedding_multiplier", &DecoderSpec::embedding_multiplier, 1},
-    {"residual_multiplier", &DecoderSpec::residual_multiplier, 1},
-    {"logit_multiplier", &DecoderSpec::logit_multiplier, 1},
-    {"attention_multiplier", &DecoderSpec::attention_multiplier, 1},
-    {"mlp_multiplier", &DecoderSpec::mlp_multiplier, 1},
-    {"mlp_gate_multiplier", &DecoderSpec::mlp_gate_multiplier, 1},
-    {"attention_soft_cap", &DecoderSpec::attention_soft_cap, 0},
-    {"logit_soft_cap", &DecoderSpec::logit_soft_cap, 0}};
+    {"embedding_multiplier", "embeddings times", &DecoderSpec::embedding_multiplier, 1},
+    {"residual_multiplier", "what a part adds times", &DecoderSpec::residual_multiplier, 1},
+    {"logit_multiplier", "logits times", &DecoderSpec::logit_multiplier, 1},
+    {"attention_multiplier", "attention's results times", &DecoderSpec::attention_multiplier, 1},
+    {"mlp_multiplier", "the MLP's results times", &DecoderSpec::mlp_multiplier, 1},
+    {"mlp_gate_multiplier", "the MLP's gates times", &DecoderSpec::mlp_gate_multiplier, 1},
+    {"attention_soft_cap", "attention scores capped at", &DecoderSpec::attention_soft_cap, 0},
+    {"logit_soft_cap", "logits capped at", &DecoderSpec::logit_soft_cap, 0}};
 
 }  // namespace pinion

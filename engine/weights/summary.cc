@@ -9,7 +9,11 @@
 #include "engine/spec/attention_spec.h"
 #include "engine/spec/kv_tables.h"
 #include "engine/spec/spec_facts.h"
+#include "engine/spec/spec_names.h"
 #include "engine/spec/tensor_list.h"
+#include "engine/weights/formats.h"
+#include "engine/weights/quant_facts.h"
+#include "engine/weights/summary_tables.h"
 #include "engine/weights/weights.h"
 
 namespace pinion {
@@ -18,11 +22,9 @@ namespace {
 using kernels::Dtype;
 using kernels::KvDtype;
 
-constexpr Dtype kDtypes[] = {Dtype::kBf16, Dtype::kF16, Dtype::kF32};
-
 Json BytesByDtype(uint64_t elements) {
   Json bytes = Json::MakeObject();
-  for (const Dtype dtype : kDtypes)
+  for (const Dtype dtype : kWeightDtypes)
     bytes.Set(kernels::Name(dtype), elements * kernels::SizeOf(dtype));
   return bytes;
 }
@@ -89,128 +91,89 @@ Json TensorsJson(const DecoderSpec& spec, const TensorSource& weights) {
   return list;
 }
 
-// 1235814400 -> "1,235,814,400"
-std::string Grouped(uint64_t number) {
-  std::string text = StrCat(number);
-  for (size_t at = text.size(); at > 3;) text.insert(at -= 3, 1, ',');
-  return text;
-}
-
-// Rows of cells, each column as wide as its widest cell; numbers of `right` columns to the right.
-class Table {
- public:
-  explicit Table(std::string right) : right_(std::move(right)) {}
-  void Row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
-  std::string Text() const {
-    std::string text;
-    for (const auto& row : rows_) {
-      std::string line = " ";
-      for (size_t column = 0; column < row.size(); ++column) {
-        const std::string gap(Width(column) - row[column].size(), ' ');
-        line += right_[column] == 'r' ? " " + gap + row[column] : " " + row[column] + gap;
-        line += ' ';
-      }
-      text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-    }
-    return text;
+const char* PoolingText(PoolingKind kind) {
+  switch (kind) {
+    case PoolingKind::kFirst:
+      return "the first token's state";
+    case PoolingKind::kLast:
+      return "the last token's state";
+    case PoolingKind::kMean:
+      return "the mean of all tokens' states";
+    case PoolingKind::kMeanSqrt:
+      return "the sum of all tokens' states over the root of their number";
+    case PoolingKind::kWeightedMean:
+      return "the mean of all tokens' states, weighted by position";
+    case PoolingKind::kMax:
+      return "the largest of all tokens' states, element by element";
   }
-
- private:
-  size_t Width(size_t column) const {
-    size_t width = 0;
-    for (const auto& row : rows_)
-      if (column < row.size()) width = std::max(width, row[column].size());
-    return width;
-  }
-  std::string right_;  // 'l' or 'r' per column
-  std::vector<std::vector<std::string>> rows_;
-};
-
-std::string ShapeText(const std::vector<int64_t>& shape) {
-  std::vector<std::string> sizes;
-  for (const int64_t size : shape) sizes.push_back(StrCat(size));
-  return Join(sizes, " x ");
-}
-
-// A tensor's name without the number of its layer.
-std::string NameInAnyLayer(const TensorSpec& tensor) {
-  if (tensor.layer < 0) return tensor.name;
-  const std::string number = StrCat(".", tensor.layer, ".");
-  const size_t at = tensor.name.find(number);
-  return StrCat(tensor.name.substr(0, at), ".*.", tensor.name.substr(at + number.size()));
-}
-
-// Tensors that several layers have are shown once, as "layers.*." and the number of layers.
-std::string TensorTable(const DecoderSpec& spec) {
-  const std::vector<TensorSpec> list = TensorList(spec);
-  std::map<std::pair<std::string, std::vector<int64_t>>, uint64_t> copies;
-  for (const TensorSpec& tensor : list) ++copies[{NameInAnyLayer(tensor), tensor.shape}];
-  Table table("llrr");
-  table.Row({"tensor", "shape", "copies", "parameters"});
-  for (const TensorSpec& tensor : list) {
-    const std::string name = NameInAnyLayer(tensor);
-    const uint64_t count = std::exchange(copies[{name, tensor.shape}], 0);
-    if (count == 0) continue;  // shown already
-    table.Row({name, ShapeText(tensor.shape), StrCat(count),
-               Grouped(count * ElementCount(tensor.shape))});
-  }
-  return table.Text();
-}
-
-std::string ByteTable(const DecoderSpec& spec) {
-  Table table("lrrr");
-  table.Row({"dtype", "weights", "KV per token",
-             StrCat("KV of ", Grouped(static_cast<uint64_t>(spec.max_positions)), " tokens")});
-  const auto row = [&](const char* name, const std::string& weights, KvDtype kv) {
-    const uint64_t token = KvBytesPerToken(spec, kv);
-    table.Row(
-        {name, weights, FormatBytes(token),
-         FormatBytes(KvBytesOfSequence(spec, kv, static_cast<uint64_t>(spec.max_positions)))});
-  };
-  for (const Dtype dtype : kDtypes)
-    row(kernels::Name(dtype), FormatBytes(ParameterCount(spec) * kernels::SizeOf(dtype)),
-        kernels::KvDtypeOf(dtype));
-  for (const KvDtype dtype : kernels::kKvDtypes)
-    if (kernels::IsScaled(dtype)) row(kernels::Name(dtype), "", dtype);
-  return table.Text();
+  return "";
 }
 
 std::string EmbedderText(const EmbedderSpec& embedder) {
-  std::string text = StrCat("pooling ", Name(embedder.pooling));
+  std::string text = PoolingText(embedder.pooling);
   for (const DenseSpec& dense : embedder.dense) text += StrCat(", dense to ", dense.outputs);
-  return text + (embedder.normalises ? ", of length 1" : ", not normalised");
+  text += embedder.normalises ? ", normalised to length 1" : ", not normalised";
+  if (embedder.max_tokens) text += StrCat("; texts of up to ", *embedder.max_tokens, " tokens");
+  return text;
+}
+
+// One row for each prompt, and nothing for an embedder without any.
+void AddPromptRows(const EmbedderSpec& embedder, TextTable& facts) {
+  for (const auto& [name, prompt] : embedder.prompts)
+    facts.Row({"prompt", StrCat(name, name == embedder.default_prompt ? " (default)" : "", ": ",
+                                Json(prompt).Dump())});
 }
 
 Json EmbedderJson(const EmbedderSpec& embedder) {
   Json dense = Json::MakeArray();
   for (const DenseSpec& each : embedder.dense) dense.Append(static_cast<uint64_t>(each.outputs));
-  return Json::Object{{"pooling", Name(embedder.pooling)},
-                      {"dense", std::move(dense)},
-                      {"normalises", embedder.normalises}};
+  Json prompts = Json::MakeObject();
+  for (const auto& [name, prompt] : embedder.prompts) prompts.Set(name, prompt);
+  return Json::Object{
+      {"pooling", Name(embedder.pooling)},
+      {"dense", std::move(dense)},
+      {"normalises", embedder.normalises},
+      {"prompts", std::move(prompts)},
+      {"default_prompt", embedder.default_prompt},
+      {"max_tokens",
+       embedder.max_tokens ? Json(static_cast<uint64_t>(*embedder.max_tokens)) : Json()}};
 }
 
 std::string StoredText(const ModelFiles& files, const Stored& stored) {
   std::vector<std::string> parts;
   for (const auto& [dtype, bytes] : stored.bytes)
     parts.push_back(StrCat(FormatBytes(bytes), " in ", dtype));
-  const std::string where =
-      files.folder.empty() && !files.gguf
-          ? "made up when they are read"
-          : StrCat(stored.files.size(), " file", stored.files.size() == 1 ? "" : "s");
-  return StrCat(stored.tensors, " tensors, ", Join(parts, ", "), ", ", where);
+  const std::string where = files.folder.empty() && !files.gguf
+                                ? "made up when they are read"
+                                : Counted(stored.files.size(), "file");
+  return StrCat(Counted(stored.tensors, "tensor"), ": ", Join(parts, ", "), "; ", where);
 }
 
 // The weights that a default start of a quantised model keeps in memory, on one rank.
 struct Packed {
   size_t int8 = 0, int4 = 0, fp8 = 0, dequantised = 0;  // matrices
-  uint64_t bytes = 0;                                   // of all weights
+  size_t latent_up = 0;        // of the dequantised: those that make keys and values of latents
+  Dtype dtype = Dtype::kBf16;  // of the dequantised
+  uint64_t bytes = 0;          // of all weights
 };
 
+// Latent attention multiplies queries and results with this matrix's two halves, never its inputs.
+size_t CountLatentUps(const DecoderSpec& spec, const TensorSource& weights) {
+  size_t count = 0;
+  for (int layer = 0; layer < spec.layers && spec.latent.kv_rank > 0; ++layer)
+    for (const std::string& module : ModulesOf(spec, layer, MatrixRole::kLatentUp))
+      count += weights.Quantised(module + ".weight") != nullptr;
+  return count;
+}
+
 // Empty if nothing is quantised.
-std::optional<Packed> CountPacked(const DecoderSpec& spec, const FormatPlan& plan) {
+std::optional<Packed> CountPacked(const DecoderSpec& spec, const TensorSource& weights,
+                                  const FormatPlan& plan) {
   if (plan.empty() && plan.dequantised == 0) return {};
   Packed packed;
-  packed.dequantised = plan.dequantised;
+  packed.latent_up = CountLatentUps(spec, weights);
+  packed.dequantised = plan.dequantised + packed.latent_up;
+  packed.dtype = plan.dtype;
   for (const auto& [key, format] : plan.formats())
     ++(format.e4m3() ? packed.fp8 : format.bits == 4 ? packed.int4 : packed.int8);
   packed.bytes = ShardWeightBytes(spec, plan, true, 1, 0);
@@ -229,12 +192,16 @@ Json PackedJson(const Packed& packed) {
 
 std::string PackedText(const Packed& packed) {
   std::vector<std::string> parts;
-  for (const auto& [count, form] : {std::pair{packed.int4, "in 4 bits"},
+  const std::string dequantised = StrCat(
+      "dequantised to ", kernels::Name(packed.dtype),
+      packed.latent_up > 0 ? StrCat(" (", packed.latent_up, " of them kv_b)") : std::string());
+  for (const auto& [count, form] : {std::pair{packed.int4, std::string("in 4 bits")},
                                     {packed.int8, "in 8 bits"},
                                     {packed.fp8, "in FP8"},
-                                    {packed.dequantised, "dequantised"}})
-    if (count > 0) parts.push_back(StrCat(count, " matrices ", form));
-  return StrCat(FormatBytes(packed.bytes), " of weights: ", Join(parts, ", "));
+                                    {packed.dequantised, dequantised}})
+    if (count > 0) parts.push_back(StrCat(count, count == 1 ? " matrix " : " matrices ", form));
+  return StrCat(FormatBytes(packed.bytes), " of weights: ", Join(parts, ", "),
+                "; tensors with the same input, and experts of a layer, are one matrix");
 }
 
 int ExpertLayers(const DecoderSpec& spec) {
@@ -270,23 +237,12 @@ Json ExpertsJson(const DecoderSpec& spec) {
   json.Set("scale", static_cast<double>(router.scale));
   json.Set("groups", router.groups);
   json.Set("groups_per_token", router.top_groups);
+  json.Set("router_bias", router.bias);
+  json.Set("correction", router.correction);
+  json.Set("bias", spec.moe.bias);
+  json.Set("swiglu_limit", static_cast<double>(spec.moe.swiglu_limit));
+  json.Set("swiglu_alpha", static_cast<double>(spec.moe.swiglu_alpha));
   return json;
-}
-
-std::string ExpertsText(const DecoderSpec& spec) {
-  const RouterSpec& router = spec.moe.router;
-  std::string text = StrCat(router.experts, " of ", spec.moe.intermediate, " in ",
-                            ExpertLayers(spec), " layers, ", router.top_k, " a token (",
-                            Name(router.score), router.normalise ? ", normalised" : "");
-  if (router.scale != 1) text += StrCat(", times ", router.scale);
-  if (router.groups > 1)
-    text += StrCat(", from ", router.top_groups, " of ", router.groups, " groups");
-  if (spec.moe.weighs_input) text += ", weights multiply inputs";
-  text += ")";
-  if (spec.moe.shared_intermediate > 0)
-    text += StrCat(", a shared MLP of ", spec.moe.shared_intermediate,
-                   spec.moe.shared_router ? " with a gate" : "");
-  return text;
 }
 
 Json LatentJson(const LatentSpec& latent) {
@@ -306,20 +262,6 @@ Json IndexJson(const IndexSpec& index) {
        {std::pair{"heads", index.heads}, {"dim", index.dim}, {"top_k", index.top_k}})
     json.Set(key, value);
   return json;
-}
-
-std::string IndexText(const IndexSpec& index) {
-  return StrCat("a token attends to the ", index.top_k, " up to itself that score highest, by ",
-                index.heads, " heads of ", index.dim, " with one cached key");
-}
-
-std::string LatentText(const DecoderSpec& spec) {
-  const LatentSpec& latent = spec.latent;
-  return StrCat("keys and values from ", latent.kv_rank, " elements and a ",
-                spec.ropes.empty() ? "" : "rotary ", "key of ", latent.rope_dim,
-                " a token; heads of ", latent.nope_dim, " + ", latent.rope_dim, ", values of ",
-                latent.value_dim,
-                latent.q_rank > 0 ? StrCat(", queries from ", latent.q_rank) : "");
 }
 
 }  // namespace
@@ -357,7 +299,9 @@ Json SummariseModel(const ModelFiles& files, const TensorSource& weights,
            KvBytesByDtype([&](KvDtype dtype) { return KvBytesOfSequence(spec, dtype, longest); }));
   json.Set("state_bytes_per_sequence", StateBytesPerSequence(spec));
   json.Set("stored", StoredJson(CountStored(spec, weights)));
-  if (const auto packed = CountPacked(spec, formats)) json.Set("packed", PackedJson(*packed));
+  json.Set("quantised", QuantisedJson(QuantisedKinds(files, weights)));
+  if (const auto packed = CountPacked(spec, weights, formats))
+    json.Set("packed", PackedJson(*packed));
   json.Set("tensors", TensorsJson(spec, weights));
   return json;
 }
@@ -365,28 +309,33 @@ Json SummariseModel(const ModelFiles& files, const TensorSource& weights,
 std::string FormatModel(const ModelFiles& files, const TensorSource& weights,
                         const FormatPlan& formats) {
   const DecoderSpec& spec = files.spec;
-  Table facts("ll");
+  TextTable facts("ll");
   facts.Row({"model", files.name});
   facts.Row({"architecture", spec.architecture});
   if (!spec.wrapper.empty())
     facts.Row({"part of", StrCat(spec.wrapper, ": only the language model is loaded")});
   facts.Row({"parameters", Grouped(ParameterCount(spec))});
   for (const auto& [heading, value] : SpecFacts(spec)) facts.Row({heading, value});
-  if (spec.moe.router.experts > 0) facts.Row({"experts", ExpertsText(spec)});
-  if (spec.latent.kv_rank > 0) facts.Row({"latent", LatentText(spec)});
-  if (spec.index.top_k > 0) facts.Row({"indexer", IndexText(spec.index)});
   if (const uint64_t state = StateBytesPerSequence(spec); state > 0)
     facts.Row(
         {"state", StrCat(FormatBytes(state), " a sequence, whatever its length, in float32")});
-  const char* head = !spec.has_head() ? "no head"
-                     : spec.tied_head ? "head tied to the embedding"
-                                      : "head separate";
-  if (files.embedder) facts.Row({"embedder", EmbedderText(*files.embedder)});
-  facts.Row({"vocabulary", StrCat(spec.vocabulary, ", ", head)});
-  facts.Row({"longest", StrCat(spec.max_positions, " tokens")});
+  if (files.embedder) {
+    facts.Row({"embedder", EmbedderText(*files.embedder)});
+    AddPromptRows(*files.embedder, facts);
+  }
+  const char* head = !spec.has_head() ? ""
+                     : spec.tied_head ? ", head tied to the embedding"
+                                      : ", head separate";
+  facts.Row({"vocabulary", StrCat(spec.vocabulary, head)});
+  facts.Row({"longest", StrCat(Grouped(static_cast<uint64_t>(spec.max_positions)), " tokens")});
   facts.Row({"stored", StoredText(files, CountStored(spec, weights))});
-  if (const auto packed = CountPacked(spec, formats)) facts.Row({"in memory", PackedText(*packed)});
-  return StrCat(facts.Text(), "\n", ByteTable(spec), "\n", TensorTable(spec));
+  const std::vector<QuantisedKind> kinds = QuantisedKinds(files, weights);
+  for (const QuantisedKind& kind : kinds) facts.Row({"quantised", QuantisedText(kind)});
+  if (const std::string text = ActivationsText(files, formats); !text.empty())
+    facts.Row({"activations", text});
+  if (const auto packed = CountPacked(spec, weights, formats))
+    facts.Row({"in memory", PackedText(*packed)});
+  return StrCat(facts.Text(), "\n", ByteTable(spec, !kinds.empty()), "\n", TensorTable(spec));
 }
 
 }  // namespace pinion

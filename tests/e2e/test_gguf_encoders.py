@@ -223,15 +223,17 @@ def test_spaces_around_a_text_are_left_out_if_the_file_says_so(pinion, data, tmp
     assert empty == [0, 2]
 
 
-@pytest.mark.parametrize("name, text, dense", [("bert-cls", "pooling cls, of length 1", []),
-                                               ("embeddinggemma", "pooling mean, dense to 96, dense to 64, of length 1",
-                                                [96, 64])])
-def test_model_info_says_how_texts_become_embeddings(pinion, encoder_file, name, text, dense):
+@pytest.mark.parametrize("name, text, pooling, dense", [
+    ("bert-cls", "the first token's state, normalised to length 1", "cls", []),
+    ("embeddinggemma", "the mean of all tokens' states, dense to 96, dense to 64, normalised to length 1", "mean",
+     [96, 64])])
+def test_model_info_says_how_texts_become_embeddings(pinion, encoder_file, name, text, pooling, dense):
     done = pinion("model", "info", encoder_file(name))
     assert done.returncode == 0, done.stderr
     assert ["embedder", text] in [line.split(maxsplit=1) for line in done.stdout.splitlines()]
     found = json.loads(pinion("model", "info", encoder_file(name), "--json").stdout)["embedder"]
-    assert found == {"pooling": text.split()[1].rstrip(","), "dense": dense, "normalises": True}
+    assert found == {"pooling": pooling, "dense": dense, "normalises": True, "prompts": {}, "default_prompt": "",
+                     "max_tokens": None}
 
 
 REFUSALS = {

@@ -10,6 +10,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
+#include "engine/spec/tensor_list.h"
 #include "tests/test_data.h"
 
 namespace pinion {
@@ -69,6 +70,15 @@ TEST_F(Model, OpensEveryFixture) {
     const auto source = OpenWeights(*files);
     EXPECT_TRUE(source) << source.error().message;
   }
+}
+
+TEST_F(Model, CallsAnAdapterWhatItIs) {
+  const std::string adapter = folder_ + "/adapter";
+  fs::create_directory(adapter);
+  EXPECT_THAT(ErrorOf(adapter), HasSubstr("holds no config.json"));
+  ASSERT_TRUE(WriteFile(adapter + "/adapter_config.json", R"({"peft_type": "LORA"})"));
+  EXPECT_THAT(ErrorOf(adapter), AllOf(HasSubstr("is an adapter, which Pinion does not apply"),
+                                      HasSubstr("merge it into its base model")));
 }
 
 TEST_F(Model, JoinsTheGenerationConfig) {

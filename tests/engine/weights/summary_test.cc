@@ -34,9 +34,9 @@ TEST(Summary, ShowsEveryParameterOfTheMathematics) {
   const auto weights = OpenWeights(files).value();
   const std::string text = FormatModel(files, *weights);
   for (const char* said :
-       {"gelu_tanh_gated", "before and after each part", "weights stored less 1",
-        "products times 0.125", "default, base 10000, 64 elements", "16 tokens in 2 of 4 layers",
-        "embedding_multiplier 8, attention_soft_cap 50, logit_soft_cap 30"})
+       {"gated GELU (tanh)", "before and after each part", "times 1 + the stored weight",
+        "scores divided by sqrt(64)", "base 10000, 64 elements", "16 tokens in 2 of 4 layers",
+        "embeddings times 8, attention scores capped at 50, logits capped at 30"})
     EXPECT_THAT(text, HasSubstr(said));
   const Json json = SummariseModel(files, *weights);
   EXPECT_EQ(json.Find("windows")->Dump(), "[16,0,16,0]");

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "engine/spec/spec_facts.h"
+
+namespace pinion {
+
+// Parts of SpecFacts: how tokens are mixed and what is kept of them; dense MLPs and experts.
+void AddMixerFacts(const DecoderSpec& spec, Facts& facts);
+void AddMlpFacts(const DecoderSpec& spec, Facts& facts);
+
+}  // namespace pinion

@@ -1,0 +1,116 @@
+#include "engine/weights/quant_facts.h"
+
+#include <algorithm>
+
+#include "engine/base/strings.h"
+#include "engine/spec/spec_names.h"
+#include "engine/spec/tensor_list.h"
+
+namespace pinion {
+namespace {
+
+// An eight-bit float's scales lie in blocks, of which a tensor knows the columns alone.
+std::string ScalesText(const QuantisedTensor& tensor, const std::optional<QuantScheme>& scheme) {
+  const bool whole_rows = tensor.group() >= tensor.columns();
+  if (scheme && scheme->method == QuantMethod::kFp8) {
+    if (scheme->block_rows == 0) return "a matrix";
+    if (scheme->block_rows > 1)
+      return StrCat("a block of ", scheme->block_rows, " x ", scheme->block_columns);
+  }
+  if (!whole_rows) return StrCat(tensor.group(), " inputs of an output");
+  // A row may happen to be as long as a group.
+  if (scheme && scheme->group > 0) return StrCat(scheme->group, " inputs of an output");
+  return "an output";
+}
+
+// What `quantization_config` says of activations; empty if nothing.
+std::string AskedText(const Json& config) {
+  const Json* quantisation = config.Find("quantization_config");
+  if (!quantisation || !quantisation->is_object()) return "";
+  if (const Json* scheme = quantisation->Find("activation_scheme"); scheme && scheme->is_string())
+    return StrCat("8-bit floats, ", scheme->string());
+  const Json* groups = quantisation->Find("config_groups");
+  if (!groups || !groups->is_object() || groups->object().empty()) return "";
+  const Json* asked = groups->object()[0].second.Find("input_activations");
+  if (!asked || !asked->is_object()) return "";
+  const auto says = [&](const char* key, const char* if_absent) {
+    const Json* value = asked->Find(key);
+    return value && value->is_string() ? value->string() : std::string(if_absent);
+  };
+  const Json* bits = asked->Find("num_bits");
+  const Json* dynamic = asked->Find("dynamic");
+  return StrCat(bits && bits->is_int() ? StrCat(bits->integer(), "-bit ") : "",
+                says("type", "int") == "float" ? "floats" : "integers",
+                dynamic && dynamic->is_bool() && dynamic->boolean() ? ", dynamic" : ", static",
+                " for each ", says("strategy", "tensor"));
+}
+
+// GPTQ's files hold zero points even if all of them are the middle of the range.
+bool SaysSymmetric(const Json& config) {
+  const Json* quantisation = config.Find("quantization_config");
+  const Json* symmetric = quantisation ? quantisation->Find("sym") : nullptr;
+  return symmetric && symmetric->is_bool() && symmetric->boolean();
+}
+
+// Whether a static rounding moves zero.
+bool HasZeroPoints(const FormatPlan& formats) {
+  return std::any_of(formats.formats().begin(), formats.formats().end(),
+                     [](const auto& each) { return each.second.rounding.zero_point != 0; });
+}
+
+}  // namespace
+
+std::vector<QuantisedKind> QuantisedKinds(const ModelFiles& files, const TensorSource& weights) {
+  std::vector<QuantisedKind> kinds;
+  for (const TensorSpec& tensor : TensorList(files.spec)) {
+    const QuantisedTensor* quantised = weights.Quantised(tensor.name);
+    if (!quantised) continue;
+    const QuantisedKind kind{quantised->format(), ScalesText(*quantised, files.scheme),
+                             !quantised->range().has_offsets || SaysSymmetric(files.config),
+                             !quantised->group_of().empty()};
+    auto found = std::find_if(kinds.begin(), kinds.end(), [&](const QuantisedKind& each) {
+      return each.format == kind.format && each.scales == kind.scales &&
+             each.symmetric == kind.symmetric && each.act_order == kind.act_order;
+    });
+    if (found == kinds.end()) found = kinds.insert(found, kind);
+    ++found->matrices;
+  }
+  return kinds;
+}
+
+std::string ActivationsText(const ModelFiles& files, const FormatPlan& formats) {
+  if (formats.empty()) return "";
+  const ActivationRounding rounding =
+      files.scheme ? files.scheme->activations : ActivationRounding::kNone;
+  if (rounding == ActivationRounding::kPerToken)
+    return "rounded to int8 with a scale for each token, as the checkpoint asks (dynamic)";
+  if (rounding == ActivationRounding::kStatic)
+    return StrCat("rounded to int8 with the checkpoint's scale",
+                  HasZeroPoints(formats) ? " and zero point" : "", " for each matrix (static)");
+  const bool rounds = formats.Count(IntegerProduct::kInt8) > 0;
+  const std::string asked = AskedText(files.config);
+  if (!rounds)
+    return StrCat("not rounded", asked.empty() ? "" : StrCat("; the checkpoint asks for ", asked));
+  return "rounded to int8 with a scale for each token, outliers apart; --activations float leaves "
+         "them unrounded";
+}
+
+std::string QuantisedText(const QuantisedKind& kind) {
+  return StrCat(Counted(kind.matrices, "tensor"), " in ", kind.format, ", a scale ",
+                kind.symmetric ? "" : "and an offset ", "for ", kind.scales,
+                kind.symmetric ? ", symmetric" : "",
+                kind.act_order ? ", act-order: a group's inputs are not consecutive" : "");
+}
+
+Json QuantisedJson(const std::vector<QuantisedKind>& kinds) {
+  Json list = Json::MakeArray();
+  for (const QuantisedKind& kind : kinds)
+    list.Append(Json::Object{{"format", kind.format},
+                             {"scale_of", kind.scales},
+                             {"symmetric", kind.symmetric},
+                             {"act_order", kind.act_order},
+                             {"tensors", static_cast<uint64_t>(kind.matrices)}});
+  return list;
+}
+
+}  // namespace pinion

@@ -1,0 +1,104 @@
+#include "engine/weights/summary_tables.h"
+
+#include <algorithm>
+#include <map>
+
+#include "engine/base/strings.h"
+#include "engine/spec/attention_spec.h"
+#include "engine/spec/kv_tables.h"
+#include "engine/spec/tensor_list.h"
+
+namespace pinion {
+namespace {
+
+using kernels::Dtype;
+using kernels::KvDtype;
+
+std::string SizesText(const std::vector<int64_t>& shape) {
+  std::vector<std::string> sizes;
+  for (const int64_t size : shape) sizes.push_back(StrCat(size));
+  return Join(sizes, " x ");
+}
+
+// A tensor's name without the number of its layer.
+std::string NameInAnyLayer(const TensorSpec& tensor) {
+  if (tensor.layer < 0) return tensor.name;
+  const std::string number = StrCat(".", tensor.layer, ".");
+  const size_t at = tensor.name.find(number);
+  return StrCat(tensor.name.substr(0, at), ".*.", tensor.name.substr(at + number.size()));
+}
+
+}  // namespace
+
+std::string TextTable::Text() const {
+  std::string text;
+  for (const auto& row : rows_) {
+    std::string line = " ";
+    for (size_t column = 0; column < row.size(); ++column) {
+      const std::string gap(Width(column) - row[column].size(), ' ');
+      line += right_[column] == 'r' ? " " + gap + row[column] : " " + row[column] + gap;
+      line += ' ';
+    }
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
+}
+
+size_t TextTable::Width(size_t column) const {
+  size_t width = 0;
+  for (const auto& row : rows_)
+    if (column < row.size()) width = std::max(width, row[column].size());
+  return width;
+}
+
+std::string Grouped(uint64_t number) {
+  std::string text = StrCat(number);
+  for (size_t at = text.size(); at > 3;) text.insert(at -= 3, 1, ',');
+  return text;
+}
+
+std::string TensorTable(const DecoderSpec& spec) {
+  const std::vector<TensorSpec> list = TensorList(spec);
+  std::map<std::pair<std::string, std::vector<int64_t>>, uint64_t> copies;
+  for (const TensorSpec& tensor : list) ++copies[{NameInAnyLayer(tensor), tensor.shape}];
+  TextTable table("llrr");
+  table.Row({"tensor", "shape", "copies", "parameters"});
+  for (const TensorSpec& tensor : list) {
+    const std::string name = NameInAnyLayer(tensor);
+    const uint64_t count = std::exchange(copies[{name, tensor.shape}], 0);
+    if (count == 0) continue;  // shown already
+    table.Row({name, SizesText(tensor.shape), StrCat(count),
+               Grouped(count * ElementCount(tensor.shape))});
+  }
+  return table.Text();
+}
+
+std::string ByteTable(const DecoderSpec& spec, bool quantised) {
+  const auto longest = static_cast<uint64_t>(spec.max_positions);
+  const uint64_t state = StateBytesPerSequence(spec);
+  const bool keeps = !spec.bidirectional;
+  TextTable table("lrrrr");
+  std::vector<std::string> heading = {"dtype", quantised ? "weights, dequantised" : "weights"};
+  if (keeps) {
+    heading.insert(heading.end(), {"KV per token", StrCat("KV of ", Grouped(longest), " tokens")});
+    if (state > 0) heading.emplace_back("with the state");
+  }
+  table.Row(std::move(heading));
+  const auto row = [&](const char* name, std::string weights, KvDtype kv) {
+    std::vector<std::string> cells = {name, std::move(weights)};
+    if (keeps) {
+      const uint64_t sequence = KvBytesOfSequence(spec, kv, longest);
+      cells.insert(cells.end(), {FormatBytes(KvBytesPerToken(spec, kv)), FormatBytes(sequence)});
+      if (state > 0) cells.push_back(FormatBytes(sequence + state));
+    }
+    table.Row(std::move(cells));
+  };
+  for (const Dtype dtype : kWeightDtypes)
+    row(kernels::Name(dtype), FormatBytes(ParameterCount(spec) * kernels::SizeOf(dtype)),
+        kernels::KvDtypeOf(dtype));
+  for (const KvDtype dtype : kernels::kKvDtypes)
+    if (keeps && kernels::IsScaled(dtype)) row(kernels::Name(dtype), "", dtype);
+  return table.Text();
+}
+
+}  // namespace pinion
