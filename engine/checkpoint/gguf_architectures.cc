@@ -222,6 +222,8 @@ bool Counts(const GgufArchitecture& entry, const GgufHeader& header) {
 
 }  // namespace
 
+std::span<const GgufArchitecture> GgufArchitectures() { return kArchitectures; }
+
 std::string GgufArchitectureNames() {
   std::set<std::string> names;
   for (const GgufArchitecture& each : kArchitectures) names.emplace(each.name);

@@ -45,6 +45,7 @@ struct GgufArchitecture {
   std::span<const GgufName> renamed = {};
 };
 
+std::span<const GgufArchitecture> GgufArchitectures();
 // The entry for a file; the error lists the architectures that Pinion reads.
 Result<const GgufArchitecture*> FindGgufArchitecture(const GgufHeader& header);
 // "gemma2, gemma3, ...", sorted.

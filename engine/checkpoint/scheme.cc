@@ -1,6 +1,7 @@
 #include "engine/checkpoint/scheme.h"
 
 #include "engine/base/strings.h"
+#include "engine/checkpoint/format_table.h"
 
 namespace pinion {
 namespace {
@@ -204,12 +205,23 @@ Result<QuantScheme> ReadCompressedTensors(const Json& config) {
 }
 
 struct Method {
-  std::string_view name;  // quant_method
+  PublishedFormat published;
   Result<QuantScheme> (*read)(const Json& config);
 };
 constexpr Method kMethods[] = {
-    {"awq", ReadAwq}, {"gptq", ReadGptq},         {"compressed-tensors", ReadCompressedTensors},
-    {"fp8", ReadFp8}, {"modelopt", ReadModelOpt}, {"mxfp4", ReadMxfp4}};
+    {{"compressed-tensors", "compressed-tensors",
+      "W8A8 (dynamic or static scales of activations), packed int4 and int8 (symmetric or not), "
+      "FP8 (e4m3, a scale for each block, row or matrix), NVFP4"},
+     ReadCompressedTensors},
+    {{"awq", "AWQ", "4 bits, `gemm` layout"}, ReadAwq},
+    {{"gptq", "GPTQ", "4 and 8 bits, with or without act-order"}, ReadGptq},
+    {{"fp8", "FP8 (e4m3), as DeepSeek and Qwen publish it",
+      "a scale for each block (128 x 128, or any other) or matrix"},
+     ReadFp8},
+    {{"modelopt", "NVFP4, as ModelOpt publishes it",
+      "weights alone or with activations, which stay unrounded"},
+     ReadModelOpt},
+    {{"mxfp4", "MXFP4, as OpenAI publishes GPT-OSS", "the experts"}, ReadMxfp4}};
 
 }  // namespace
 
@@ -224,6 +236,12 @@ const char* Name(QuantMethod method) {
   return kNames[static_cast<size_t>(method)];
 }
 
+std::vector<PublishedFormat> PublishedFormats() {
+  std::vector<PublishedFormat> formats;
+  for (const Method& method : kMethods) formats.push_back(method.published);
+  return formats;
+}
+
 Result<std::optional<QuantScheme>> ReadScheme(const Json& config) {
   const Json* found = nullptr;
   for (const char* key : {"quantization_config", "compression_config"})
@@ -234,8 +252,8 @@ Result<std::optional<QuantScheme>> ReadScheme(const Json& config) {
                 StrCat("'quantization_config' is ", found->type_name(), ", want an object"));
   PINION_ASSIGN(const std::string method,
                 Optional<std::string>(*found, "quant_method", "compressed-tensors"));
-  for (const auto& [name, read] : kMethods) {
-    if (method != name) continue;
+  for (const auto& [published, read] : kMethods) {
+    if (method != published.quant_method) continue;
     PINION_ASSIGN(QuantScheme scheme, read(*found));
     return scheme;
   }

@@ -101,7 +101,8 @@ const Architecture kGemma3 = {"Gemma3ForCausalLM",
                               kGemmaCausal,
                               ReadGemma3,
                               kGemmaReads,
-                              kGemma3Defaults};
+                              kGemma3Defaults,
+                              "Gemma3ForConditionalGeneration"};
 const Architecture kGemma3Encoder = {
     "Gemma3TextModel", "",          "EmbeddingGemma", kGemmaNeutral,
     ReadGemma3Text,    kGemmaReads, kGemma3Defaults};

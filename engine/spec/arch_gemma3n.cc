@@ -141,6 +141,7 @@ const Architecture kGemma3n = {"Gemma3nForCausalLM",
         "max_position_embeddings": 32768, "sliding_window": 512, "rope_theta": 1000000.0,
         "final_logit_softcapping": 30.0, "altup_coef_clip": 120.0, "num_kv_shared_layers": 15,
         "hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 262144,
-        "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": true})"};
+        "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": true})",
+                               "Gemma3nForConditionalGeneration"};
 
 }  // namespace pinion

@@ -196,6 +196,7 @@ const Architecture kGemma4 = {"Gemma4ForCausalLM",
                               kReads,
                               R"({"head_dim": 256, "global_head_dim": 512, "sliding_window": 512,
         "max_position_embeddings": 131072, "hidden_activation": "gelu_pytorch_tanh",
-        "tie_word_embeddings": true})"};
+        "tie_word_embeddings": true})",
+                              "Gemma4ForConditionalGeneration"};
 
 }  // namespace pinion

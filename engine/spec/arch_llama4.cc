@@ -159,6 +159,7 @@ const Architecture kLlama4 = {"Llama4ForCausalLM",
                               ReadLlama4,
                               kLlama4Reads,
                               R"({"num_key_value_heads": 8, "head_dim": 128, "rms_norm_eps": 1e-05,
-        "max_position_embeddings": 131072, "rope_theta": 500000.0})"};
+        "max_position_embeddings": 131072, "rope_theta": 500000.0})",
+                              "Llama4ForConditionalGeneration"};
 
 }  // namespace pinion

@@ -48,6 +48,7 @@ const Architecture kMinistral3 = {
     ReadMinistral3,
     kMinistral3Reads,
     R"({"num_key_value_heads": 8, "head_dim": 128, "rms_norm_eps": 1e-05,
-        "max_position_embeddings": 262144})"};
+        "max_position_embeddings": 262144})",
+    "Mistral3ForConditionalGeneration"};
 
 }  // namespace pinion

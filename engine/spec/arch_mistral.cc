@@ -23,6 +23,7 @@ const Architecture kMistral = {
     kMistralNeutral,
     ReadMistral,
     kMistralReads,
-    R"({"num_key_value_heads": 8, "max_position_embeddings": 131072, "sliding_window": 4096})"};
+    R"({"num_key_value_heads": 8, "max_position_embeddings": 131072, "sliding_window": 4096})",
+    "Mistral3ForConditionalGeneration"};
 
 }  // namespace pinion

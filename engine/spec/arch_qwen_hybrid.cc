@@ -148,11 +148,12 @@ extern const Architecture kQwen3Next, kQwen35, kQwen35Moe;
 const Architecture kQwen3Next = {"Qwen3NextForCausalLM", "qwen3_next",  "Qwen3-Next",
                                  kHybridNeutral,         ReadQwen3Next, kHybridReads,
                                  kTwoHeadsDefaults};
-const Architecture kQwen35 = {"Qwen3_5ForCausalLM", "qwen3_5_text", "Qwen3.5, 3.6",
-                              kHybridNeutral,       ReadQwen35,     kHybridReads,
-                              kFourHeadsDefaults};
-const Architecture kQwen35Moe = {
-    "Qwen3_5MoeForCausalLM", "qwen3_5_moe_text", "Qwen3.5, 3.6 mixtures", kHybridNeutral,
-    ReadQwen35Moe,           kHybridReads,       kTwoHeadsDefaults};
+const Architecture kQwen35 = {
+    "Qwen3_5ForCausalLM", "qwen3_5_text", "Qwen3.5, 3.6",     kHybridNeutral,
+    ReadQwen35,           kHybridReads,   kFourHeadsDefaults, "Qwen3_5ForConditionalGeneration"};
+const Architecture kQwen35Moe = {"Qwen3_5MoeForCausalLM", "qwen3_5_moe_text",
+                                 "Qwen3.5, 3.6 mixtures", kHybridNeutral,
+                                 ReadQwen35Moe,           kHybridReads,
+                                 kTwoHeadsDefaults,       "Qwen3_5MoeForConditionalGeneration"};
 
 }  // namespace pinion

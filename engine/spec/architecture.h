@@ -32,12 +32,14 @@ struct Architecture {
   std::span<const std::string_view> reads = {};
   // JSON object: the architecture's defaults for fields that config.json leaves out.
   std::string_view defaults = "{}";
+  // architectures[0] of published checkpoints that hold it beside other parts, as 'text_config'.
+  std::string_view wrapper = {};
 };
 
 std::span<const Architecture* const> Architectures();
 // A table in Markdown, a row for each: docs/models.md, and `pinion model list`.
 std::string ArchitectureTable();
-// By architectures[0], else by model_type; the error lists the known ones.
+// By architectures[0], else by model_type; the error says how to list the known ones.
 Result<const Architecture*> FindArchitecture(const Json& config);
 // An error if a field that changes the mathematics has a value that Pinion does not compute; fields
 // named in `but` are skipped.

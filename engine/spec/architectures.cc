@@ -85,12 +85,6 @@ std::string Shortened(const Json& value) {
   return text.size() <= 60 ? text : text.substr(0, 57) + "...";
 }
 
-std::string KnownList() {
-  std::vector<std::string> names;
-  for (const Architecture* architecture : kAll) names.emplace_back(architecture->name);
-  return Join(names, ", ");
-}
-
 tl::unexpected<Error> OutOfRange(std::string_view key, int64_t value, int64_t low, int64_t high) {
   return Fail(ErrorCode::kCorrupt, StrCat("'", key, "' is ", value, ", want ", low, " to ", high));
 }
@@ -101,12 +95,17 @@ std::span<const Architecture* const> Architectures() { return kAll; }
 std::span<const NeutralField> CommonNeutralFields() { return kCommon; }
 
 std::string ArchitectureTable() {
+  const auto names_of = [](const Architecture& architecture) {
+    return architecture.wrapper.empty()
+               ? StrCat("`", architecture.name, "`")
+               : StrCat("`", architecture.name, "`, `", architecture.wrapper, "`");
+  };
   constexpr std::string_view kModels = "models";
   const std::string name_of = "`architectures` of config.json";
   size_t wide = kModels.size(), name = name_of.size();
   for (const Architecture* architecture : kAll) {
     wide = std::max(wide, architecture->models.size());
-    name = std::max(name, architecture->name.size() + 2);
+    name = std::max(name, names_of(*architecture).size());
   }
   const auto row = [&](std::string_view left, const std::string& right, char fill) {
     return StrCat("|", std::string(1, fill), left, std::string(wide - left.size(), fill),
@@ -118,7 +117,7 @@ std::string ArchitectureTable() {
   std::sort(sorted.begin(), sorted.end(),
             [](const auto* a, const auto* b) { return a->models < b->models; });
   for (const Architecture* architecture : sorted)
-    table += row(architecture->models, StrCat("`", architecture->name, "`"), ' ');
+    table += row(architecture->models, names_of(*architecture), ' ');
   return table;
 }
 
@@ -135,8 +134,9 @@ Result<const Architecture*> FindArchitecture(const Json& config) {
                 "config.json names neither 'architectures' nor 'model_type', want one of them");
   for (const Architecture* architecture : kAll)
     if (wanted == (named ? architecture->name : architecture->model_type)) return architecture;
-  return Fail(ErrorCode::kUnsupported, StrCat(named ? "architecture '" : "model type '", wanted,
-                                              "' is not known, want one of ", KnownList()));
+  return Fail(ErrorCode::kUnsupported,
+              StrCat(named ? "architecture '" : "model type '", wanted.substr(0, 80),
+                     "' is not known; `pinion model list` names those that run"));
 }
 
 Status CheckNeutralFields(const Json& config, std::span<const NeutralField> fields,

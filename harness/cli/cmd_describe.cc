@@ -1,10 +1,12 @@
 // `pinion describe-commands`: every command with its flags and help texts as JSON. The man pages
 // and the shell completions are made from it (packaging/), so that they say the same as --help.
-// `pinion describe-registries`: settings, architectures and vLLM's flags, for scripts/registries.
+// `pinion describe-registries`: settings, architectures, formats and vLLM's flags, for
+// scripts/registries.
 
 #include <iostream>
 
 #include "engine/base/json.h"
+#include "engine/checkpoint/format_table.h"
 #include "engine/checkpoint/preset.h"
 #include "engine/run/settings.h"
 #include "engine/spec/architecture.h"
@@ -71,6 +73,8 @@ void DescribeRegistries(const CLI::App& app) {
                    {"axes", AxesSchema()},
                    {"settings_table", SettingsTable()},
                    {"architectures_table", ArchitectureTable()},
+                   {"formats_table", FormatTable()},
+                   {"gguf_table", GgufTable()},
                    {"vllm_flags_table", VllmFlagsTable(*app.get_subcommand("serve"))}};
   std::cout << described.Dump(1) << std::endl;
 }

@@ -9,7 +9,9 @@ import struct
 
 import pytest
 
+from gguf_encoders import ARCHITECTURES as ENCODERS
 from gguf_files import write_gguf
+from test_gguf_encoders import EMBEDDERS
 from test_quantised import SMALL, read_safetensors
 
 # Architecture and variant of the file, by the checkpoint it was made of. Not Mistral: GGUF files lose its window.
@@ -48,6 +50,23 @@ def test_a_file_of_every_architecture_gives_the_references_logits(pinion, data, 
     assert worst_error(pinion, data, model, path, tmp_path) <= TOLERANCE
     info = pinion("model", "info", path)
     assert info.returncode == 0, info.stderr
+
+
+def architecture_of(data, recipe):
+    """What the header of a recipe's file says."""
+    head = bytes.fromhex(json.loads(gzip.open(data / "gguf" / f"{recipe}.json.gz").read())["head"])
+    key = b"general.architecture"
+    length, = struct.unpack_from("<Q", head, head.index(key) + len(key) + 4)
+    at = head.index(key) + len(key) + 12
+    return head[at:at + length].decode()
+
+
+def test_a_file_of_every_architecture_that_the_registry_lists_is_tested(pinion_json, data):
+    listed = {row.split("`")[1] for row in pinion_json("describe-registries")["gguf_table"].splitlines()[2:]}
+    files = {architecture_of(data, model) for model in MODELS}
+    encoders = {ENCODERS[json.loads((data / "embedders" / name / "config.json").read_text())["model_type"]][0]
+                for name in EMBEDDERS}
+    assert len(listed) > 25 and listed == files | encoders
 
 
 @pytest.fixture(scope="module")
