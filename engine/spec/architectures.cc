@@ -11,7 +11,7 @@ extern const Architecture kLlama, kQwen2, kOpt, kMistral, kQwen3, kPhi3, kGemma2
     kGlm4Moe, kGlm4MoeLite, kMiniMaxM2, kQwen3Next, kQwen35, kQwen35Moe, kLfm2, kLfm2Moe, kBamba,
     kGraniteHybrid, kFalconH1, kNemotronH, kLlama4, kKimiLinear, kDeepseekV32, kBert,
     kBertClassifier, kXlmRoberta, kXlmRobertaClassifier, kModernBert, kModernBertClassifier,
-    kNomicBert, kGemma3Encoder, kQwen3Model, kGemma3n;
+    kNomicBert, kGemma3Encoder, kQwen3Model, kGemma3n, kArcee;
 
 namespace {
 
@@ -21,7 +21,7 @@ constexpr const Architecture* kAll[] = {
     &kExaone4, &kCohere2, &kErnie45, &kHunYuan, &kMinistral3, &kSeedOss, &kErnie45Moe, &kHunYuanMoe,
     &kGlm4Moe, &kGlm4MoeLite, &kMiniMaxM2, &kQwen3Next, &kQwen35, &kQwen35Moe, &kLfm2, &kLfm2Moe,
     &kBamba, &kGraniteHybrid, &kFalconH1, &kNemotronH, &kLlama4, &kKimiLinear, &kDeepseekV32,
-    &kGemma4, &kGemma3n,
+    &kGemma4, &kGemma3n, &kArcee,
     // encoders
     &kBert, &kBertClassifier, &kXlmRoberta, &kXlmRobertaClassifier, &kModernBert,
     &kModernBertClassifier, &kNomicBert, &kGemma3Encoder, &kQwen3Model};
