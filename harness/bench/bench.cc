@@ -15,6 +15,9 @@
 namespace pinion::harness {
 namespace {
 
+// Whether the model makes an embedding or scores of a text, and no text of its own.
+bool Pools(const Engine& engine) { return engine.info().task != ModelTask::kGenerate; }
+
 LoadPlan PlanOf(const Engine& engine, const BenchPlan& plan, int round) {
   LoadPlan load;
   load.clock = plan.clock;
@@ -22,6 +25,7 @@ LoadPlan PlanOf(const Engine& engine, const BenchPlan& plan, int round) {
   load.clients = plan.mode == BenchMode::kThroughput ? plan.num_prompts : plan.batch;
   const int vocabulary = engine.model().spec.vocabulary;
   load.output_len = plan.output_len;
+  load.pools = Pools(engine);
   load.prompt = [&plan, round, vocabulary](int index) {
     const auto draw = [&](uint64_t stream) {
       return RandomPrompt(plan.seed, static_cast<uint64_t>(round), stream, plan.prompt_len,
@@ -131,8 +135,9 @@ void Take(const BenchPlan& plan, const LoadResult& load, RoundValues& values) {
   if (plan.slo.any()) values["goodput"].push_back(summary.goodput);
 }
 
-// The metrics that each mode shows, in this order.
-std::vector<std::string> LinesOf(BenchMode mode) {
+// The metrics that each mode shows, in this order. A text without an answer is all prefill.
+std::vector<std::string> LinesOf(BenchMode mode, bool pools) {
+  if (pools) return {"prefill_tokens_per_s", "e2el_s"};
   std::vector<std::string> lines = {"prefill_tokens_per_s", "decode_tokens_per_s"};
   const auto add = [&](std::initializer_list<const char*> more) {
     lines.insert(lines.end(), more.begin(), more.end());
@@ -151,9 +156,9 @@ Status CheckAtLeast(const char* flag, int value, int low) {
 }
 
 // Sums up the rounds so far.
-void Fill(const RoundValues& values, const LimitTaker& limits, BenchResult& result) {
+void Fill(const RoundValues& values, const LimitTaker& limits, bool pools, BenchResult& result) {
   result.rows.clear();
-  for (const std::string& metric : LinesOf(result.plan.mode))
+  for (const std::string& metric : LinesOf(result.plan.mode, pools))
     if (const auto found = values.find(metric); found != values.end())
       result.rows.push_back({metric, EstimateMedian(found->second), {}, {}});
   limits.Fill(result);
@@ -185,8 +190,12 @@ Status Validate(const BenchPlan& plan) {
   return CheckAtLeast("--rounds", plan.rounds, 1);
 }
 
-Status FitPrompt(size_t longest, BenchPlan& plan) {
-  const auto length = static_cast<int64_t>(longest);
+Status FitPrompt(const EngineInfo& engine, BenchPlan& plan) {
+  const auto length = static_cast<int64_t>(engine.max_model_len);
+  if (engine.task != ModelTask::kGenerate) {
+    plan.prompt_len = static_cast<int>(std::min<int64_t>(plan.prompt_len, length));
+    return {};
+  }
   if (plan.output_len >= length)
     return Fail(ErrorCode::kUsage,
                 StrCat("--output-len is ", plan.output_len, ", want at most ", length - 1,
@@ -246,7 +255,7 @@ Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const
     result.plan.rounds = round;
     result.suspect = Disturbances(before, Conditions::Of({getpid()}), engine.info().threads);
     result.peak_rss_bytes = PeakOfEngine(peak_bytes, ceilings);
-    Fill(values, limits, result);
+    Fill(values, limits, Pools(engine), result);
     progress(result);
   }
   return result;

@@ -41,6 +41,7 @@ class Loop {
     Request request;
     request.id = NextRequestId();
     request.prompt_ids = plan_.prompt(sent_++);
+    request.pool = plan_.pools;
     request.params.max_tokens = plan_.output_len;
     request.params.ignore_eos = true;
     live_[request.id] = result_.clients.size();
@@ -81,6 +82,7 @@ class Loop {
       client.times.token_ns.push_back(now_ns);
       client.tokens.push_back(event.token.id);
     }
+    if (plan_.pools && event.finish != FinishReason::kNone) client.times.token_ns.push_back(now_ns);
     if (event.finish != FinishReason::kNone) live_.erase(live);
   }
 

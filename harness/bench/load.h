@@ -40,6 +40,7 @@ struct LoadPlan {
   int clients = 1;
   int requests = 1;    // in all; clients >= requests: everything at once
   int output_len = 8;  // tokens of each answer
+  bool pools = false;  // the model gives an embedding or scores instead: an answer is one event
   std::function<std::vector<int32_t>(int index)> prompt;
   const Clock* clock = &kMachineClock;  // of the clients' times
   // If given: called after every step. The load's clock, and with it the clients' times, stops

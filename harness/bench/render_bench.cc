@@ -93,7 +93,8 @@ std::string Header(const BenchResult& result) {
                  FormatBytes(result.peak_rss_bytes), "\n");
   text += StrCat(Name(plan.mode), ": ", plan.prompt_len, " tokens in, ");
   if (plan.shared_prefix > 0) text += StrCat("the first ", plan.shared_prefix, " common, ");
-  text += StrCat(plan.output_len, " out, ");
+  const bool pools = engine.task != ModelTask::kGenerate;
+  text += pools ? "an embedding or scores out, " : StrCat(plan.output_len, " out, ");
   if (plan.mode == BenchMode::kLatency) text += StrCat("batch ", plan.batch);
   if (plan.mode == BenchMode::kThroughput) text += StrCat(plan.num_prompts, " prompts at once");
   if (plan.mode == BenchMode::kServing)
@@ -127,7 +128,9 @@ std::string LimitLines(const BenchResult& result) {
                 " on ", result.engine.isa,
                 ", measured between the rounds, memory also between the steps\n",
                 Asked("prefill", limits.prefill, limits.prefill_bound_by_bytes),
-                Asked("decode", limits.decode, limits.decode_bound_by_bytes));
+                limits.decode.flops == 0  // of texts without answers
+                    ? ""
+                    : Asked("decode", limits.decode, limits.decode_bound_by_bytes));
 }
 
 Json ExchangeJson(const BenchResult& result) {

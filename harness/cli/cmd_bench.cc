@@ -88,7 +88,8 @@ class Rounds {
 };
 
 Status Bench(const BenchFlags& flags) {
-  PINION_ASSIGN(const EngineOptions options, flags.engine.Resolve());
+  PINION_ASSIGN(EngineOptions options, flags.engine.Resolve());
+  options.pools = true;
   PINION_ASSIGN(BenchPlan plan, PlanOf(flags, options));
   if (!flags.trace.empty()) PINION_TRY(trace::Begin(flags.trace, "bench"));
   Rounds rounds(plan.rounds, flags.json);
@@ -96,7 +97,7 @@ Status Bench(const BenchFlags& flags) {
   {
     const Interruption interruption([&] { return rounds.LastWords(); });
     PINION_ASSIGN(const std::unique_ptr<Engine> engine, Engine::Start(options));
-    if (!flags.prompt_len) PINION_TRY(FitPrompt(engine->info().max_model_len, plan));
+    if (!flags.prompt_len) PINION_TRY(FitPrompt(engine->info(), plan));
     const auto ceilings = StartCeilings(*engine);
     const std::string no_limits_because = ceilings ? "" : ceilings.error().message;
     const auto take = [&](BenchResult so_far) {

@@ -276,18 +276,29 @@ TEST(Bench, ImpossiblePlansAreRefused) {
 
 TEST(Bench, APromptOfNoGivenLengthFitsTheModel) {
   BenchPlan plan;  // 512 tokens and 64 of the answer
+  EngineInfo engine;
+  const auto fit = [&](size_t longest) {
+    engine.max_model_len = longest;
+    return FitPrompt(engine, plan);
+  };
   for (const size_t roomy : {131'072, 577, 576}) {
-    ASSERT_TRUE(FitPrompt(roomy, plan));
+    ASSERT_TRUE(fit(roomy));
     EXPECT_EQ(plan.prompt_len, 512) << roomy;
   }
-  ASSERT_TRUE(FitPrompt(575, plan));
+  ASSERT_TRUE(fit(575));
   EXPECT_EQ(plan.prompt_len, 511);
-  ASSERT_TRUE(FitPrompt(512, plan));
+  ASSERT_TRUE(fit(512));
   EXPECT_EQ(plan.prompt_len, 448);
-  ASSERT_TRUE(FitPrompt(65, plan));
+  ASSERT_TRUE(fit(65));
   EXPECT_EQ(plan.prompt_len, 1);
-  EXPECT_THAT(FitPrompt(64, plan).error().message,
+  EXPECT_THAT(fit(64).error().message,
               HasSubstr("--output-len is 64, want at most 63: prompt and answer share the 64"));
+  plan = {};
+  engine.task = ModelTask::kEmbed;  // without an answer
+  ASSERT_TRUE(fit(512));
+  EXPECT_EQ(plan.prompt_len, 512);
+  ASSERT_TRUE(fit(64));
+  EXPECT_EQ(plan.prompt_len, 64);
 }
 
 }  // namespace
