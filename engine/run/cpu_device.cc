@@ -139,7 +139,8 @@ Status CpuDevice::Prepare(StartedModel& model, Stages& stages) {
   if (model.options.weight_copy.is_shared())
     shared_bytes_ = SharedWeights::ResidentBytes(model.options.weight_copy.fd);
   const Result<CpuTime> time = PlanCpus(model);
-  if (model.world) PINION_TRY(AgreeOnCpuTime(*model.world, time));
+  const bool accept = model.options.unequal_hosts == "accept";
+  if (model.world) PINION_TRY(AgreeOnCpuTime(*model.world, time, accept));
   if (!time) return Unexpected(time.error());
   PINION_ASSIGN(const IsaChoice choice, ChooseIsa(model.options.isa));
   model.isa = choice.isa;

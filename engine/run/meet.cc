@@ -36,26 +36,23 @@ double CpuTime::used() const {
   return quota ? std::min(*quota, most) : most;
 }
 
-bool CpuTime::is_limited() const {
-  return quota && *quota < static_cast<double>(cpus) &&
-         std::floor(*quota) <= static_cast<double>(threads);
-}
-
 CpuTime CpuTimeOf(const Budget& host, size_t locals, const Budget& own, const Plan& plan) {
   CpuTime time{static_cast<size_t>(plan.total_threads()), own.cpus.size(), host.cpu_quota};
   if (time.quota) *time.quota /= static_cast<double>(locals);
   return time;
 }
 
-Status AgreeOnCpuTime(Communicator& world, const Result<CpuTime>& mine) {
+Status AgreeOnCpuTime(Communicator& world, const Result<CpuTime>& mine, bool accept) {
   PINION_TRY(Together(&world, mine ? Status{} : Unexpected(mine.error())));
-  const bool any_limited = SumOf(world, mine->is_limited() ? 1 : 0) > 0;
   Status agreed = Agree(
       world,
       {{"the CPU time of a process", StrCat(mine->used(), mine->used() == 1 ? " CPU" : " CPUs"),
-        "every step waits for the process with the least: give all processes the same quota, "
-        "or have each compute on as many CPUs as that one (--threads-bind)"}});
-  if (agreed || any_limited) return agreed;
+        accept ? "every process has an equal share of the model, so that the one with the least "
+                 "sets the pace of every step"
+               : "every step waits for the process with the least: have each compute on as many "
+                 "CPUs as that one (--threads-bind), give all the same quota, or accept its pace "
+                 "with --unequal-hosts accept"}});
+  if (agreed || !accept) return agreed;
   if (world.process() == 0) LogWarning(agreed.error().message);
   return {};
 }

@@ -26,17 +26,15 @@ struct CpuTime {
   size_t threads = 1, cpus = 1;  // the CPUs that it may run on
   std::optional<double> quota;   // in CPUs; unset: without limit
   double used() const;           // in CPUs
-  // By the quota: it allows less than there are CPUs, and the threads are as many as it allows.
-  bool is_limited() const;
 };
 // `host`: ComputeBudget's, for all processes of this host, of which there are `locals`; `own`: this
 // process's part of it, for which `plan` is made.
 CpuTime CpuTimeOf(const Budget& host, size_t locals, const Budget& own, const Plan& plan);
 
-// Refuses processes with different CPU time if a quota is the reason for any: the one with the
-// least would hold up every step. Hosts of different size do so, too, but are seen to: the leader
-// warns. Collective, whether or not this process could plan its ranks.
-Status AgreeOnCpuTime(Communicator& world, const Result<CpuTime>& mine);
+// Refuses processes with different CPU time, by their CPUs or by a quota: the one with the least
+// holds up every step. accept: has the leader warn instead. Collective, whether or not this process
+// could plan its ranks.
+Status AgreeOnCpuTime(Communicator& world, const Result<CpuTime>& mine, bool accept);
 
 // The budget of this process: a share of the host's if the launcher started several here. Under
 // --threads-bind with explicit lists, only memory is divided.

@@ -47,10 +47,11 @@ struct EngineOptions {
   std::string gemm_kernel = "auto";    // auto: measured | NAME[@ROWS],... (kernels/gemm_plan.h)
   std::string threads_bind = "auto";   // auto | all | nobind | lists joined by '|'
   std::optional<int> reserved_cpus;
-  std::string smt = "off";              // off | on: auto uses all hardware threads of a core
-  std::string memory_policy = "local";  // local | strict | preferred | interleave: MemoryMode
-  std::string share_weights = "auto";   // auto | off | on: SharesWeights, of a server's engines
-  std::string device = "auto";          // what computes: auto | a row of Devices()
+  std::string smt = "off";               // off | on: auto uses all hardware threads of a core
+  std::string memory_policy = "local";   // local | strict | preferred | interleave: MemoryMode
+  std::string share_weights = "auto";    // auto | off | on: SharesWeights, of a server's engines
+  std::string device = "auto";           // what computes: auto | a row of Devices()
+  std::string unequal_hosts = "refuse";  // refuse | accept: AgreeOnCpuTime
   int tensor_parallel = 1;
   int pipeline_parallel = 1;               // stages of layers, each on tensor_parallel ranks
   std::optional<uint64_t> kv_cache_bytes;  // per rank; unset: sized from free memory after loading

@@ -147,6 +147,16 @@ std::vector<SettingRow> PlacementRows() {
        .access = Field(&EngineOptions::device),
        .names = DeviceNames(),
        .varies = false},
+      {.key = "unequal_hosts",
+       .flag = "--unequal-hosts",
+       .help =
+           "what to do with processes (mpirun) that have different CPU time, such as hosts with "
+           "more or fewer cores: refuse to start, or accept that the one with the least sets "
+           "the pace; no effect in a single process",
+       .usual = "refuse",
+       .access = Field(&EngineOptions::unequal_hosts),
+       .names = {"refuse", "accept"},
+       .varies = false},
       {.key = "kv_cache_space",
        .flag = "--kv-cache-space",
        .environment = "VLLM_CPU_KVCACHE_SPACE",

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/base/log.h"
 #include "engine/exec/order.h"
 #include "tests/engine/comm/thread_world.h"
 
@@ -35,10 +36,10 @@ CpuTime TimeOf(const Process& process) {
 }
 
 // What each of the processes is told; empty if they agree.
-std::vector<std::string> Told(const std::vector<Process>& processes) {
+std::vector<std::string> Told(const std::vector<Process>& processes, bool accept = false) {
   std::vector<std::string> told(processes.size());
   testing::ThreadWorld(processes.size()).Run([&](Communicator& world) {
-    const Status status = AgreeOnCpuTime(world, TimeOf(processes[world.process()]));
+    const Status status = AgreeOnCpuTime(world, TimeOf(processes[world.process()]), accept);
     if (!status) told[world.process()] = status.error().message;
   });
   return told;
@@ -94,9 +95,27 @@ TEST(AgreeOnCpuTime, WhatCountsIsTheTimeOfEachProcess) {
   EXPECT_EQ(Told({{8, 1, 16}, {.cpus = 8}, {16, 2, 32}}), agreed) << "each may use eight";
 }
 
-// As long as no quota is among them, a user sees what the hosts have, and may want that.
-TEST(AgreeOnCpuTime, HostsOfDifferentSizeAreAccepted) {
-  EXPECT_EQ(Told({{.cpus = 16}, {.cpus = 8}}), std::vector<std::string>(2));
+TEST(AgreeOnCpuTime, HostsOfDifferentSizeAreRefusedWithBothValues) {
+  for (const std::string& told : Told({{.cpus = 16}, {.cpus = 16}, {.cpus = 8}}))
+    EXPECT_EQ(told,
+              "the processes differ: the CPU time of a process is 16 CPUs in process 0 and 8 CPUs "
+              "in process 2; every step waits for the process with the least: have each compute on "
+              "as many CPUs as that one (--threads-bind), give all the same quota, or accept its "
+              "pace with --unequal-hosts accept");
+}
+
+TEST(AgreeOnCpuTime, UnequalProcessesAreAcceptedIfAskedAndTheLeaderSaysAtWhatPace) {
+  for (const auto& processes : {std::vector<Process>{{.cpus = 16}, {.cpus = 8}},
+                                std::vector<Process>{{.cpus = 16}, {8, 1, 16}}}) {
+    SetLogLevel(LogLevel::kWarning);  // other tests of this program change it
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(Told(processes, true), std::vector<std::string>(2));
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    EXPECT_THAT(log, HasSubstr("16 CPUs in process 0 and 8 CPUs in process 1; every process has an "
+                               "equal share of the model, so that the one with the least sets the "
+                               "pace of every step"));
+    EXPECT_EQ(log.find("the processes differ"), log.rfind("the processes differ")) << "once";
+  }
 }
 
 // Threads that were given as a list, or by OMP_NUM_THREADS, beyond what the process may use.
@@ -106,19 +125,11 @@ TEST(CpuTime, IsTheLeastOfThreadsAndCpusAndQuota) {
   EXPECT_EQ((CpuTime{4, 4, 3.5}.used()), 3.5);
 }
 
-TEST(CpuTime, IsLimitedByAQuotaThatItsThreadsUseUp) {
-  EXPECT_FALSE((CpuTime{8, 4, std::nullopt}.is_limited()));
-  EXPECT_FALSE((CpuTime{2, 4, 3.5}.is_limited())) << "two threads use two CPUs with or without it";
-  EXPECT_FALSE((CpuTime{4, 4, 4}.is_limited()));
-  EXPECT_TRUE((CpuTime{4, 4, 3.5}.is_limited()));
-  EXPECT_TRUE((CpuTime{3, 4, 3}.is_limited())) << "three threads, because it allows no more";
-}
-
 TEST(AgreeOnCpuTime, AProcessWithoutAPlanTellsAll) {
   testing::ThreadWorld(2).Run([](Communicator& world) {
     Result<CpuTime> time = CpuTime{};
     if (world.process() == 1) time = Fail(ErrorCode::kUsage, "no CPU is left");
-    const Status status = AgreeOnCpuTime(world, time);
+    const Status status = AgreeOnCpuTime(world, time, true);
     ASSERT_FALSE(status);
     EXPECT_THAT(status.error().message, HasSubstr("process 1: no CPU is left"));
   });
