@@ -43,6 +43,7 @@ constexpr IntProblem kIntProblems[] = {
     {{16, 64, 64}, {.bits = 8, .k = 64, .group = 64}},
     {{33, 36, 50}, {.bits = 8, .k = 36, .group = 36}},
     {{40, 128, 64}, {.bits = 4, .k = 128, .group = 64, .lowest = 0, .has_offsets = true}},
+    {{40, 64, 64}, {.bits = 4, .k = 64, .group = 32, .lowest = -12, .e2m1 = true}},
 };
 
 // The comparison includes the gaps between rows and the rows behind the result, which a tile would
@@ -129,15 +130,24 @@ std::string CompareBf16(const Shape& shape, Operands& operands, const TileProduc
       });
 }
 
+// Twice a value of e2m1.
+int AnyDoubledE2m1(Rng& rng) {
+  constexpr int kMagnitudes[] = {0, 1, 2, 3, 4, 6, 8, 12};
+  const int magnitude = kMagnitudes[rng.Any(0, 7)];
+  return rng.Any(0, 1) == 0 ? magnitude : -magnitude;
+}
+
 // Sums of 128 columns are below 2^22 in 8 bits; in 4 bits, with offsets of at most 15 scales, below
-// 2^19 of the largest scale, which is 2^4 of the smallest: exact in float32.
+// 2^19 of the largest scale, which is 2^4 of the smallest; of 64 columns of e2m1 below 2^17 of it:
+// exact in float32.
 void FillIntegers(Rng& rng, const IntProblem& problem, Operands& operands) {
   const IntLayout& layout = problem.layout;
   const int most = layout.lowest + (1 << layout.bits) - 1;
   int8_t codes[kBlockN * kMostColumns];
   float scales[kBlockN * 2], offsets[kBlockN * 2], row[kMostColumns];
   for (size_t i = 0; i < kBlockN * layout.k; ++i)
-    codes[i] = static_cast<int8_t>(rng.Any(layout.lowest, most));
+    codes[i] =
+        static_cast<int8_t>(layout.e2m1 ? AnyDoubledE2m1(rng) : rng.Any(layout.lowest, most));
   for (size_t i = 0; i < kBlockN * layout.groups(); ++i) {
     scales[i] = PowerOfTwo(i);
     offsets[i] = layout.has_offsets ? static_cast<float>(rng.Any(-15, 0)) * scales[i] : 0;
@@ -159,7 +169,9 @@ std::string CompareIntegers(const IntProblem& problem, Operands& operands,
                             const TileProducts& tiles, const TileProducts& reference) {
   Rng rng(2);
   FillIntegers(rng, problem, operands);
-  const char* kind = problem.layout.bits == 4 ? "4-bit integers" : "8-bit integers";
+  const char* kind = problem.layout.e2m1        ? "4-bit floats"
+                     : problem.layout.bits == 4 ? "4-bit integers"
+                                                : "8-bit integers";
   return Compare(kind, problem.shape, operands, tiles, reference,
                  [&](const TileProducts& products, float* y) {
                    products.integer(problem.layout,

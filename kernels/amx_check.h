@@ -17,11 +17,12 @@ struct TileProducts {
   void (*integer)(const IntLayout& layout, const IntGemmArgs& args);
 };
 
-// Multiplies a few tiles of each kind with both: bfloat16, 8 and 4 bits; full tiles, tiles of fewer
-// rows, blocks of fewer outputs, and columns that do not fill a step. Operands are whole numbers
-// times powers of two, small enough that all sums are exact in float32, so the results must be
-// equal whatever the order of summation. Empty if they are, else one sentence on the first element
-// that differs. Takes about half a millisecond and, while it runs, 100 KiB of heap.
+// Multiplies a few tiles of each kind with both: bfloat16, integers of 8 and 4 bits, floats of 4;
+// full tiles, tiles of fewer rows, blocks of fewer outputs, and columns that do not fill a step.
+// Operands are whole numbers times powers of two, small enough that all sums are exact in float32,
+// so the results must be equal whatever the order of summation. Empty if they are, else one
+// sentence on the first element that differs. Takes about half a millisecond and, while it runs,
+// 100 KiB of heap.
 std::string CompareTileProducts(const TileProducts& tiles, const TileProducts& reference);
 
 // Compares kAmx with kAvx512Bf16 and the scalar integer table in this way. kAmx must be usable.

@@ -142,9 +142,9 @@ struct IntGemmArgs {
 struct IntTable {
   const char* name;  // "avx512_vnni": the instructions used
   void (*round)(const IntLayout& layout, const RoundArgs& args);
-  // If whole rows are one group the sums are exact, and all tables give the same bits. So do they
-  // for e2m1, of which groups are added in their order; but "amx_int8" sums many rows in float32,
-  // product by product.
+  // If whole rows are one group the sums are exact, and all tables give the same bits. The same
+  // holds for e2m1, whose groups are added in order; except that "amx_int8" sums the products of
+  // more than 32 rows in float32, if groups are multiples of 32 columns.
   void (*gemm)(const IntLayout& layout, const IntGemmArgs& args);
   // Converts one block's weights to floats, packed as by PackBlock (kernels.h); columns beyond the
   // last group become zero. dst_type: kBf16 or kF16. It serves products with activations that are

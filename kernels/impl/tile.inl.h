@@ -34,8 +34,9 @@ template <typename Operand>
 using TileFn = void (*)(const TileArgs<Operand>&);
 
 // How much earlier kBoth asks for lines in L2. On an Emerald Rapids core without AVX512_BF16 a row
-// of bfloat16 read 85 to 92 % of the memory's bandwidth with kNear and 96 to 100 % with kBoth, for
-// any distance between 4 and 64 KiB.
+// of bfloat16 read 85 to 92 % of the memory's bandwidth with kNear and 96 to 100 % with kBoth, and
+// so it did for any distance from 4 to 64 KiB (pinion-bench
+// --benchmark_filter='gemm/avx512(-both)?/bfloat16/0.5b.*/1/').
 constexpr size_t kEarlierBytes = 16 * 1024;
 
 template <int kLines, int kLocality>

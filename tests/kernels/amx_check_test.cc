@@ -19,14 +19,21 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-template <typename Bf16Tiles, typename IntegerTiles>
-std::string CheckOf() {
-  return CompareTileProducts({MultiplyBf16On<Bf16Tiles>, MultiplyIntegersOn<IntegerTiles>},
-                             {TableFor(Isa::kScalar).gemm_bf16, IntTableFor(Isa::kScalar).gemm});
-}
-
 using RightBf16 = Emulated<PairOfBf16>;
 using RightIntegers = Emulated<FourOfSU8>;
+
+// Codes of every kind, as the path "amx" chooses.
+template <typename Bf16Tiles = RightBf16, typename IntegerTiles = RightIntegers>
+void MultiplyCodesOn(const IntLayout& layout, const IntGemmArgs& args) {
+  impl::FitsE2m1Tiles(layout, args.rows) ? MultiplyE2m1On<Bf16Tiles>(layout, args)
+                                         : MultiplyIntegersOn<IntegerTiles>(layout, args);
+}
+
+template <typename Bf16Tiles, typename IntegerTiles>
+std::string CheckOf() {
+  return CompareTileProducts({MultiplyBf16On<Bf16Tiles>, MultiplyCodesOn<Bf16Tiles, IntegerTiles>},
+                             {TableFor(Isa::kScalar).gemm_bf16, IntTableFor(Isa::kScalar).gemm});
+}
 
 TEST(AmxCheck, AcceptsRightTiles) { EXPECT_THAT((CheckOf<RightBf16, RightIntegers>()), IsEmpty()); }
 
@@ -159,7 +166,7 @@ TEST(AmxCheck, RefusesAStaleShape) {
 // Grouped codes of 4 bits take another way than whole rows.
 TEST(AmxCheck, RefusesTilesThatAreWrongForFourBitsOnly) {
   const auto broken = [](const IntLayout& layout, const IntGemmArgs& args) {
-    MultiplyIntegersOn<RightIntegers>(layout, args);
+    MultiplyCodesOn(layout, args);
     if (layout.bits == 4) args.y[16 * args.ldy + 63] += 1;
   };
   EXPECT_THAT(
@@ -169,15 +176,27 @@ TEST(AmxCheck, RefusesTilesThatAreWrongForFourBitsOnly) {
                  "64 outputs) is "));
 }
 
+// So do floats of 4 bits.
+TEST(AmxCheck, RefusesTilesThatAreWrongForFloatsOfFourBitsOnly) {
+  const auto broken = [](const IntLayout& layout, const IntGemmArgs& args) {
+    MultiplyCodesOn(layout, args);
+    if (layout.e2m1) args.y[39 * args.ldy + 7] = -args.y[39 * args.ldy + 7];
+  };
+  EXPECT_THAT(
+      CompareTileProducts({MultiplyBf16On<RightBf16>, broken},
+                          {TableFor(Isa::kScalar).gemm_bf16, IntTableFor(Isa::kScalar).gemm}),
+      StartsWith("row 39, output 7 of a product of 4-bit floats (40 rows, 64 columns, "
+                 "64 outputs) is "));
+}
+
 TEST(AmxCheck, NamesResultsThatAreNaN) {
   const auto broken = [](const GemmArgs& args) {
     MultiplyBf16On<RightBf16>(args);
     args.y[args.ldy + 2] = NAN;
   };
-  EXPECT_THAT(
-      CompareTileProducts({broken, MultiplyIntegersOn<RightIntegers>},
-                          {TableFor(Isa::kScalar).gemm_bf16, IntTableFor(Isa::kScalar).gemm}),
-      AllOf(StartsWith("row 1, output 2 of "), HasSubstr(" is nan instead of ")));
+  EXPECT_THAT(CompareTileProducts({broken, MultiplyCodesOn<>}, {TableFor(Isa::kScalar).gemm_bf16,
+                                                                IntTableFor(Isa::kScalar).gemm}),
+              AllOf(StartsWith("row 1, output 2 of "), HasSubstr(" is nan instead of ")));
 }
 
 // ---- What is offered.
