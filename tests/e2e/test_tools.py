@@ -120,18 +120,21 @@ def test_one_call_is_kept_if_no_more_are_wanted(client):
     assert len(choice.message.tool_calls) == 1
 
 
-def test_only_tools_that_are_allowed_are_called(client):
-    calls = CALL + CALL.replace("weather", "time")
-    for names in (["weather"], ["time"], ["weather", "time"]):
+def test_only_tools_that_are_allowed_are_shown_to_the_model(start_server, echoing, tmp_path):
+    template = tmp_path / "names.jinja"
+    template.write_text("{#- <tool_call> -#}{% for tool in tools %}{{ tool.function.name }} {% endfor %}" + STOP)
+    server = start_server(echoing, "--stand-in", "5000", "--served-model-name", "echo", "--chat-template", template)
+    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=60)
+
+    def allow(*names):
         allowed = {"mode": "auto", "tools": [{"type": "function", "function": {"name": name}} for name in names]}
-        asked = {"tools": TOOLS, "tool_choice": {"type": "allowed_tools", "allowed_tools": allowed}}
-        (choice,) = say(client, calls, **asked).choices
-        chunks = list(say(client, calls, stream=True, **asked))
-        streamed = [call.function.name for call in call_deltas(chunks) if call.id]
-        assert [call.function.name for call in choice.message.tool_calls] == streamed == names
+        return {"tools": TOOLS, "tool_choice": {"type": "allowed_tools", "allowed_tools": allowed}}
+    for names in (["weather"], ["time"], ["weather", "time"]):
+        assert say(client, "x", **allow(*names)).choices[0].message.content.split() == names
+        chunks = say(client, "x", stream=True, **allow(*reversed(names)))
+        assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks).split() == names
     with pytest.raises(openai.BadRequestError, match="'tide', which is none of the tools") as refused:
-        say(client, calls, tools=TOOLS, tool_choice={"type": "allowed_tools", "allowed_tools": {
-            "mode": "auto", "tools": [{"type": "function", "function": {"name": "tide"}}]}})
+        say(client, "x", **allow("time", "tide"))
     assert refused.value.param == "tool_choice.allowed_tools.tools"
 
 
