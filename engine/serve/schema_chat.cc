@@ -163,8 +163,8 @@ ApiResult<Conversation> ReadConversation(const Json& body) {
     const Json* choice = body.Find("tool_choice");
     const bool wanted = !choice || !choice->is_string() || choice->string() != "none";
     PINION_ASSIGN(auto allowed, ReadAllowedChoice(choice, tools));
-    if (wanted && !tools->array().empty())
-      chat.tools = allowed ? std::move(allowed->tools) : *tools;
+    if (wanted && !tools->array().empty()) chat.tools = *tools;
+    if (allowed) chat.tools = std::move(allowed->tools);
   }
   if (const Json* kwargs = body.Find("chat_template_kwargs"); kwargs && !kwargs->is_null()) {
     if (!kwargs->is_object())
