@@ -68,7 +68,7 @@ def test_engines_of_stages_of_ranks_answer_as_one_engine(one, start_server, data
                          "--threads-bind", "nobind", *FLAGS)
     assert [len(each["plan"]["ranks"]) for each in replicas(split)] == [4, 4]
     before = series(split, "vllm:generation_tokens_total")
-    prompts = [f"{LONG} {i}" for i in range(6)] + ["x"]
+    prompts = [f"{i} {LONG}" for i in range(7)]
     with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
         assert list(pool.map(lambda prompt: text(split, prompt), prompts)) == [text(one, p) for p in prompts]
     after = series(split, "vllm:generation_tokens_total")
