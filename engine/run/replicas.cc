@@ -4,6 +4,7 @@
 #include <map>
 
 #include "engine/base/strings.h"
+#include "engine/base/words.h"
 #include "engine/host/huge_pages.h"
 #include "engine/run/capacity.h"
 #include "engine/run/start.h"
@@ -11,9 +12,7 @@
 namespace pinion {
 namespace {
 
-std::string Counted(int number, const char* noun) {
-  return StrCat(number, ' ', noun, number == 1 ? "" : "s");
-}
+std::string Ranks(int count) { return Counted(static_cast<size_t>(count), "rank"); }
 
 std::string AtMost(const std::string& what, int most, const char* less) {
   return StrCat(what, most == 1 ? "" : less);
@@ -24,10 +23,9 @@ std::string WaysOut(const EngineOptions& options, int replicas, int most) {
   const int fit = most / options.ranks(), each = most / replicas;
   std::string ways;
   if (fit > 0) ways = AtMost(StrCat("--data-parallel-size ", fit), fit, " or less") + ", ";
-  if (each > 0)
-    ways += AtMost(Counted(each, "rank"), each, " or fewer") + " in each (-tp times -pp), ";
+  if (each > 0) ways += AtMost(Ranks(each), each, " or fewer") + " in each (-tp times -pp), ";
   if (ways.empty())
-    ways = AtMost(Counted(most, "rank"), most, " or fewer") +
+    ways = AtMost(Ranks(most), most, " or fewer") +
            " in all (--data-parallel-size times -tp times -pp), ";
   return StrCat("use ", ways, "or --threads-bind nobind");
 }
@@ -38,11 +36,12 @@ Status CheckCount(const EngineOptions& options, int replicas, const Budget& budg
                 StrCat("replicas is ", replicas, "; it must be from 1 to ", kMaxReplicas));
   const int ranks = replicas * options.ranks(), most = budget.max_threads;
   if (replicas == 1 || ranks <= most || options.threads_bind == "nobind") return {};
-  return Fail(ErrorCode::kUsage,
-              StrCat(replicas, " replicas of ", Counted(options.ranks(), "rank"), " (-tp ",
-                     options.tensor_parallel, " -pp ", options.pipeline_parallel,
-                     ") cannot have a CPU for each rank: ", Counted(most, "thread"),
-                     " may run at once here; ", WaysOut(options, replicas, most)));
+  return Fail(
+      ErrorCode::kUsage,
+      StrCat(replicas, " replicas of ", Ranks(options.ranks()), " (-tp ", options.tensor_parallel,
+             " -pp ", options.pipeline_parallel,
+             ") cannot have a CPU for each rank: ", Counted(static_cast<size_t>(most), "thread"),
+             " may run at once here; ", WaysOut(options, replicas, most)));
 }
 
 std::vector<std::string> ListsOf(const Plan& plan) {

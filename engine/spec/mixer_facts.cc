@@ -5,6 +5,7 @@
 #include <set>
 
 #include "engine/base/strings.h"
+#include "engine/base/words.h"
 #include "engine/spec/attention_spec.h"
 #include "engine/spec/cache_kinds.h"
 #include "engine/spec/fact_groups.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/strings.h"
+#include "engine/base/words.h"
 #include "engine/spec/fact_groups.h"
 #include "engine/spec/spec_names.h"
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/base/strings.h"
+#include "engine/base/words.h"
 
 namespace pinion {
 
@@ -48,10 +49,6 @@ std::string MlpWords(const DecoderSpec& spec) {
   return StrCat(spec.gated ? "gated " : "", words());
 }
 
-std::string Counted(size_t count, std::string_view noun) {
-  return StrCat(count, " ", noun, count == 1 ? "" : "s");
-}
-
 std::string InLayers(const DecoderSpec& spec, size_t count) {
   const auto layers = static_cast<size_t>(spec.layers);
   return count == layers ? "in every layer"
@@ -60,9 +57,7 @@ std::string InLayers(const DecoderSpec& spec, size_t count) {
 
 std::string Plain(double number) {
   if (number < 1e5) return StrCat(number);
-  std::string text = StrCat(static_cast<int64_t>(std::llround(number)));
-  for (size_t at = text.size(); at > 3;) text.insert(at -= 3, 1, ',');
-  return text;
+  return Grouped(StrCat(static_cast<int64_t>(std::llround(number))));
 }
 
 std::string NormPlaces(const TensorNames& names) {

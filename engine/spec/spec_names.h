@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "engine/spec/spec.h"
@@ -21,11 +20,9 @@ std::string MlpWords(const DecoderSpec& spec);  // "gated silu"
 // Which of two parts' norms there are: "before", "after" or "before_and_after".
 std::string NormPlaces(const TensorNames& names);
 std::vector<std::string> Biases(const DecoderSpec& spec);
-// "1 layer", "2 layers".
-std::string Counted(size_t count, std::string_view noun);
 // "in every layer", "in 1 of 2 layers".
 std::string InLayers(const DecoderSpec& spec, size_t count);
-// A number without an exponent: "10,000,000", "0.176777".
+// A number, if large without an exponent: "10,000,000", "0.176777".
 std::string Plain(double number);
 
 // The numbers of a rope that its type reads; before them stand, in JSON and in text:

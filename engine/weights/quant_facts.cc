@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/strings.h"
-#include "engine/spec/spec_names.h"
+#include "engine/base/words.h"
 #include "engine/spec/tensor_list.h"
 
 namespace pinion {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/base/strings.h"
+#include "engine/base/words.h"
 #include "engine/spec/attention_spec.h"
 #include "engine/spec/kv_tables.h"
 #include "engine/spec/spec_facts.h"
@@ -314,7 +315,7 @@ std::string FormatModel(const ModelFiles& files, const TensorSource& weights,
   facts.Row({"architecture", spec.architecture});
   if (!spec.wrapper.empty())
     facts.Row({"part of", StrCat(spec.wrapper, ": only the language model is loaded")});
-  facts.Row({"parameters", Grouped(ParameterCount(spec))});
+  facts.Row({"parameters", Grouped(StrCat(ParameterCount(spec)))});
   for (const auto& [heading, value] : SpecFacts(spec)) facts.Row({heading, value});
   if (const uint64_t state = StateBytesPerSequence(spec); state > 0)
     facts.Row(

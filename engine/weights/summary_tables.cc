@@ -4,6 +4,7 @@
 #include <map>
 
 #include "engine/base/strings.h"
+#include "engine/base/words.h"
 #include "engine/spec/attention_spec.h"
 #include "engine/spec/kv_tables.h"
 #include "engine/spec/tensor_list.h"
@@ -51,12 +52,6 @@ size_t TextTable::Width(size_t column) const {
   return width;
 }
 
-std::string Grouped(uint64_t number) {
-  std::string text = StrCat(number);
-  for (size_t at = text.size(); at > 3;) text.insert(at -= 3, 1, ',');
-  return text;
-}
-
 std::string TensorTable(const DecoderSpec& spec) {
   const std::vector<TensorSpec> list = TensorList(spec);
   std::map<std::pair<std::string, std::vector<int64_t>>, uint64_t> copies;
@@ -68,7 +63,7 @@ std::string TensorTable(const DecoderSpec& spec) {
     const uint64_t count = std::exchange(copies[{name, tensor.shape}], 0);
     if (count == 0) continue;  // shown already
     table.Row({name, SizesText(tensor.shape), StrCat(count),
-               Grouped(count * ElementCount(tensor.shape))});
+               Grouped(StrCat(count * ElementCount(tensor.shape)))});
   }
   return table.Text();
 }
@@ -80,7 +75,8 @@ std::string ByteTable(const DecoderSpec& spec, bool quantised) {
   TextTable table("lrrrr");
   std::vector<std::string> heading = {"dtype", quantised ? "weights, dequantised" : "weights"};
   if (keeps) {
-    heading.insert(heading.end(), {"KV per token", StrCat("KV of ", Grouped(longest), " tokens")});
+    heading.insert(heading.end(),
+                   {"KV per token", StrCat("KV of ", Grouped(StrCat(longest)), " tokens")});
     if (state > 0) heading.emplace_back("with the state");
   }
   table.Row(std::move(heading));

@@ -25,9 +25,6 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// 1235814400 -> "1,235,814,400"
-std::string Grouped(uint64_t number);
-
 inline constexpr kernels::Dtype kWeightDtypes[] = {kernels::Dtype::kBf16, kernels::Dtype::kF16,
                                                    kernels::Dtype::kF32};
 // Weights in each of these, keys and values in all types of the cache. Of weights that are

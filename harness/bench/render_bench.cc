@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/base/strings.h"
+#include "engine/base/words.h"
 #include "harness/bench/bench.h"
 #include "harness/stats/metrics.h"
 #include "harness/stats/text.h"

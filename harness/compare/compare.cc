@@ -8,10 +8,10 @@
 #include <set>
 
 #include "engine/base/strings.h"
+#include "engine/base/words.h"
 #include "harness/stats/holm.h"
 #include "harness/stats/metrics.h"
 #include "harness/stats/rules.h"
-#include "harness/stats/text.h"
 #include "harness/stats/verdict.h"
 #include "harness/store/store.h"
 

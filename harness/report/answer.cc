@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "engine/base/strings.h"
+#include "engine/base/words.h"
 #include "harness/report/distribution.h"
 #include "harness/report/pair_words.h"
 #include "harness/report/words.h"
-#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {

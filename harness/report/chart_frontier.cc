@@ -4,9 +4,9 @@
 #include <set>
 
 #include "engine/base/strings.h"
+#include "engine/base/words.h"
 #include "harness/report/charts.h"
 #include "harness/report/words.h"
-#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {

@@ -3,9 +3,9 @@
 #include <map>
 
 #include "engine/base/strings.h"
+#include "engine/base/words.h"
 #include "harness/report/charts.h"
 #include "harness/report/words.h"
-#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {

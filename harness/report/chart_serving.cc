@@ -7,6 +7,7 @@
 #include <set>
 
 #include "engine/base/strings.h"
+#include "engine/base/words.h"
 #include "harness/report/charts.h"
 #include "harness/report/distribution.h"
 #include "harness/report/words.h"

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "engine/base/strings.h"
+#include "engine/base/words.h"
 #include "harness/report/charts.h"
 #include "harness/report/words.h"
-#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "engine/base/strings.h"
+#include "engine/base/words.h"
 #include "harness/report/answer.h"
 #include "harness/report/charts.h"
 #include "harness/report/facts.h"
@@ -10,7 +11,6 @@
 #include "harness/report/recommend.h"
 #include "harness/report/text_table.h"
 #include "harness/report/words.h"
-#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {

@@ -3,10 +3,10 @@
 #include <cmath>
 
 #include "engine/base/strings.h"
+#include "engine/base/words.h"
 #include "harness/report/pair_words.h"
 #include "harness/stats/exchanges.h"
 #include "harness/stats/rules.h"
-#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {

@@ -4,24 +4,20 @@
 #include <cmath>
 
 #include "engine/base/strings.h"
+#include "engine/base/words.h"
 #include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
 
-// 1234567 -> "1,234,567"; four digits stay together.
-std::string Grouped(std::string digits) {
-  const size_t first = digits[0] == '-' ? 1 : 0;
-  if (digits.size() - first <= 4) return digits;
-  for (size_t at = digits.size(); at > first + 3;) digits.insert(at -= 3, ",");
-  return digits;
-}
-
 // Three significant digits, never an exponent: 0.0123, 1.23, 12.3, 123, 1230, 12,300.
 std::string Significant(double value) {
   if (value == 0 || !std::isfinite(value)) return Printf("%.0f", value);
   const int before = static_cast<int>(std::floor(std::log10(std::abs(value)))) + 1;
-  if (before > 3) return Grouped(Printf("%.0f", value));
+  if (before > 3) {
+    const std::string digits = Printf("%.0f", value);
+    return std::abs(value) < 9999.5 ? digits : Grouped(digits);  // four stay together
+  }
   return Printf(StrCat("%.", std::clamp(3 - before, 0, 6), "f").c_str(), value);
 }
 

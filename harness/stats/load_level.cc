@@ -3,7 +3,7 @@
 #include <charconv>
 
 #include "engine/base/strings.h"
-#include "harness/stats/text.h"
+#include "engine/base/words.h"
 
 namespace pinion::harness {
 namespace {

@@ -23,11 +23,6 @@ inline std::string Percent(double fraction) { return Printf("%.1f %%", fraction 
 // 1.041 -> "+4.1 %".
 inline std::string Change(double ratio) { return Printf("%+.1f %%", (ratio - 1) * 100); }
 
-// "1 round", "2 rounds".
-inline std::string Counted(size_t count, const char* noun) {
-  return StrCat(count, " ", noun, count == 1 ? "" : "s");
-}
-
 // The time in UTC by a strftime format, at most 63 characters.
 inline std::string UtcNow(const char* format) {
   const std::time_t now = std::time(nullptr);

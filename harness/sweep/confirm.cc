@@ -5,8 +5,8 @@
 #include <set>
 
 #include "engine/base/strings.h"
+#include "engine/base/words.h"
 #include "harness/stats/rules.h"
-#include "harness/stats/text.h"
 #include "harness/sweep/protocol.h"
 
 namespace pinion::harness {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/base/strings.h"
+#include "engine/base/words.h"
 #include "harness/results/figures.h"
 #include "harness/stats/estimate.h"
 #include "harness/stats/rules.h"

@@ -8,8 +8,8 @@
 
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
+#include "engine/base/words.h"
 #include "harness/stats/metrics.h"
-#include "harness/stats/text.h"
 #include "harness/store/store.h"
 #include "harness/sweep/protocol.h"
 #include "harness/sweep/score.h"

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "engine/base/strings.h"
-#include "harness/stats/text.h"
+#include "engine/base/words.h"
 #include "harness/sweep/protocol.h"
 
 namespace pinion::harness {

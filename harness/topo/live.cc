@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/base/strings.h"
+#include "engine/base/words.h"
 #include "engine/host/affinity.h"
 #include "engine/run/placement.h"
 #include "harness/stats/text.h"

@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "engine/base/strings.h"
+#include "engine/base/words.h"
 #include "engine/kv/table_blocks.h"
 #include "engine/run/capacity.h"
 #include "engine/run/start.h"
 #include "engine/spec/attention_spec.h"
 #include "engine/spec/kv_tables.h"
-#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {

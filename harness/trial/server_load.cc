@@ -5,9 +5,9 @@
 #include <set>
 
 #include "engine/base/strings.h"
+#include "engine/base/words.h"
 #include "harness/counters/energy.h"
 #include "harness/counters/listeners.h"
-#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
