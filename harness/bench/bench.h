@@ -35,9 +35,9 @@ struct BenchPlan {
 };
 Status Validate(const BenchPlan& plan);  // kUsage
 
-// Shortens the plan's prompts so that prompt and answer together fit the engine's longest sequence;
-// of a model that pools, whose answer is no text, the prompt alone. kUsage if the answer alone does
-// not leave room for a prompt.
+// Shortens the plan's prompts so that prompt and answer together fit the engine's longest sequence.
+// For a model that embeds or scores, the prompt alone must fit. kUsage if the answer alone does not
+// leave room for a prompt.
 Status FitPrompt(const EngineInfo& engine, BenchPlan& plan);
 
 // One number per round, summed up.

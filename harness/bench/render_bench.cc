@@ -56,6 +56,9 @@ Json LimitsJson(const BenchResult& result) {
   return object;
 }
 
+// Whether what comes out is an embedding or scores.
+bool Pools(const BenchResult& result) { return result.engine.task != ModelTask::kGenerate; }
+
 struct Line {
   std::string name, unit, median, interval, limit, fraction;
 };
@@ -94,8 +97,7 @@ std::string Header(const BenchResult& result) {
                  FormatBytes(result.peak_rss_bytes), "\n");
   text += StrCat(Name(plan.mode), ": ", plan.prompt_len, " tokens in, ");
   if (plan.shared_prefix > 0) text += StrCat("the first ", plan.shared_prefix, " common, ");
-  const bool pools = engine.task != ModelTask::kGenerate;
-  text += pools ? "an embedding or scores out, " : StrCat(plan.output_len, " out, ");
+  text += Pools(result) ? "an embedding or scores out, " : StrCat(plan.output_len, " out, ");
   if (plan.mode == BenchMode::kLatency) text += StrCat("batch ", plan.batch);
   if (plan.mode == BenchMode::kThroughput) text += StrCat(plan.num_prompts, " prompts at once");
   if (plan.mode == BenchMode::kServing)
@@ -203,7 +205,7 @@ Json ToJson(const BenchResult& result) {
   object.Set("mode", Name(result.plan.mode));
   object.Set("prompt_len", result.plan.prompt_len);
   object.Set("shared_prefix", result.plan.shared_prefix);
-  object.Set("output_len", result.plan.output_len);
+  object.Set("output_len", Pools(result) ? Json() : Json(result.plan.output_len));
   object.Set("batch", result.plan.batch);
   object.Set("num_prompts", result.plan.num_prompts);
   object.Set("rounds", result.plan.rounds);

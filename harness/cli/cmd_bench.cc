@@ -25,7 +25,7 @@ struct BenchFlags {
   EngineFlags engine;
   std::string mode = "latency";
   BenchPlan plan;
-  std::optional<int> batch, prompt_len;
+  std::optional<int> batch, prompt_len, output_len;
   std::optional<std::string> slo_ttft, slo_tpot, slo_e2el;
   std::string trace;
   bool json = false, scaling = false;
@@ -43,13 +43,28 @@ Result<BenchPlan> PlanOf(const BenchFlags& flags, const EngineOptions& options) 
   for (BenchMode mode : {BenchMode::kLatency, BenchMode::kThroughput, BenchMode::kServing})
     if (flags.mode == Name(mode)) plan.mode = mode;
   plan.batch = flags.batch.value_or(plan.mode == BenchMode::kServing ? 8 : 1);
-  if (flags.prompt_len) plan.prompt_len = *flags.prompt_len;
+  plan.prompt_len = flags.prompt_len.value_or(plan.prompt_len);
+  plan.output_len = flags.output_len.value_or(plan.output_len);
   plan.seed = options.seed;
   PINION_TRY(ReadSlo(flags.slo_ttft, "--slo-ttft", plan.slo.ttft_s));
   PINION_TRY(ReadSlo(flags.slo_tpot, "--slo-tpot", plan.slo.tpot_s));
   PINION_TRY(ReadSlo(flags.slo_e2el, "--slo-e2el", plan.slo.e2el_s));
   PINION_TRY(Validate(plan));
   return plan;
+}
+
+// An embedding or scores have no tokens: no number of them, and no times between them.
+Status RefuseFlagsOfAnswers(const BenchFlags& flags, const EngineInfo& engine) {
+  if (engine.task == ModelTask::kGenerate) return {};
+  for (const auto& [flag, is_given] : {std::pair{"--output-len", flags.output_len.has_value()},
+                                       {"--slo-ttft", flags.slo_ttft.has_value()},
+                                       {"--slo-tpot", flags.slo_tpot.has_value()},
+                                       {"--slo-e2el", flags.slo_e2el.has_value()}})
+    if (is_given)
+      return Fail(ErrorCode::kUsage,
+                  StrCat(flag, " is for models that generate text, and this one makes an ",
+                         "embedding or scores; leave it out"));
+  return {};
 }
 
 // The rounds measured so far. The engine's thread updates it, and the one that an interruption
@@ -97,6 +112,7 @@ Status Bench(const BenchFlags& flags) {
   {
     const Interruption interruption([&] { return rounds.LastWords(); });
     PINION_ASSIGN(const std::unique_ptr<Engine> engine, Engine::Start(options));
+    PINION_TRY(RefuseFlagsOfAnswers(flags, engine->info()));
     if (!flags.prompt_len) PINION_TRY(FitPrompt(engine->info(), plan));
     const auto ceilings = StartCeilings(*engine);
     const std::string no_limits_because = ceilings ? "" : ceilings.error().message;
@@ -115,10 +131,11 @@ Status Bench(const BenchFlags& flags) {
 // The flags of a bench that is one of a scaling's. Limits of goodput are of no use to it.
 std::vector<std::string> FlagsOf(const BenchFlags& flags, const BenchPlan& plan) {
   std::vector<std::string> all = {
-      "--mode",   Name(plan.mode),     "--output-len",    StrCat(plan.output_len),
-      "--batch",  StrCat(plan.batch),  "--num-prompts",   StrCat(plan.num_prompts),
-      "--rounds", StrCat(plan.rounds), "--shared-prefix", StrCat(plan.shared_prefix)};
+      "--mode",          Name(plan.mode),           "--batch",  StrCat(plan.batch),
+      "--num-prompts",   StrCat(plan.num_prompts),  "--rounds", StrCat(plan.rounds),
+      "--shared-prefix", StrCat(plan.shared_prefix)};
   if (flags.prompt_len) all.insert(all.end(), {"--prompt-len", StrCat(*flags.prompt_len)});
+  if (flags.output_len) all.insert(all.end(), {"--output-len", StrCat(*flags.output_len)});
   return all;
 }
 
@@ -157,10 +174,10 @@ void AddBench(CLI::App& app, int& exit_code) {
       ->add_option("--shared-prefix", plan.shared_prefix,
                    "tokens that all prompts of a round begin with, 0 to --prompt-len")
       ->capture_default_str();
-  command
-      ->add_option("--output-len", plan.output_len,
-                   "tokens per answer; the end-of-text token does not end it")
-      ->capture_default_str();
+  command->add_option("--output-len", flags->output_len,
+                      StrCat("tokens per answer, which the end-of-text token does not end "
+                             "(default: ",
+                             plan.output_len, ")"));
   command->add_option("--batch", flags->batch,
                       "latency: concurrent requests (default 1); serving: clients (default 8)");
   command->add_option("--num-prompts", plan.num_prompts, "throughput, serving: requests per round")

@@ -37,6 +37,16 @@ def test_the_table_names_the_cpus_of_every_row(pinion):
 
 
 @needs_two
+def test_texts_that_are_embedded_have_rates_of_prefill_alone(pinion, data):
+    done = pinion("bench", data / "embedders/bert-mean", "--scaling", "--json", "--prompt-len", "8", "--rounds", "1")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert len(rows) >= 3
+    for row in rows:
+        assert row["prefill_tokens_per_s"] > 0 and row["decode_steps_per_s"] is None
+
+
+@needs_two
 def test_a_run_that_fails_is_a_row_with_its_reason(pinion):
     # A prompt that fits no sequence of the model is refused by every bench.
     done = pinion("bench", "preset:tiny", "--scaling", "--json", "--prompt-len", "100000",

@@ -67,6 +67,16 @@ TEST(ReadScalingRow, StepsAreTokensDividedByTheSequencesOfTheBatch) {
   EXPECT_THAT(row->wait_shares, ElementsAre(0.25, 0.01));
 }
 
+TEST(ReadScalingRow, TextsThatAreEmbeddedHaveNoDecodeSteps) {
+  constexpr const char* kPrefill =
+      R"({"prefill_tokens_per_s": {"median": 300.0}, "batch": 4, "wait_shares": [0]})";
+  const auto row = ReadScalingRow({1, 1, "0"}, *Json::Parse(kPrefill));
+  ASSERT_TRUE(row) << row.error().message;
+  EXPECT_EQ(row->prefill_tokens_per_s, 300);
+  EXPECT_EQ(row->decode_steps_per_s, std::nullopt);
+  EXPECT_THAT(Render({*row}), HasSubstr("1.00         -           -       -         -"));
+}
+
 TEST(ReadScalingRow, RefusesWhatIsNoBench) {
   EXPECT_FALSE(ReadScalingRow({}, *Json::Parse(R"({"batch": 1})")));
   EXPECT_FALSE(ReadScalingRow({}, Json()));
