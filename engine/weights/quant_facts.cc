@@ -13,14 +13,14 @@ namespace {
 std::string ScalesText(const QuantisedTensor& tensor, const std::optional<QuantScheme>& scheme) {
   const bool whole_rows = tensor.group() >= tensor.columns();
   if (scheme && scheme->method == QuantMethod::kFp8) {
-    if (scheme->block_rows == 0) return "a matrix";
+    if (scheme->block_rows == 0) return "matrix";
     if (scheme->block_rows > 1)
-      return StrCat("a block of ", scheme->block_rows, " x ", scheme->block_columns);
+      return StrCat("block of ", scheme->block_rows, " x ", scheme->block_columns);
   }
   if (!whole_rows) return StrCat(tensor.group(), " inputs of an output");
   // A row may happen to be as long as a group.
   if (scheme && scheme->group > 0) return StrCat(scheme->group, " inputs of an output");
-  return "an output";
+  return "output";
 }
 
 // What `quantization_config` says of activations; empty if nothing.
@@ -38,11 +38,15 @@ std::string AskedText(const Json& config) {
     return value && value->is_string() ? value->string() : std::string(if_absent);
   };
   const Json* bits = asked->Find("num_bits");
-  const Json* dynamic = asked->Find("dynamic");
-  return StrCat(bits && bits->is_int() ? StrCat(bits->integer(), "-bit ") : "",
-                says("type", "int") == "float" ? "floats" : "integers",
-                dynamic && dynamic->is_bool() && dynamic->boolean() ? ", dynamic" : ", static",
-                " for each ", says("strategy", "tensor"));
+  const Json* group = asked->Find("group_size");
+  const Json* dynamic = asked->Find("dynamic");  // true, false (also if it is missing) or "local"
+  const bool is_dynamic =
+      dynamic && (dynamic->is_string() || (dynamic->is_bool() && dynamic->boolean()));
+  return StrCat(
+      bits && bits->is_int() ? StrCat(bits->integer(), "-bit ") : "",
+      says("type", "int") == "float" ? "floats" : "integers", is_dynamic ? ", dynamic" : ", static",
+      " for each ",
+      group && group->is_int() ? StrCat(group->integer(), " inputs") : says("strategy", "tensor"));
 }
 
 // GPTQ's files hold zero points even if all of them are the middle of the range.
@@ -89,15 +93,15 @@ std::string ActivationsText(const ModelFiles& files, const FormatPlan& formats) 
                   HasZeroPoints(formats) ? " and zero point" : "", " for each matrix (static)");
   const bool rounds = formats.Count(IntegerProduct::kInt8) > 0;
   const std::string asked = AskedText(files.config);
-  if (!rounds)
-    return StrCat("not rounded", asked.empty() ? "" : StrCat("; the checkpoint asks for ", asked));
-  return "rounded to int8 with a scale for each token, outliers apart; --activations float leaves "
-         "them unrounded";
+  return StrCat(rounds ? "rounded to int8 with a scale for each token, outliers apart; "
+                         "--activations float leaves them unrounded"
+                       : "not rounded",
+                asked.empty() ? "" : StrCat("; the checkpoint asks for ", asked));
 }
 
 std::string QuantisedText(const QuantisedKind& kind) {
   return StrCat(Counted(kind.matrices, "tensor"), " in ", kind.format, ", a scale ",
-                kind.symmetric ? "" : "and an offset ", "for ", kind.scales,
+                kind.symmetric ? "" : "and an offset ", "for each ", kind.scales,
                 kind.symmetric ? ", symmetric" : "",
                 kind.act_order ? ", act-order: a group's inputs are not consecutive" : "");
 }

@@ -202,7 +202,7 @@ std::string PackedText(const Packed& packed) {
                                     {packed.dequantised, dequantised}})
     if (count > 0) parts.push_back(StrCat(count, count == 1 ? " matrix " : " matrices ", form));
   return StrCat(FormatBytes(packed.bytes), " of weights: ", Join(parts, ", "),
-                "; tensors with the same input, and experts of a layer, are one matrix");
+                "; tensors with the same input count as one matrix, as do the experts of a layer");
 }
 
 int ExpertLayers(const DecoderSpec& spec) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -15,7 +16,9 @@
 #include "engine/base/strings.h"
 #include "engine/spec/attention_spec.h"
 #include "engine/spec/cache_kinds.h"
+#include "engine/spec/spec_facts.h"
 #include "engine/weights/formats.h"
+#include "engine/weights/quant_facts.h"
 #include "engine/weights/summary.h"
 #include "tests/test_data.h"
 
@@ -173,13 +176,28 @@ TEST_P(Facts, SayHowWeightsAreQuantised) {
     quantised = quantised || model_.weights->Quantised(name);
   const std::string in_memory = model_.Row("in memory");
   EXPECT_EQ(quantised, !in_memory.empty());
-  EXPECT_EQ(quantised, Says(model_.Row("quantised"), "a scale (and an offset )?for "));
+  EXPECT_EQ(quantised, Says(model_.Row("quantised"), "a scale (and an offset )?for each "));
   EXPECT_EQ(quantised, Says(model_.Row("activations"), "^(not )?rounded"));
   EXPECT_EQ(quantised, Says(model_.text, "weights, dequantised"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, Facts, ::testing::ValuesIn(EveryFixture()),
                          [](const auto& fixture) { return tests::TestName(fixture.param); });
+
+// A root is told only if it is one: 1 / 0.012 is not that of 6944.
+TEST(SpecFacts, SayHowScoresAreScaled) {
+  DecoderSpec spec = Described("models/llama").files.spec;
+  const auto attention = [&](float scale) {
+    spec.attention_scale = scale;
+    for (const auto& [heading, value] : SpecFacts(spec))
+      if (heading == "attention") return value;
+    return std::string();
+  };
+  EXPECT_THAT(attention(1 / std::sqrt(6944.0f)), HasSubstr("scores divided by sqrt(6944)"));
+  EXPECT_THAT(attention(0.0078125f), HasSubstr("scores divided by sqrt(16384)"));
+  EXPECT_THAT(attention(0.012f), HasSubstr("scores times 0.012"));
+  EXPECT_THAT(attention(1), HasSubstr("scores not scaled"));
+}
 
 // No two of these read alike, although all are a Llama's or a Qwen's matrices in 4 or 8 bits.
 TEST(QuantisedFacts, TellVariantsApart) {
@@ -193,6 +211,34 @@ TEST(QuantisedFacts, TellVariantsApart) {
     const auto [other, is_new] = seen.emplace(facts, name);
     EXPECT_TRUE(is_new) << name << " reads like " << other->second << ":\n" << facts;
   }
+}
+
+// What a checkpoint says of activations is told beside what becomes of them.
+TEST(QuantisedFacts, SayWhatTheCheckpointAsksOfActivations) {
+  Described model("quantised/llama-w4a16");
+  const auto text = [&](const char* asked, IntegerProduct product) {
+    model.files.config.Set(
+        "quantization_config",
+        Json::Parse(StrCat(R"({"config_groups": {"group_0": {"input_activations": )", asked, "}}}"))
+            .value());
+    const auto formats = PlanFormats(model.files.spec, *model.weights, model.files.scheme,
+                                     {kernels::Dtype::kBf16, product});
+    return ActivationsText(model.files, formats.value());
+  };
+  constexpr const char* kNvfp4 = R"({"num_bits": 4, "type": "float", "strategy": "tensor_group",
+                                     "group_size": 16, "dynamic": "local"})";
+  EXPECT_EQ(text(kNvfp4, IntegerProduct::kFloat),
+            "not rounded; the checkpoint asks for 4-bit floats, dynamic for each 16 inputs");
+  EXPECT_EQ(
+      text(R"({"num_bits": 8, "strategy": "tensor", "group_size": null})", IntegerProduct::kFloat),
+      "not rounded; the checkpoint asks for 8-bit integers, static for each tensor");
+  EXPECT_EQ(
+      text(R"({"num_bits": 8, "strategy": "token", "dynamic": true})", IntegerProduct::kFloat),
+      "not rounded; the checkpoint asks for 8-bit integers, dynamic for each token");
+  EXPECT_THAT(text(kNvfp4, IntegerProduct::kInt8),
+              ::testing::EndsWith("leaves them unrounded; the checkpoint asks for 4-bit floats, "
+                                  "dynamic for each 16 inputs"));
+  EXPECT_THAT(text("null", IntegerProduct::kInt8), Not(HasSubstr("asks")));
 }
 
 TEST(QuantisedFacts, NameTheMatrixThatLatentAttentionHoldsInFloats) {
