@@ -118,7 +118,7 @@ ApiResult<Wanted> ReadWanted(const Json& body) {
   PINION_ASSIGN(const auto allowed, ReadAllowedChoice(choice, body.Find("tools")));
   const std::string mode = allowed ? allowed->mode : choice->is_string() ? choice->string() : "";
   if (mode == "auto" || mode == "none") return Wanted{};
-  Wanted wanted{mode == "required", NamedTool(*choice)};
+  Wanted wanted{mode == "required", allowed ? "" : NamedTool(*choice)};
   if (!wanted.any && wanted.name.empty())
     return Bad(kField, StrCat("'tool_choice' is ", Excerpt(*choice, 100),
                               ", want \"auto\", \"none\", \"required\", a function's name or "

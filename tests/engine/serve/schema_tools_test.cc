@@ -85,6 +85,13 @@ TEST(Schema, OfAllToolsThoseThatAreAllowedMayBeCalled) {
   EXPECT_EQ(schema.Find("items")->Find("anyOf")->array().size(), 1u);
   EXPECT_EQ(Shown(*WithTools(Allowed("auto", g + "," + f + "," + g))), "f g")
       << "in the order of the tools";
+  const auto also_named =
+      WithTools(R"("tool_choice":{"type":"allowed_tools","function":{"name":"f"},)"
+                R"("allowed_tools":{"mode":"required","tools":[)" +
+                g + "]}}");
+  ASSERT_TRUE(also_named) << also_named.error().message;
+  ASSERT_TRUE(also_named->output.forced);
+  EXPECT_EQ(also_named->output.forced->name, "") << "a name beside the list has no meaning";
 }
 
 TEST(Schema, RefusesToolsThatCannotBeAllowed) {
