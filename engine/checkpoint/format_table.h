@@ -8,7 +8,7 @@ namespace pinion {
 
 // One way in which quantised weights are published, as people call it.
 struct PublishedFormat {
-  std::string_view quant_method;  // config.json's; empty: of another kind of file
+  std::string_view quant_method;  // config.json's
   std::string_view name, variants;
 };
 

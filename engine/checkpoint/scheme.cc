@@ -219,7 +219,7 @@ constexpr Method kMethods[] = {
       "a scale for each block (128 x 128, or any other) or matrix"},
      ReadFp8},
     {{"modelopt", "NVFP4, as ModelOpt publishes it",
-      "weights alone or with activations, which stay unrounded"},
+      "weights alone or with activations, whose own format is not applied"},
      ReadModelOpt},
     {{"mxfp4", "MXFP4, as OpenAI publishes GPT-OSS", "the experts"}, ReadMxfp4}};
 

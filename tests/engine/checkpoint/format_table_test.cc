@@ -11,6 +11,7 @@
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
 #include "engine/checkpoint/config_json.h"
+#include "engine/checkpoint/scheme.h"
 #include "tests/test_data.h"
 
 namespace pinion {
@@ -32,9 +33,14 @@ TEST(FormatTable, HasAFixtureForEachMethod) {
     const Json* scheme = config.Find("quantization_config");
     tested.insert(Optional<std::string>(*scheme, "quant_method", "").value());
   }
-  // Nobody publishes a reference for it: that test writes checkpoints and their logits.
-  const std::string written = ReadFile(tests::SourceFolder() / "tests/e2e/test_nvfp4.py").value();
-  if (written.find(R"("quant_method": "modelopt")") != std::string::npos) tested.insert("modelopt");
+  // Nobody publishes a reference for it: tests/e2e/test_nvfp4.py writes checkpoints and their
+  // logits.
+  const auto model_opt = ReadScheme(
+      Json::Parse(R"({"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}})")
+          .value());
+  ASSERT_TRUE(model_opt && *model_opt);
+  EXPECT_EQ((*model_opt)->method, QuantMethod::kNvfp4);
+  tested.insert("modelopt");
   for (const PublishedFormat& format : PublishedFormats())
     EXPECT_TRUE(tested.contains(std::string(format.quant_method))) << format.quant_method;
   EXPECT_EQ(tested.size(), PublishedFormats().size()) << "a fixture of no method in the table";

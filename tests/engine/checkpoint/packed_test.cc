@@ -125,6 +125,16 @@ TEST_F(Packed, CompressedTensorsPackAlongInputsAndZerosAlongOutputs) {
   EXPECT_THAT(Row(1), ElementsAre(-3, 0, 3, 6, 16, 20, 24, 28));
 }
 
+TEST_F(Packed, CompressedTensorsPackFourCodesOfEightBits) {
+  scheme_ = {QuantMethod::kPackQuantized, 8, -1, false, ActivationRounding::kNone};
+  PutWords("weight_packed", {1, 2}, {0xff807f00, 0x00000081});
+  Put<int64_t>("weight_shape", "I64", {2}, {1, 5});
+  PutFloats("weight_scale", {1, 1}, {2});
+  EXPECT_THAT(Row(0), ElementsAre(-256, -2, 0, 254, 2));
+  PutWords("weight_zero_point", {1, 1}, {0x0000007f});  // -1
+  EXPECT_THAT(Row(0), ElementsAre(-254, 0, 2, 256, 4));
+}
+
 TEST_F(Packed, PlainLinearsStayPlain) {
   for (const QuantMethod method : {QuantMethod::kAwq, QuantMethod::kGptq,
                                    QuantMethod::kPackQuantized, QuantMethod::kIntQuantized}) {
