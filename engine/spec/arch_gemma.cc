@@ -95,14 +95,9 @@ const Architecture kGemma2 = {
         "sliding_window": 4096, "query_pre_attn_scalar": 256, "attn_logit_softcapping": 50.0,
         "final_logit_softcapping": 30.0, "hidden_activation": "gelu_pytorch_tanh",
         "tie_word_embeddings": true})"};
-const Architecture kGemma3 = {"Gemma3ForCausalLM",
-                              "gemma3_text",
-                              "Gemma 3 (of multimodal checkpoints the language model alone)",
-                              kGemmaCausal,
-                              ReadGemma3,
-                              kGemmaReads,
-                              kGemma3Defaults,
-                              "Gemma3ForConditionalGeneration"};
+const Architecture kGemma3 = {
+    "Gemma3ForCausalLM", "gemma3_text", "Gemma 3",       kGemmaCausal,
+    ReadGemma3,          kGemmaReads,   kGemma3Defaults, "Gemma3ForConditionalGeneration"};
 const Architecture kGemma3Encoder = {
     "Gemma3TextModel", "",          "EmbeddingGemma", kGemmaNeutral,
     ReadGemma3Text,    kGemmaReads, kGemma3Defaults};

@@ -133,7 +133,7 @@ constexpr std::string_view kGemma3nReads[] = {"layer_types", "final_logit_softca
 extern const Architecture kGemma3n;
 const Architecture kGemma3n = {"Gemma3nForCausalLM",
                                "gemma3n_text",
-                               "Gemma 3n (of multimodal checkpoints the language model alone)",
+                               "Gemma 3n",
                                kGemma3nNeutral,
                                ReadGemma3n,
                                kGemma3nReads,

@@ -96,9 +96,9 @@ std::span<const NeutralField> CommonNeutralFields() { return kCommon; }
 
 std::string ArchitectureTable() {
   const auto names_of = [](const Architecture& architecture) {
-    return architecture.wrapper.empty()
-               ? StrCat("`", architecture.name, "`")
-               : StrCat("`", architecture.name, "`, `", architecture.wrapper, "`");
+    return architecture.wrapper.empty() ? StrCat("`", architecture.name, "`")
+                                        : StrCat("`", architecture.name, "`, `",
+                                                 architecture.wrapper, "` (its language model)");
   };
   constexpr std::string_view kModels = "models";
   const std::string name_of = "`architectures` of config.json";

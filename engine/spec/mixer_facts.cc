@@ -27,7 +27,7 @@ bool HasWindow(const DecoderSpec& spec, const LayerSpec& layer) {
 std::string ScoresText(float scale) {
   if (scale == 1) return "scores not scaled";
   const double square = 1 / (static_cast<double>(scale) * scale);
-  if (std::fabs(square - std::round(square)) > 1e-4 * square) return StrCat("scores times ", scale);
+  if (std::fabs(square - std::round(square)) > 1e-6 * square) return StrCat("scores times ", scale);
   return StrCat("scores divided by sqrt(", std::llround(square), ")");
 }
 
@@ -190,10 +190,8 @@ std::string CacheText(const DecoderSpec& spec) {
   const auto kinds = CacheKinds(spec, kernels::KvDtype::kBf16, 1);
   std::vector<std::string> parts;
   bool keeps_all = true;
-  size_t keeping = 0;
   for (const CacheKind& kind : kinds) {
     const bool recurs = kind.name == "recurrent";
-    if (!recurs) keeping += kind.layers;
     keeps_all = keeps_all && !recurs && kind.most_tokens == 0;
     const std::string kept = recurs ? "a state"
                              : kind.most_tokens == 0

@@ -25,7 +25,7 @@ std::string InLayers(const DecoderSpec& spec, size_t count);
 // A number, if large without an exponent: "10,000,000", "0.176777".
 std::string Plain(double number);
 
-// The numbers of a rope that its type reads; before them stand, in JSON and in text:
+// The numbers that a rope's type reads, with their names in JSON and in text.
 struct RopeNumber {
   const char *name, *words;
   double RopeSpec::*value;
@@ -42,7 +42,7 @@ inline constexpr RopeNumber kRopeNumbers[] = {
     {"product_scale", "in attention's factor", &RopeSpec::product_scale, 1},
     {"scale", "cos and sin times", &RopeSpec::scale, 1}};
 
-// Factors of a spec, by their fields' names; in text, by these words.
+// The factors of a spec, with their names in JSON and in text.
 struct SpecMultiplier {
   const char *name, *words;
   float DecoderSpec::*value;

@@ -46,6 +46,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"mistral", "layer_types", R"(["chunked_attention", "full_attention"])", "chunked"},
         Refusal{"mistral", "attention_bias", "true", "'attention_bias'"},
         Refusal{"mistral", "sliding_window", "-1", "'sliding_window'"},
+        Refusal{"arcee", "sliding_window", "4096", "'sliding_window'"},
         Refusal{"gemma2", "sliding_window", "null", "'sliding_window'"},
         Refusal{"gemma2", "layer_types", R"(["full_attention"])", "each of 4 layers"},
         Refusal{"gemma2", "hidden_activation", R"("gelu_fast")", "'hidden_activation'"},
