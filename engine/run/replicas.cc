@@ -18,7 +18,7 @@ std::string AtMost(const std::string& what, int most, const char* less) {
   return StrCat(what, most == 1 ? "" : less);
 }
 
-// What of the three sizes fits on so many CPUs.
+// The numbers of replicas, of ranks in each and of ranks in all that would fit on `most` CPUs.
 std::string WaysOut(const EngineOptions& options, int replicas, int most) {
   const int fit = most / options.ranks(), each = most / replicas;
   std::string ways;

@@ -104,12 +104,15 @@ TEST(PlanReplicas, RefusesMoreRanksThanCpusAndSaysHowManyFit) {
   PlanOf(Staged("auto", 1, 2), 4);
   PlanOf(Staged("nobind", 2, 2), 4);
   EXPECT_THAT(ErrorFor(Staged("auto", 3, 3), 2), HasSubstr("here; use 4 ranks or fewer in each"));
+  PlanOf(Staged("auto", 2, 2), 2);
   EXPECT_THAT(ErrorFor(Options("auto", 1), 9),
               HasSubstr("9 replicas of 1 rank (-tp 1 -pp 1) cannot have a CPU for each rank: 8 "
                         "threads may run at once here; use --data-parallel-size 8 or less, or "));
+  PlanOf(Options("auto", 1), 8);
   EXPECT_THAT(ErrorFor(Staged("auto", 3, 3), 9),
               HasSubstr("use 8 ranks or fewer in all (--data-parallel-size times -tp times -pp), "
                         "or --threads-bind nobind"));
+  PlanOf(Staged("auto", 2, 2), 2);
   EXPECT_THAT(ErrorFor(Staged("auto", 2, 4), 5),
               HasSubstr("use --data-parallel-size 1, 1 rank in each (-tp times -pp), or "));
   PlanOf(Staged("auto", 2, 4), 1);
