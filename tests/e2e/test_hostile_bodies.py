@@ -14,7 +14,7 @@ BODIES = {"generator": 500, "embedder": 1500, "scorer": 1500}
 
 
 @pytest.mark.parametrize("name", hostile_bodies.SERVERS)
-def test_every_body_gets_an_answer_and_costs_nobody_else(start_server, tmp_path, name):
+def test_every_body_gets_an_answer_and_leaves_nothing_behind(start_server, tmp_path, name):
     server = hostile_bodies.start(start_server, name, tmp_path)
     sender = hostile_bodies.Sender(server, name)
     sender.run(range(BODIES[name]))

@@ -37,14 +37,21 @@ def measure(binary, *flags):
                           capture_output=True, text=True, timeout=240, check=False)
 
 
-def test_every_step_of_constrained_sequences_is_looked_at(binary, data, tmp_path):
+@pytest.mark.timeout(800)
+def test_every_step_of_constrained_sequences_is_looked_at(binary, tmp_path):
+    """Answers begin once their grammars are checked, one after the other; steps of two layers and 32,000 tokens are slow
+    enough that all of them still run then."""
     if not (pathlib.Path(binary).parent / "grammar-env").exists():
         pytest.skip("llguidance is not installed by scripts/build")
     out = tmp_path / "masks.json"
-    done = measure(binary, "--sequences", "4", "--tokens", "600", "--json", out, data / "models/tiny-trained")
+    for _ in range(3):
+        done = measure(binary, "--sequences", "4", "--tokens", "400", "--flags=--kv-cache-space 64MiB", "--json", out,
+                       "preset:tinyllama-1.1b@2")
+        if "too costly" not in done.stderr:  # a busy machine may not check a grammar within its 2 s
+            break
     assert done.returncode == 0, done.stderr
     figures = json.loads(out.read_text())
-    assert figures["without_grammars"]["wait_us_max"] == 0 and figures["without_grammars"]["steps"] > 100
+    assert figures["without_grammars"]["wait_us_max"] == 0 and figures["without_grammars"]["steps"] > 0
     assert figures["first_steps"]["steps"] == masks.WARM_STEPS and figures["with_grammars"]["steps"] > 0
     assert figures["first_steps"]["wait_us_max"] > 0, "to read the answer takes a time"
     assert "4 sequences of" in done.stdout and "first steps with grammars" in done.stdout

@@ -1,7 +1,9 @@
 """AIPerf's load, by all APIs that both know, streamed where they stream; its requests that fail, and those that it
 gives up. Its own counts of tokens are not looked at: it counts the text anew, and random weights write broken UTF-8."""
 
+import concurrent.futures
 import json
+import pathlib
 
 import pytest
 
@@ -13,6 +15,7 @@ pytestmark = HEAVY
 FLAGS = ("--dtype", "float32", "--kv-cache-space", "64MiB", "--served-model-name", "tiny")
 REQUESTS, OUTPUT = 6, 8
 SPEED = 20  # tokens per second of the stand-in's
+WORKERS = 4  # of the server, by default
 BY_API = {"chat": "/v1/chat/completions", "completions": "/v1/completions", "responses": "/v1/responses",
           "messages": "/v1/messages"}
 
@@ -67,15 +70,39 @@ def test_requests_that_are_refused_are_its_errors(server, model, tmp_path):
     assert all("max_completion_tokens" in record["error"]["message"] for record in records)
 
 
+def chat_helpers(server):
+    """How many processes of a server are there to render templates."""
+    count = 0
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            count += int(parent) == server.process.pid and b"chat-helper" in (folder / "cmdline").read_bytes()
+        except OSError:  # it has ended
+            continue
+    return count
+
+
+def start_chat_helpers(server):
+    """Each worker starts its helper before its first chat, which takes seconds on a busy machine."""
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "x"}], "max_tokens": 1}
+
+    def all_run():
+        with concurrent.futures.ThreadPoolExecutor(2 * WORKERS) as pool:
+            list(pool.map(lambda _: server.post("/v1/chat/completions", body), range(2 * WORKERS)))
+        return chat_helpers(server) == WORKERS
+    assert wait_until(all_run)
+
+
 def test_requests_that_it_gives_up_end(start_server, model, tmp_path):
     server = start_server(model, "--stand-in", SPEED, "--served-model-name", "tiny")
     most = 20 * SPEED
-    # Each worker starts its helper for templates before its first chat; a busy machine takes seconds for that.
+    start_chat_helpers(server)
+    before = metric(server, "vllm:generation_tokens_total")
     _, records = measured(server, model, tmp_path, "chat", "--streaming", "--osl", most, "--request-cancellation-rate",
                           100, "--request-cancellation-delay", 5, expected=1)
     assert len(records) == REQUESTS and all(record["metadata"]["was_cancelled"] for record in records)
     assert wait_until(lambda: metric(server, "vllm:num_requests_running") == 0)
-    assert 0 < metric(server, "vllm:generation_tokens_total") < REQUESTS * most
+    assert 0 < metric(server, "vllm:generation_tokens_total") - before < REQUESTS * most
 
 
 @pytest.mark.parametrize("api", ["embeddings", "cohere-rankings"])
