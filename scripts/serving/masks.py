@@ -5,8 +5,8 @@
 
 Starts a server with --trace and asks for N answers at once, first without grammars, then under grammars of several
 kinds that no answer comes to the end of. The trace tells of every step how long its sampling waited for a mask (spans
-'wait for mask' within spans 'step'). Steps of prompts and those with fewer than N sequences are not counted, and of the
-first few steps, in which a grammar's lexer meets its states for the first time, a figure of their own is given.
+'wait for mask' within spans 'step'). Steps of fewer than N rows are not counted, and of the first few steps, in which a
+grammar's lexer meets its states for the first time, a figure of their own is given.
 """
 
 import argparse
@@ -28,7 +28,7 @@ PERSON = {"type": "object", "additionalProperties": False, "required": ["name", 
     "tags": {"type": "array", "items": {"enum": ["red", "green", "blue"]}, "minItems": 1, "maxItems": 3},
     "home": {"anyOf": [{"type": "null"}, {"type": "object", "additionalProperties": False, "required": ["city"],
                                           "properties": {"city": {"type": "string", "pattern": "^[A-Z][a-z]{2,12}$"}}}]}}}
-# What answers are of: of each kind as many sequences as of the others.
+# Each grammar gets as many sequences as the others.
 GRAMMARS = [
     {"json": {"type": "array", "items": PERSON, "minItems": 1000}},
     {"json": {"type": "array", "items": {"type": "string"}, "minItems": 1000}},
@@ -54,7 +54,7 @@ def union_us(spans):
 
 
 def steps_within(spans, phase, sequences):
-    """(duration, wait) in microseconds of the steps in a phase that computed a row or more of each sequence and no prompt."""
+    """(duration, wait) in microseconds of the steps in a phase that computed as many rows as there are sequences, or more."""
     steps, inner = [span for span in spans if span[0] == "step"], [span for span in spans if span[0] != "step"]
     found, at = [], 0
     for _, begin, end, _ in steps:
@@ -86,7 +86,7 @@ def ask(port, body):
 
 
 def all_at_once(port, sequences, tokens, grammars):
-    """The time of it in microseconds, begin and end. Prompts are of one token, so that all of them begin with one step."""
+    """The time of it in microseconds, begin and end. Prompts are of one token, so that a step has a row for each sequence."""
     bodies = [{"model": "m", "prompt": [1000 + i], "max_tokens": tokens, "ignore_eos": True, "temperature": 1, "seed": i,
                **({"structured_outputs": grammars[i % len(grammars)]} if grammars else {})} for i in range(sequences)]
     began = time.monotonic()
