@@ -43,7 +43,9 @@ void RunRounds(benchmark::State& state, Ranks& ranks, const Body& body) {
 Result<std::unique_ptr<Ranks>> TwoRanks() {
   PINION_ASSIGN(const Machine machine, ThisMachine());
   PINION_ASSIGN(const Budget budget, ComputeBudget(machine));
-  PINION_ASSIGN(const Plan plan, MakePlan(machine, budget, {.ranks = 2}));
+  BindingRequest request;
+  request.ranks = 2;
+  PINION_ASSIGN(const Plan plan, MakePlan(machine, budget, request));
   Plan two = plan;
   for (RankPlan& rank : two.ranks) {
     rank.cpus.resize(1);

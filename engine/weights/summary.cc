@@ -328,7 +328,7 @@ std::string FormatModel(const ModelFiles& files, const TensorSource& weights,
                      : spec.tied_head ? ", head tied to the embedding"
                                       : ", head separate";
   facts.Row({"vocabulary", StrCat(spec.vocabulary, head)});
-  facts.Row({"longest", StrCat(Grouped(static_cast<uint64_t>(spec.max_positions)), " tokens")});
+  facts.Row({"longest", StrCat(Grouped(StrCat(spec.max_positions)), " tokens")});
   facts.Row({"stored", StoredText(files, CountStored(spec, weights))});
   const std::vector<QuantisedKind> kinds = QuantisedKinds(files, weights);
   for (const QuantisedKind& kind : kinds) facts.Row({"quantised", QuantisedText(kind)});
