@@ -63,6 +63,7 @@ void CountingCommunicator::Count(uint64_t delays, uint64_t bytes, const Call& ca
 
 Traffic CountingCommunicator::traffic() const {
   const std::lock_guard lock(mutex_);
+  broadcasts_ = false;
   return traffic_;
 }
 

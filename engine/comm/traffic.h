@@ -69,6 +69,8 @@ class CountingCommunicator final : public Communicator {
   void Receive(size_t process, int channel, void* data, size_t bytes) override;
   std::unique_ptr<Communicator> Part(int part) override { return world_.Part(part); }
 
+  // A broadcast that comes after this is not counted as under way with one that came before: what
+  // is measured from here on waits for it.
   Traffic traffic() const;
 
  private:
@@ -80,7 +82,7 @@ class CountingCommunicator final : public Communicator {
   Communicator& world_;
   mutable std::mutex mutex_;  // guards the rest
   Traffic traffic_;
-  bool broadcasts_ = false;  // the last collective call was a broadcast
+  mutable bool broadcasts_ = false;  // the last collective call since a reading was a broadcast
 };
 
 }  // namespace pinion

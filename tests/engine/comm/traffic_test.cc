@@ -32,6 +32,21 @@ TEST(CountingCommunicator, CountsCallsAndWhatCameInOrWentOut) {
   });
 }
 
+// Between steps, a server has memory of the cache touched, which it broadcasts as well.
+TEST(CountingCommunicator, AStepHasADelayOfItsOwnForItsOrder) {
+  ThreadWorld(2).Run([](Communicator& threads) {
+    CountingCommunicator world(threads);
+    std::array<char, 8> order{};
+    world.Broadcast(order.data(), 4);
+    const Traffic before = world.traffic();
+    world.Broadcast(order.data(), 4);
+    world.Broadcast(order.data(), 8);
+    const Traffic step = world.traffic() - before;
+    EXPECT_EQ(step.calls, 2u);
+    EXPECT_EQ(step.delays, 1u) << "both messages of the order are under way together";
+  });
+}
+
 TEST(CountingCommunicator, PassesEveryCallOn) {
   ThreadWorld(2).Run([](Communicator& threads) {
     CountingCommunicator world(threads);
