@@ -192,7 +192,7 @@ def test_settings_that_do_not_divide_are_left_out_with_the_reason(pinion, tmp_pa
     done = pinion("sweep", "preset:tiny", "--def", definition, "--out", out, timeout=120)
     assert done.returncode == 0, done.stderr
     reasons = [one["reason"] for one in json.loads((out / "results.json").read_text())["candidates"]]
-    assert f"{many} replicas of 1 rank cannot have a CPU for each rank" in reasons[1]
+    assert f"{many} replicas of 1 rank (-tp 1 -pp 1) cannot have a CPU for each rank" in reasons[1]
     assert "has 1 list for 2 ranks" in reasons[2]
     done = pinion("sweep", "some/model", "--replicas", "0", "--out", tmp_path / "none")
     assert done.returncode == 2 and "--replicas" in done.stderr

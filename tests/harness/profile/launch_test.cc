@@ -246,7 +246,8 @@ TEST_F(PlanLaunchTest, RefusesMoreReplicasThanCpus) {
   const auto launch = PlanLaunch(request, Here());
   ASSERT_FALSE(launch);
   EXPECT_EQ(ExitCode(launch.error()), 1);
-  EXPECT_THAT(launch.error().message, HasSubstr("5 replicas of 1 rank cannot have a CPU"));
+  EXPECT_THAT(launch.error().message,
+              HasSubstr("5 replicas of 1 rank (-tp 1 -pp 1) cannot have a CPU"));
 }
 
 TEST_F(PlanLaunchTest, WarnsOfAMissingAllocator) {
