@@ -185,13 +185,13 @@ def wait_for_trials(cluster, out, least):
             return min(finished_trials(out)) >= least
         except sqlite3.OperationalError:  # the tables are being made
             return False
-    cluster.wait_for(enough, f"{least} trials on each node", 120)
+    cluster.wait_for(enough, f"{least} trials on each node", 180)
 
 
 # The sweep is cancelled, then continued; then one of its nodes fails.
 def test_a_sweep_on_slurm_survives_scancel_and_a_failing_node(cluster, binary, definition, tmp_path):
     out = tmp_path / "out"
-    command = [binary, "sweep", "preset:tiny", "--def", definition, "--budget", "30s", "--out", out,
+    command = [binary, "sweep", "preset:tiny", "--def", definition, "--budget", "60s", "--out", out,
                "--launcher", "slurm", "--nodes", 2]
     first = subprocess.Popen([str(word) for word in command], env=cluster.environment, stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT, text=True)
@@ -223,7 +223,7 @@ def test_a_sweep_on_slurm_survives_scancel_and_a_failing_node(cluster, binary, d
 # Its trials are kept, the other node goes on, and the same command continues both.
 def test_a_sweep_on_slurm_outlives_a_node_that_is_down(cluster, binary, definition, tmp_path):
     out = tmp_path / "out"
-    command = [str(word) for word in (binary, "sweep", "preset:tiny", "--def", definition, "--budget", "30s", "--out", out,
+    command = [str(word) for word in (binary, "sweep", "preset:tiny", "--def", definition, "--budget", "60s", "--out", out,
                                       "--launcher", "slurm", "--nodes", 2)]
     first = subprocess.Popen(command, env=cluster.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     wait_for_trials(cluster, out, 4)

@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 import chromium
+from conftest import PATIENCE_S
 
 KINDS_OF_CHARTS = len(list((pathlib.Path(__file__).parents[2] / "reports/charts").glob("*.vl.json")))
 KINDS = ("usual", "many", "two dozen", "even", "best", "mixed", "midway", "failed", "single", "long")
@@ -43,7 +44,7 @@ class Visit(chromium.Visit):
 
     def wait_for_charts(self, count):
         self.page.wait_for_function("n => document.querySelectorAll('#charts svg.marks').length >= n",
-                                    arg=count)
+                                    arg=count, timeout=2000 * PATIENCE_S)
 
     def names(self):
         """Of the rows that are shown, in their order."""
