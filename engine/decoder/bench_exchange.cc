@@ -1,4 +1,5 @@
-// What a layer's exchange costs two ranks of one process: one term of one row, as in decoding.
+// The cost of a layer's exchange between two ranks of one process: one term of one row, as in
+// decoding.
 //
 //   phase/2_ranks        a phase that spans two ranks, with nothing in it: both are through it
 //   exchange/2_ranks/B   the same, in which each rank writes its term of B bytes, and after which

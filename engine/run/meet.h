@@ -56,7 +56,7 @@ struct SharedFact {
 // The error names the first process that differs from the leader, and both values.
 Status Agree(Communicator& world, const std::vector<SharedFact>& facts);
 
-// What a process is about to compute, and with what.
+// The model that a process is about to compute, and the code and number types that compute it.
 struct Identity {
   std::string version;  // of Pinion
   std::string isa, types, model;

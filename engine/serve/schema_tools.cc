@@ -106,7 +106,7 @@ ApiResult<Names> AllowedNames(const Json& allowed, const std::string& where, con
   return names;
 }
 
-// What must be called; empty: nothing.
+// The call that must be made: of any tool, or of the one with this name; neither: none.
 struct Wanted {
   bool any = false;
   std::string name;

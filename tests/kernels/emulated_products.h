@@ -120,7 +120,7 @@ struct PlainVectors {
   }
 };
 
-// What e2m1_tiles.inl.h asks for besides.
+// The operations that e2m1_tiles.inl.h asks for besides.
 struct PlainE2m1Vectors : PlainVectors {
   static void WidenStep(const std::byte* x, std::byte* dst) {
     for (size_t i = 0; i < 32; ++i) {

@@ -218,8 +218,8 @@ struct LongStep {
 // follow.
 class PipelineParts : public ::testing::TestWithParam<const char*> {};
 
-// What a sanitizer would find in the division of the work is the same on every path. Kernels are
-// held to their memory one by one, by test_kernels.
+// A fault in the division of the work is the same on every path, so a sanitizer watches one.
+// test_kernels holds the kernels to their memory one by one.
 std::vector<kernels::Isa> IsasToTry() {
   const std::vector<kernels::Isa>& usable = kernels::UsableIsas();
   return tests::Watched() ? std::vector{usable.back()} : usable;
