@@ -61,7 +61,7 @@ void CountingCommunicator::Count(uint64_t delays, uint64_t bytes, const Call& ca
   ++traffic_.calls;
 }
 
-Traffic CountingCommunicator::traffic() const {
+Traffic CountingCommunicator::traffic() {
   const std::lock_guard lock(mutex_);
   broadcasts_ = false;
   return traffic_;

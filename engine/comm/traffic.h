@@ -71,7 +71,7 @@ class CountingCommunicator final : public Communicator {
 
   // A broadcast that comes after this is not counted as under way with one that came before: what
   // is measured from here on waits for it.
-  Traffic traffic() const;
+  Traffic traffic();
 
  private:
   template <typename Call>
@@ -80,9 +80,9 @@ class CountingCommunicator final : public Communicator {
   bool Broadcasts(bool now);  // returns what it was before
 
   Communicator& world_;
-  mutable std::mutex mutex_;  // guards the rest
+  std::mutex mutex_;  // guards the rest
   Traffic traffic_;
-  mutable bool broadcasts_ = false;  // the last collective call since a reading was a broadcast
+  bool broadcasts_ = false;  // the last collective call since a reading was a broadcast
 };
 
 }  // namespace pinion
