@@ -12,14 +12,6 @@
 namespace pinion::kernels::impl {
 namespace {
 
-// Pairs of bfloat16, summed in float32.
-struct AmxPairs : AmxTiles {
-  template <int sum, int a, int b>
-  static void Dot() {
-    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(sum), "i"(a), "i"(b));
-  }
-};
-
 struct VectorSteps {
   static void Convert(const std::byte* w, size_t columns, std::byte* dst) {
     ConvertChunk<OperandE4m3Pairs>({.w = w, .k = 0, .columns = columns, .ahead = 0, .scales = {}},

@@ -60,14 +60,6 @@ struct AmxVectors {
   }
 };
 
-// Pairs of bfloat16, summed in float32.
-struct AmxPairs : AmxTiles {
-  template <int sum, int a, int b>
-  static void Dot() {
-    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(sum), "i"(a), "i"(b));
-  }
-};
-
 // Twice the values of e2m1 in bfloat16, by their nibbles, whose negative zero is zero. Two copies,
 // because a lookup reads five bits of its index.
 alignas(64) constexpr uint16_t kDoubledE2M1[32] = {

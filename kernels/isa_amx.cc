@@ -14,14 +14,6 @@
 namespace pinion::kernels::impl {
 namespace {
 
-// Pairs of bfloat16, summed in float32.
-struct AmxBf16 : AmxTiles {
-  template <int sum, int a, int b>
-  static void Dot() {
-    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(sum), "i"(a), "i"(b));
-  }
-};
-
 // Fours of signed bytes, summed in int32.
 struct AmxS8 : AmxTiles {
   template <int sum, int a, int b>
@@ -37,15 +29,15 @@ constexpr size_t StepsOf(size_t k_padded) { return k_padded * sizeof(Bf16) / kTi
 }  // namespace
 
 void AmxGemmBf16(const GemmArgs& args) {
-  TileGemm<AmxBf16>({.x = static_cast<const std::byte*>(args.x),
-                     .x_stride = args.row_stride() * sizeof(Bf16),
-                     .w = args.w,
-                     .w_stride = StepsOf(args.k_padded) * kTileBlockBytes,
-                     .y = reinterpret_cast<std::byte*>(args.y),
-                     .y_stride = args.ldy * sizeof(float),
-                     .rows = args.rows,
-                     .steps = StepsOf(args.k_padded),
-                     .blocks = args.blocks});
+  TileGemm<AmxPairs>({.x = static_cast<const std::byte*>(args.x),
+                      .x_stride = args.row_stride() * sizeof(Bf16),
+                      .w = args.w,
+                      .w_stride = StepsOf(args.k_padded) * kTileBlockBytes,
+                      .y = reinterpret_cast<std::byte*>(args.y),
+                      .y_stride = args.ldy * sizeof(float),
+                      .rows = args.rows,
+                      .steps = StepsOf(args.k_padded),
+                      .blocks = args.blocks});
 }
 
 ProductCut AmxCutBf16(size_t rows, size_t k_padded) { return TileCut(rows, StepsOf(k_padded)); }
@@ -60,15 +52,15 @@ size_t AmxStrideBf16(size_t rows, size_t k_padded) {
 // clocks a row for as many keys.
 void AmxAttention(const AttentionArgs& args) {
   if (!FillsTiles(args)) return Avx512Bf16Attention(args);
-  AttentionAs<OperandBf16, TileProducts<OperandBf16, AmxBf16>>(args);
+  AttentionAs<OperandBf16, TileProducts<OperandBf16, AmxPairs>>(args);
 }
 
-uint64_t ProbeAmxBf16(size_t steps) { return ProbeDots<AmxBf16>(steps, kBf16Operations); }
+uint64_t ProbeAmxBf16(size_t steps) { return ProbeDots<AmxPairs>(steps, kBf16Operations); }
 uint64_t ProbeAmxS8(size_t steps) { return ProbeDots<AmxS8>(steps, kS8Operations); }
 
 uint64_t ProbeLoadedAmxBf16(const std::byte* a, size_t a_bytes, const std::byte* b, size_t b_bytes,
                             size_t steps) {
-  return ProbeLoadedDots<AmxBf16>(a, a_bytes, b, b_bytes, steps, kBf16Operations);
+  return ProbeLoadedDots<AmxPairs>(a, a_bytes, b, b_bytes, steps, kBf16Operations);
 }
 uint64_t ProbeLoadedAmxS8(const std::byte* a, size_t a_bytes, const std::byte* b, size_t b_bytes,
                           size_t steps) {

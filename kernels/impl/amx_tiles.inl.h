@@ -28,5 +28,13 @@ struct AmxTiles {
   }
 };
 
+// Pairs of bfloat16, summed in float32.
+struct AmxPairs : AmxTiles {
+  template <int sum, int a, int b>
+  static void Dot() {
+    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(sum), "i"(a), "i"(b));
+  }
+};
+
 }  // namespace
 }  // namespace pinion::kernels::impl
