@@ -188,18 +188,18 @@ StepCost& StepCost::operator+=(const StepCost& other) {
 }
 
 CostModel::CostModel(const DecoderSpec& spec, const FormatPlan& formats, kernels::KvDtype kv_dtype,
-                     int ranks) {
+                     const RankShares& shares) {
   const auto hidden = static_cast<uint64_t>(spec.hidden);
   state_bytes_ = StateBytesPerSequence(spec);
   bidirectional_ = spec.bidirectional;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const Shard shard = MakeShard(spec, ranks, rank);
+  for (int rank = 0; rank < shares.ranks(); ++rank) {
+    const Shard shard = MakeShard(spec, shares, rank);
     const PackedMatrix head = MatrixOf(formats.dtype, spec.has_head() ? shard.vocabulary.size() : 0,
                                        {0, hidden}, formats.Find(-1, MatrixRole::kHead));
     head_bytes_ += head.size_bytes();
-    const uint64_t without_experts = ShardWeightBytes(spec, formats, false, ranks, rank);
+    const uint64_t without_experts = ShardWeightBytes(spec, formats, false, shares, rank);
     layer_weight_bytes_ += without_experts - head.size_bytes();
-    expert_bytes_ += ShardWeightBytes(spec, formats, true, ranks, rank) - without_experts;
+    expert_bytes_ += ShardWeightBytes(spec, formats, true, shares, rank) - without_experts;
     AddAttention(spec, shard, formats.dtype, kv_dtype);
   }
   if (const RouterSpec& router = spec.moe.router; router.experts > 0)

@@ -33,12 +33,11 @@ struct StepCost {
 // norms, rotary embedding and softmax.
 class CostModel {
  public:
-  // kv_dtype: of the cache. Sums over all ranks, some of which may hold the same
-  // KV.
+  // kv_dtype: of the cache. Sums over all ranks, some of which may hold the same KV.
   CostModel(const DecoderSpec& spec, const FormatPlan& formats, kernels::KvDtype kv_dtype,
-            int ranks);
-  CostModel(const DecoderSpec& spec, const FormatPlan& formats, int ranks)
-      : CostModel(spec, formats, kernels::KvDtypeOf(formats.dtype), ranks) {}
+            const RankShares& shares);
+  CostModel(const DecoderSpec& spec, const FormatPlan& formats, const RankShares& shares)
+      : CostModel(spec, formats, kernels::KvDtypeOf(formats.dtype), shares) {}
 
   // All weights except experts, which a step reads once however many rows it has; the head only if
   // logits are wanted.

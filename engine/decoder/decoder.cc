@@ -17,10 +17,12 @@
 namespace pinion {
 namespace {
 
-RankSpan SpanOf(const Communicator* communicator, int ranks) {
-  if (!communicator) return {0, ranks};
+// Of a process with so many ranks.
+RankSpan SpanOf(const DecoderOptions& options, int ranks) {
+  const Communicator* const communicator = options.communicator;
+  if (!communicator) return {0, options.SharesOf(ranks)};
   return {static_cast<int>(communicator->process()) * ranks,
-          static_cast<int>(communicator->processes()) * ranks};
+          options.SharesOf(static_cast<int>(communicator->processes()) * ranks)};
 }
 
 // Tokens of a step, counted once for each kind of attending layers, from which on several threads
@@ -213,8 +215,8 @@ class ShardedDecoder : public Decoder {
     }
     PINION_ASSIGN(model_.weights,
                   LoadWeights(spec, model_.options.formats, model_.options.moe_prepack, *source_,
-                              ranks_, SpanOf(model_.options.communicator, ranks_.count()),
-                              model_.options.memory, model_.options.shared));
+                              ranks_, SpanOf(model_.options, ranks_.count()), model_.options.memory,
+                              model_.options.shared));
     model_.options.shared = {};  // it need not live as long
     if (!model_.options.moe_prepack) KeepPlainExperts();
     for (int rank = 0; rank < ranks_.count(); ++rank) {
@@ -385,7 +387,7 @@ Result<std::unique_ptr<Decoder>> Decoder::Load(const DecoderSpec& spec,
 
 uint64_t WorkspaceBytes(const DecoderSpec& spec, const DecoderOptions& options, int ranks,
                         int rank) {
-  const Shard shard = MakeShard(spec, ranks, rank);
+  const Shard shard = MakeShard(spec, options.SharesOf(ranks), rank);
   const uint64_t own =
       Workspace::Bytes(spec, shard, options.formats, options.max_rows) + IndexScoreBytes(spec);
   const size_t processes = options.communicator ? options.communicator->processes() : 1;

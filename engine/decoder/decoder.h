@@ -16,6 +16,7 @@
 #include "engine/host/team.h"
 #include "engine/spec/spec.h"
 #include "engine/weights/format_plan.h"
+#include "engine/weights/shard.h"
 #include "engine/weights/shared_weights.h"
 #include "kernels/e4m3.h"
 #include "kernels/integer_prefetch.h"
@@ -39,12 +40,15 @@ struct DecoderOptions {
   // The processes that compute the model, each with as many ranks as this one; null: this one
   // alone.
   Communicator* communicator = nullptr;
+  // Of the ranks of all these processes; unset: all have as much.
+  std::optional<RankShares> shares = {};
   SharedShards shared = {};  // where the packed weights lie, if several engines share them
   kernels::Dtype wire = kernels::Dtype::kF32;  // of ranks' terms between processes; or kBf16
 
   MemoryPolicy memory_of(size_t rank) const {
     return rank < memory.size() ? memory[rank] : MemoryPolicy{};
   }
+  RankShares SharesOf(int ranks) const { return shares.value_or(ranks); }
   kernels::KvDtype cached() const { return kv_dtype.value_or(kernels::KvDtypeOf(formats.dtype)); }
 };
 

@@ -48,9 +48,12 @@ struct Mamba {
   }
 };
 
-// Whether every run of heads that is normalised together is on one rank.
+// Whether every run of heads that is normalised together is on one rank. All ranks agree.
 bool RunsAreWhole(const Mamba& mamba) {
-  return static_cast<size_t>(mamba.spec.norm_runs) % mamba.pass.model.exchange.ranks() == 0;
+  const RankExchange& exchange = mamba.pass.model.exchange;
+  for (size_t rank = 0; rank < exchange.ranks(); ++rank)
+    if (exchange.shard(rank).mamba_heads.begin % mamba.heads_per_run() != 0) return false;
+  return true;
 }
 
 void Convolve(const Mamba& mamba) {

@@ -66,8 +66,9 @@ Result<RankExchange> RankExchange::Create(const DecoderSpec& spec, const Decoder
   exchange.row_sums_stride_ = RowSums(spec).stride;
   exchange.row_sums_ = workspaces[0].row_sums;
   const size_t ranks = processes * weights.size();
+  const RankShares shares = options.SharesOf(static_cast<int>(ranks));
   for (size_t rank = 0; rank < ranks; ++rank)
-    exchange.shards_.push_back(MakeShard(spec, static_cast<int>(ranks), static_cast<int>(rank)));
+    exchange.shards_.push_back(MakeShard(spec, shares, static_cast<int>(rank)));
   for (const TermKind kind : kKinds) {
     Terms& terms = exchange.terms_[static_cast<size_t>(kind)];
     for (const Workspace& w : workspaces) terms.mine.push_back(BufferOf(kind, w));

@@ -159,14 +159,15 @@ std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions&
                                   const Partition& partition) {
   const std::vector<Reach> reaches = KvReaches(spec);
   const std::vector<DecoderSpec> stages = StageSpecs(spec, decoder.formats, partition.stages);
+  const RankShares shares = decoder.SharesOf(partition.tensor);
   std::vector<RankNeeds> needs;
   for (int rank = 0; rank < partition.ranks(); ++rank) {
     const DecoderSpec& stage = stages[static_cast<size_t>(partition.StageOfRank(rank))];
-    const int ranks = partition.tensor, within = rank % ranks;
-    const Shard shard = MakeShard(stage, ranks, within);
+    const int within = rank % partition.tensor;
+    const Shard shard = MakeShard(stage, shares, within);
     needs.push_back(
-        {ShardWeightBytes(stage, decoder.formats, decoder.moe_prepack, ranks, within),
-         WorkspaceBytes(stage, decoder, ranks, within),
+        {ShardWeightBytes(stage, decoder.formats, decoder.moe_prepack, shares, within),
+         WorkspaceBytes(stage, decoder, partition.tensor, within),
          KvLayout::Of(stage, shard, decoder.cached(), decoder.block_tokens, decoder.formats.dtype),
          StateCache::BytesPerSequence(stage, shard), spec.bidirectional, reaches});
   }

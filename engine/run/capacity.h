@@ -29,7 +29,7 @@ struct RankNeeds {
   bool one_step = false;                   // an encoder's: a sequence needs its KV for one step
   std::vector<Reach> reaches = {Reach{}};  // of a sequence's block tables
 };
-// By rank, as Partition numbers them. decoder.communicator: that of a stage.
+// By rank, as Partition numbers them. decoder.communicator and decoder.shares: those of a stage.
 std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions& decoder,
                                   const Partition& partition);
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
@@ -115,6 +116,8 @@ class CpuDevice final : public Device {
  private:
   // Sets budget_ and the plan of this process's ranks.
   Result<CpuTime> PlanCpus(StartedModel& model);
+  // Plans, and sets the ranks' shares if processes differ and that is accepted.
+  Status ShareByCpuTime(StartedModel& model);
 
   Machine machine_;
   Budget budget_;
@@ -130,6 +133,26 @@ Result<CpuTime> CpuDevice::PlanCpus(StartedModel& model) {
   return CpuTimeOf(host, Launched().value_or(LaunchedProcess{}).locals, budget_, model.info.plan);
 }
 
+Status CpuDevice::ShareByCpuTime(StartedModel& model) {
+  const Result<CpuTime> time = PlanCpus(model);
+  if (!model.world) return time ? Status{} : Unexpected(time.error());
+  const bool accept = model.options.unequal_hosts == "accept";
+  const char* const accepted =
+      model.team ? "every process computes a part of its layers in proportion to it, in whole "
+                   "heads and blocks of 64 columns"
+                 : "every process computes layers of its own, about as many as every other, so "
+                   "that the one with the least sets the pace of every step";
+  PINION_TRY(AgreeOnCpuTime(*model.world, time, accept ? accepted : nullptr));
+  if (!accept || !model.team) return {};
+  const size_t each = static_cast<size_t>(model.options.tensor_parallel) / model.team->processes();
+  model.shares = SharesByCpuTime(*model.team, *time, each);
+  std::vector<std::string> parts;
+  for (int rank = 0; rank < model.shares->ranks(); ++rank)
+    parts.push_back(StrCat(model.shares->Of(100, rank).size(), " %"));
+  if (model.leads()) LogInfo(StrCat("parts of a layer, by rank: ", Join(parts, ", ")));
+  return {};
+}
+
 Status CpuDevice::Prepare(StartedModel& model, Stages& stages) {
   EngineInfo& info = model.info;
   auto machine = ThisMachine();
@@ -138,10 +161,7 @@ Status CpuDevice::Prepare(StartedModel& model, Stages& stages) {
   // Before the free memory is counted: what is packed in between counts as free, and as needed.
   if (model.options.weight_copy.is_shared())
     shared_bytes_ = SharedWeights::ResidentBytes(model.options.weight_copy.fd);
-  const Result<CpuTime> time = PlanCpus(model);
-  const bool accept = model.options.unequal_hosts == "accept";
-  if (model.world) PINION_TRY(AgreeOnCpuTime(*model.world, time, accept));
-  if (!time) return Unexpected(time.error());
+  PINION_TRY(ShareByCpuTime(model));
   PINION_ASSIGN(const IsaChoice choice, ChooseIsa(model.options.isa));
   model.isa = choice.isa;
   if (!kernels::LimitOneDnn(model.isa))
@@ -169,7 +189,11 @@ Status CpuDevice::Prepare(StartedModel& model, Stages& stages) {
 Status CpuDevice::ChooseKernels(StartedModel& model, DecoderOptions& options, Stages& stages) {
   const DecoderSpec& spec = model.files.spec;
   PINION_TRY(ChooseCommonGemmKernels(model, stages));
-  const auto layouts = MeasuredLayouts(spec, model.formats, model.options.tensor_parallel);
+  const int ranks = model.options.tensor_parallel;
+  const size_t first =
+      model.team ? model.team->process() * static_cast<size_t>(ranks) / model.team->processes() : 0;
+  const auto layouts =
+      MeasuredLayouts(spec, model.formats, options.SharesOf(ranks), static_cast<int>(first));
   if (layouts.empty()) return {};
   options.int_prefetch = kernels::MeasureIntPrefetch(model.isa, layouts);
   stages.Done("integer kernels", StrCat("weight prefetch ", options.int_prefetch.Describe()));

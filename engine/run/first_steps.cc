@@ -84,7 +84,8 @@ void TimeSteps(StartedModel& model, const DecoderOptions& options, Stages& stage
         FirstSamples(), MostRows(model, options), [&](size_t rows) { RunPrompt(model, rows, 1); },
         kMachineClock);
   model.step_times = std::make_unique<MeasuredStepTimes>(
-      CostModel(model.files.spec, options.formats, options.cached(), model.options.tensor_parallel),
+      CostModel(model.files.spec, options.formats, options.cached(),
+                options.SharesOf(model.options.tensor_parallel)),
       model.isa == kernels::Isa::kAmx);
   model.step_times->Start(samples);
   std::vector<std::string> parts;

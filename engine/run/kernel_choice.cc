@@ -26,8 +26,8 @@ Result<std::string> ChooseGemmKernels(const std::string& asked, kernels::Isa isa
 }
 
 std::vector<kernels::IntLayout> MeasuredLayouts(const DecoderSpec& spec, const FormatPlan& formats,
-                                                int ranks) {
-  const Shard shard = MakeShard(spec, ranks, 0);
+                                                const RankShares& shares, int rank) {
+  const Shard shard = MakeShard(spec, shares, rank);
   std::vector<kernels::IntLayout> layouts;
   for (const auto& [key, format] : formats.formats()) {
     const Range inputs = InputsOf(spec, shard, key.first, key.second);

@@ -6,6 +6,7 @@
 #include "engine/base/result.h"
 #include "engine/spec/spec.h"
 #include "engine/weights/format_plan.h"
+#include "engine/weights/shard.h"
 #include "kernels/integer_prefetch.h"
 #include "kernels/kernels.h"
 
@@ -16,9 +17,9 @@ namespace pinion {
 Result<std::string> ChooseGemmKernels(const std::string& asked, kernels::Isa isa,
                                       kernels::Dtype dtype);
 
-// Layouts of those matrices of rank 0 of `ranks` whose products' prefetching is measured: those
+// Layouts of those matrices of a rank whose products' prefetching is measured: those
 // that are multiplied as they lie, with rounded activations or as eight-bit floats.
 std::vector<kernels::IntLayout> MeasuredLayouts(const DecoderSpec& spec, const FormatPlan& formats,
-                                                int ranks);
+                                                const RankShares& shares, int rank);
 
 }  // namespace pinion

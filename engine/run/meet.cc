@@ -42,19 +42,27 @@ CpuTime CpuTimeOf(const Budget& host, size_t locals, const Budget& own, const Pl
   return time;
 }
 
-Status AgreeOnCpuTime(Communicator& world, const Result<CpuTime>& mine, bool accept) {
+Status AgreeOnCpuTime(Communicator& world, const Result<CpuTime>& mine, const char* accepted) {
   PINION_TRY(Together(&world, mine ? Status{} : Unexpected(mine.error())));
   Status agreed = Agree(
       world,
       {{"the CPU time of a process", StrCat(mine->used(), mine->used() == 1 ? " CPU" : " CPUs"),
-        accept ? "every process has an equal share of the model, so that the one with the least "
-                 "sets the pace of every step"
-               : "every step waits for the process with the least: have each compute on as many "
-                 "CPUs as that one (--threads-bind), give all the same quota, or accept its pace "
-                 "with --unequal-hosts accept"}});
-  if (agreed || !accept) return agreed;
+        accepted ? accepted
+                 : "every step waits for the process with the least: have each compute on as many "
+                   "CPUs as that one (--threads-bind), give all the same quota, or give each a "
+                   "part in proportion with --unequal-hosts accept"}});
+  if (agreed || !accepted) return agreed;
   if (world.process() == 0) LogWarning(agreed.error().message);
   return {};
+}
+
+RankShares SharesByCpuTime(Communicator& team, const CpuTime& mine, size_t each) {
+  constexpr double kPerCpu = 100;  // quotas are seldom finer
+  const auto own = static_cast<uint32_t>(std::max(1.0, std::round(mine.used() * kPerCpu)));
+  std::vector<uint32_t> of_process(team.processes()), of_rank;
+  team.Gather(&own, sizeof own, of_process.data());
+  for (const uint32_t part : of_process) of_rank.insert(of_rank.end(), each, part);
+  return RankShares(of_rank);
 }
 
 Result<Budget> BudgetHere(const EngineOptions& options, const Machine& machine) {

@@ -10,6 +10,7 @@
 #include "engine/host/binding.h"
 #include "engine/host/budget.h"
 #include "engine/run/options.h"
+#include "engine/weights/shard.h"
 
 namespace pinion {
 
@@ -32,9 +33,13 @@ struct CpuTime {
 CpuTime CpuTimeOf(const Budget& host, size_t locals, const Budget& own, const Plan& plan);
 
 // Refuses processes with different CPU time, by their CPUs or by a quota: the one with the least
-// holds up every step. accept: has the leader warn instead. Collective, whether or not this process
-// could plan its ranks.
-Status AgreeOnCpuTime(Communicator& world, const Result<CpuTime>& mine, bool accept);
+// would hold up every step. accepted: what comes of it if that is accepted, of which the leader
+// warns instead; null: it is not. Collective, whether or not this process could plan its ranks.
+Status AgreeOnCpuTime(Communicator& world, const Result<CpuTime>& mine, const char* accepted);
+
+// What the ranks of the layers that the processes of `team` compute together, `each` a process,
+// have of them: in proportion to the CPU time of their process. Collective.
+RankShares SharesByCpuTime(Communicator& team, const CpuTime& mine, size_t each);
 
 // The budget of this process: a share of the host's if the launcher started several here. Under
 // --threads-bind with explicit lists, only memory is divided.

@@ -172,6 +172,7 @@ Status OpenModel(StartedModel& model, StartState& start) {
     LogInfo(kept);
   decoder.isa = model.isa;
   decoder.communicator = model.team;
+  decoder.shares = model.shares;
   decoder.memory = model.memory;
   info.kv_dtype = decoder.cached();
   info.block_tokens = decoder.block_tokens;

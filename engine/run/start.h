@@ -44,6 +44,7 @@ struct StartedModel {
   std::vector<MemoryPolicy> memory;  // those in force, of each rank of info.plan; none: local
   std::string memory_refusal;        // why --memory-policy is not; else empty
   bool mapped_weights = false;       // another engine of the server has packed them
+  std::optional<RankShares> shares;  // of the ranks of `team`; unset: all have as much
   std::string weights_hash;  // of what engines that share work must agree on; empty: not needed
 
   bool leads() const { return !world || world->process() == 0; }

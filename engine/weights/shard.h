@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "engine/spec/spec.h"
@@ -11,6 +13,22 @@ namespace pinion {
 struct Range {
   size_t begin = 0, end = 0;
   size_t size() const { return end - begin; }
+};
+
+// How much of a model, or of a stage of it, each of its ranks has: as much as every other, or in
+// proportion to numbers such as the CPU time of their processes.
+class RankShares {
+ public:
+  RankShares(int ranks);                                    // all have as much
+  explicit RankShares(const std::vector<uint32_t>& parts);  // by rank, of their sum; at least 1
+
+  int ranks() const { return static_cast<int>(ends_.size()); }
+  // Its own of `items` in a row. Those of all ranks together are all items, in the order of ranks.
+  Range Of(size_t items, int rank) const;
+  bool operator==(const RankShares& other) const = default;
+
+ private:
+  std::vector<uint64_t> ends_;  // the sums of the parts of this rank and of those before it
 };
 
 // Query heads of a shard that share one of its KV heads, at most kAttentionRows of them; indices
@@ -46,15 +64,17 @@ struct Shard : HeadShare {          // the heads are those of layers without hea
   }
 };
 
-// Where a process's ranks stand among all ranks of a model: its first is number `first` of `total`.
+// Where a process's ranks stand among all ranks of a model: its first is number `first` of `all`.
+// Unset: they are all, and have as much each.
 struct RankSpan {
-  int first = 0, total = 0;
+  int first = 0;
+  std::optional<RankShares> all = {};
 };
 
-// Cuts `spec` into `ranks` shards. If there are at least as many KV heads as ranks, whole groups of
+// Cuts `spec` into shards. If there are at least as many KV heads as ranks, whole groups of
 // heads stay together and no KV is stored twice; with fewer, query heads are distributed and a KV
 // head is replicated on every rank that needs it. MLP columns and vocabulary are distributed in
 // blocks of 64.
-Shard MakeShard(const DecoderSpec& spec, int ranks, int rank);
+Shard MakeShard(const DecoderSpec& spec, const RankShares& shares, int rank);
 
 }  // namespace pinion

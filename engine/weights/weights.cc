@@ -319,9 +319,9 @@ size_t ChunkBlocks(const PackedMatrix& matrix, size_t rows, size_t unit) {
 }
 
 uint64_t ShardWeightBytes(const DecoderSpec& spec, const FormatPlan& formats, bool moe_prepack,
-                          int ranks, int rank) {
+                          const RankShares& shares, int rank) {
   RankWeights weights;
-  weights.shard = MakeShard(spec, ranks, rank);
+  weights.shard = MakeShard(spec, shares, rank);
   return LayOutWeights(spec, formats, moe_prepack, nullptr, weights);
 }
 
@@ -330,12 +330,12 @@ Result<std::vector<RankWeights>> LoadWeights(const DecoderSpec& spec, const Form
                                              Ranks& ranks, const RankSpan& span,
                                              const std::vector<MemoryPolicy>& memory,
                                              const SharedShards& shared) {
-  const int total = span.total > 0 ? span.total : ranks.count();
+  const RankShares shares = span.all.value_or(ranks.count());
   std::vector<RankWeights> all(static_cast<size_t>(ranks.count()));
   for (int rank = 0; rank < ranks.count(); ++rank) {
     RankWeights& weights = all[static_cast<size_t>(rank)];
-    weights.shard = MakeShard(spec, total, span.first + rank);
-    const uint64_t bytes = ShardWeightBytes(spec, formats, moe_prepack, total, span.first + rank);
+    weights.shard = MakeShard(spec, shares, span.first + rank);
+    const uint64_t bytes = ShardWeightBytes(spec, formats, moe_prepack, shares, span.first + rank);
     PINION_ASSIGN(weights.storage, StorageFor(bytes, static_cast<size_t>(rank), memory, shared));
     LayOutWeights(spec, formats, moe_prepack, weights.storage.data(), weights);
   }

@@ -237,9 +237,9 @@ struct RankWeights {
 
 // Bytes that RankWeights::storage of one rank will take; experts that are not prepacked take none.
 uint64_t ShardWeightBytes(const DecoderSpec& spec, const FormatPlan& formats, bool moe_prepack,
-                          int ranks, int rank);
+                          const RankShares& shares, int rank);
 
-// Packs the share of each of this process's ranks (span.total 0: they are all), all at once: each
+// Packs the share of each of this process's ranks, all at once: each
 // thread packs the blocks that it will compute with, so its memory is local. Every tensor that the
 // spec names must exist in `source` (OpenWeights has checked it). memory: by rank; none: local.
 // shared: where they come to lie, or are already, in memory of several processes.

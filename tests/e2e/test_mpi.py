@@ -201,21 +201,39 @@ def half_a_cpu():
     pytest.skip("no control group with a quota can be made here")
 
 
+def limited_to(procs, command):
+    """The command in that control group."""
+    return ["sh", "-c", f'echo $$ > {procs} && exec "$@"', "sh", *command]
+
+
+def run_two(first, second):
+    return subprocess.run([*MPIRUN, "1", *first, ":", "-n", "1", *second], capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL, timeout=120, env=environment())
+
+
 def test_processes_of_unequal_cpu_quotas_are_refused(binary, data, prompts, half_a_cpu):
     command = [str(binary), "run", str(data / "models/llama"), "--input", str(prompts), "--max-tokens", "2", "-tp", "2",
                *EXACT]
-    limited = ["sh", "-c", f'echo $$ > {half_a_cpu} && exec "$@"', "sh", *command]
+    limited = limited_to(half_a_cpu, command)
 
-    def run(first, second):
-        return subprocess.run([*MPIRUN, "1", *first, ":", "-n", "1", *second], capture_output=True, text=True,
-                              stdin=subprocess.DEVNULL, timeout=120, env=environment())
-
-    unequal = run(command, limited)
+    unequal = run_two(command, limited)
     assert unequal.returncode == 2
     assert re.search(r"the processes differ: the CPU time of a process is \d+ CPUs? in process 0 and 0\.25 CPUs in "
                      r"process 1; ", sentence(unequal)), "both are on this host, which they share"
-    equal = run(limited, limited)
+    equal = run_two(limited, limited)
     assert equal.returncode == 0, equal.stderr
+
+
+# One CPU beside a quarter of one (the group's half is divided by the host's two processes): the first has four fifths.
+def test_processes_of_unequal_cpu_quotas_share_by_them_if_accepted(binary, pinion, data, prompts, half_a_cpu):
+    arguments = ["run", str(data / "models/llama"), "--input", str(prompts), "--max-tokens", "5", "--ignore-eos", *EXACT]
+    alone = pinion(*arguments, env=environment())
+    command = ["env", "PINION_LOG=info", str(binary), *arguments, "-tp", "2", "--unequal-hosts", "accept"]
+    shared = run_two(command, limited_to(half_a_cpu, command))
+    assert shared.returncode == 0, shared.stderr
+    assert "0.25 CPUs in process 1; every process computes a part of its layers in proportion to it" in shared.stderr
+    assert "parts of a layer, by rank: 80 %, 20 %" in shared.stderr
+    assert shared.stdout == alone.stdout
 
 
 def test_commands_without_a_model_end_as_ever(mpirun):

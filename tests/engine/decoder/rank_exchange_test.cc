@@ -51,6 +51,9 @@ std::vector<float> RunTogether(const ModelFiles& files, size_t ranks,
   return all.Run(ids, chunk, kShuffled);
 }
 
+// Three quarters of everything to the first of two ranks, as far as whole heads and blocks allow.
+const RankShares kUnequal(std::vector<uint32_t>{3, 1});
+
 class RankExchangeOf : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(RankExchangeOf, TwoProcessesAreTwoRanks) {
@@ -58,6 +61,25 @@ TEST_P(RankExchangeOf, TwoProcessesAreTwoRanks) {
   const auto ids = SomeIds(40);
   const auto want = RunTogether(files, 2, ids, 9);
   EXPECT_EQ(RunSpread(files, 2, 1, ids, 9), want);
+}
+
+TEST_P(RankExchangeOf, UnequalSharesComputeTheReferencesLogits) {
+  const ModelFiles files = FindModel(testing::ModelFolder(GetParam())).value();
+  DecoderOptions options = Float32();
+  options.shares = kUnequal;
+  const testing::GoldenPrompt golden = testing::LoadGolden(GetParam()).front();
+  Loaded together(files, Unpinned({1, 1}), options);
+  const auto want = together.Run(golden.input_ids, 9, kShuffled);
+  EXPECT_LT(testing::WorstError(golden, want), 3e-4);
+  std::vector<float> spread;
+  ThreadWorld(2).Run([&](Communicator& world) {
+    DecoderOptions own = options;
+    own.communicator = &world;
+    Loaded part(files, Unpinned({1}), own);
+    auto logits = part.Run(golden.input_ids, 9, kShuffled);
+    if (world.process() == 0) spread = std::move(logits);
+  });
+  EXPECT_EQ(spread, want) << "two processes are two ranks";
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, RankExchangeOf, ::testing::ValuesIn(tests::ModelFixtures()),

@@ -36,10 +36,11 @@ CpuTime TimeOf(const Process& process) {
 }
 
 // What each of the processes is told; empty if they agree.
-std::vector<std::string> Told(const std::vector<Process>& processes, bool accept = false) {
+std::vector<std::string> Told(const std::vector<Process>& processes,
+                              const char* accepted = nullptr) {
   std::vector<std::string> told(processes.size());
   testing::ThreadWorld(processes.size()).Run([&](Communicator& world) {
-    const Status status = AgreeOnCpuTime(world, TimeOf(processes[world.process()]), accept);
+    const Status status = AgreeOnCpuTime(world, TimeOf(processes[world.process()]), accepted);
     if (!status) told[world.process()] = status.error().message;
   });
   return told;
@@ -100,22 +101,29 @@ TEST(AgreeOnCpuTime, HostsOfDifferentSizeAreRefusedWithBothValues) {
     EXPECT_EQ(told,
               "the processes differ: the CPU time of a process is 16 CPUs in process 0 and 8 CPUs "
               "in process 2; every step waits for the process with the least: have each compute on "
-              "as many CPUs as that one (--threads-bind), give all the same quota, or accept its "
-              "pace with --unequal-hosts accept");
+              "as many CPUs as that one (--threads-bind), give all the same quota, or give each "
+              "a part in proportion with --unequal-hosts accept");
 }
 
-TEST(AgreeOnCpuTime, UnequalProcessesAreAcceptedIfAskedAndTheLeaderSaysAtWhatPace) {
+TEST(AgreeOnCpuTime, UnequalProcessesAreAcceptedIfAskedAndTheLeaderSaysWhatComesOfIt) {
   for (const auto& processes : {std::vector<Process>{{.cpus = 16}, {.cpus = 8}},
                                 std::vector<Process>{{.cpus = 16}, {8, 1, 16}}}) {
     SetLogLevel(LogLevel::kWarning);  // other tests of this program change it
     ::testing::internal::CaptureStderr();
-    EXPECT_EQ(Told(processes, true), std::vector<std::string>(2));
+    EXPECT_EQ(Told(processes, "each has its part"), std::vector<std::string>(2));
     const std::string log = ::testing::internal::GetCapturedStderr();
-    EXPECT_THAT(log, HasSubstr("16 CPUs in process 0 and 8 CPUs in process 1; every process has an "
-                               "equal share of the model, so that the one with the least sets the "
-                               "pace of every step"));
+    EXPECT_THAT(log, HasSubstr("16 CPUs in process 0 and 8 CPUs in process 1; each has its part"));
     EXPECT_EQ(log.find("the processes differ"), log.rfind("the processes differ")) << "once";
   }
+}
+
+TEST(SharesByCpuTime, EveryRankHasAPartOfItsProcess) {
+  const std::vector<Process> processes = {{.cpus = 4}, {.cpus = 2}, {0.25}};
+  testing::ThreadWorld(3).Run([&](Communicator& world) {
+    const CpuTime time = TimeOf(processes[world.process()]);
+    EXPECT_EQ(SharesByCpuTime(world, time, 2),
+              RankShares(std::vector<uint32_t>{400, 400, 200, 200, 25, 25}));
+  });
 }
 
 // Threads that were given as a list, or by OMP_NUM_THREADS, beyond what the process may use.
@@ -129,7 +137,7 @@ TEST(AgreeOnCpuTime, AProcessWithoutAPlanTellsAll) {
   testing::ThreadWorld(2).Run([](Communicator& world) {
     Result<CpuTime> time = CpuTime{};
     if (world.process() == 1) time = Fail(ErrorCode::kUsage, "no CPU is left");
-    const Status status = AgreeOnCpuTime(world, time, true);
+    const Status status = AgreeOnCpuTime(world, time, "it waits");
     ASSERT_FALSE(status);
     EXPECT_THAT(status.error().message, HasSubstr("process 1: no CPU is left"));
   });

@@ -95,5 +95,41 @@ TEST(ShardReplication, StoresAKvHeadTwiceOnlyIfItMust) {
   EXPECT_EQ(kv_heads(2, 2, 4), 2u);  // two ranks hold none
 }
 
+// Sixteen cores beside eight, and a quota of one and a half beside them.
+TEST(RankShares, AreInProportionToTheirParts) {
+  const RankShares shares(std::vector<uint32_t>{1600, 800, 150});
+  const DecoderSpec spec = Spec(34, 17, 51 * 64, 510 * 64);
+  const size_t heads[] = {20, 12, 2}, blocks[] = {32, 16, 3}, tokens[] = {320, 160, 30};
+  for (int rank = 0; rank < shares.ranks(); ++rank) {
+    const auto i = static_cast<size_t>(rank);
+    const Shard shard = MakeShard(spec, shares, rank);
+    EXPECT_EQ(shard.q_heads.size(), heads[i]);
+    EXPECT_EQ(shard.intermediate.size(), blocks[i] * kernels::kBlockN);
+    EXPECT_EQ(shard.vocabulary.size(), tokens[i] * kernels::kBlockN);
+  }
+}
+
+// Of 10 items, in parts that do not divide them: each rank begins where the one before ends.
+TEST(RankShares, AreAllItemsOnce) {
+  for (const auto& parts :
+       {std::vector<uint32_t>{3, 1}, {1, 3}, {1, 1000}, {7, 5, 3, 2}, {1, 1, 1}})
+    for (const size_t items : {0, 1, 2, 10}) {
+      const RankShares shares(parts);
+      size_t next = 0;
+      for (int rank = 0; rank < shares.ranks(); ++rank) {
+        const Range own = shares.Of(items, rank);
+        EXPECT_EQ(own.begin, next);
+        next = own.end;
+      }
+      EXPECT_EQ(next, items);
+    }
+}
+
+TEST(RankShares, AreEqualUnlessToldOtherwise) {
+  EXPECT_EQ(RankShares(3), RankShares(std::vector<uint32_t>{1, 1, 1}));
+  EXPECT_EQ(RankShares(3).Of(9, 1).begin, 3u);
+  EXPECT_EQ(RankShares(std::vector<uint32_t>{50, 50}).Of(9, 1).begin, RankShares(2).Of(9, 1).begin);
+}
+
 }  // namespace
 }  // namespace pinion
