@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "engine/base/json_text.h"
 #include "engine/base/strings.h"
 
 namespace pinion {
@@ -23,7 +24,7 @@ std::string Shortest(double value) {
 }
 
 tl::unexpected<Error> Mistyped(const std::string& what, const char* want, const Json& value) {
-  return Fail(ErrorCode::kUsage, StrCat(what, " must be ", want, ", not ", value.Dump()));
+  return Fail(ErrorCode::kUsage, StrCat(what, " must be ", want, ", not ", Excerpt(value)));
 }
 
 Result<Json> ReadGib(const Json& value, const std::string& what) {
@@ -96,8 +97,9 @@ Result<Json> ReadSetting(const SettingRow& row, const Json& value, const std::st
     case SettingKind::kInteger:
     case SettingKind::kSeed:
       if (!value.is_int()) return Mistyped(what, "an integer", value);
-      if (row.kind == SettingKind::kInteger && std::abs(value.integer()) > INT32_MAX)
-        return Mistyped(what, "an integer of at most 2147483647", value);
+      if (row.kind == SettingKind::kInteger &&
+          (value.integer() < -INT32_MAX || value.integer() > INT32_MAX))
+        return Mistyped(what, "an integer from -2147483647 to 2147483647", value);
       return value;
     case SettingKind::kGib:
       return ReadGib(value, what);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/json_text.h"
 #include "engine/base/strings.h"
 #include "engine/run/settings.h"
 #include "harness/space/json_fields.h"
@@ -41,7 +42,7 @@ Status ReadAxes(const Json& value, Definition& definition) {
     PINION_TRY(CheckAxisKey(key));
     if (!list.is_array() || list.array().empty())
       return Fail(ErrorCode::kUsage,
-                  StrCat("'", key, "' must be a list of at least one value, not ", list.Dump()));
+                  StrCat("'", key, "' must be a list of at least one value, not ", Excerpt(list)));
     std::vector<Json> values;
     for (const Json& item : list.array()) {
       PINION_ASSIGN(Json one, ReadAxisValue(key, item));
@@ -55,7 +56,12 @@ Status ReadAxes(const Json& value, Definition& definition) {
 
 // A value as a configuration's text has it, so that "512MiB" matches 0.5 GiB. Text is taken as it
 // is if it is no value of the setting: stored definitions have texts.
-std::string ConditionValue(const std::string& key, const Json& value) {
+Result<std::string> ConditionValue(const std::string& what, const std::string& key,
+                                   const Json& value) {
+  if (value.is_array() || value.is_object())
+    return Fail(ErrorCode::kUsage,
+                StrCat(what, " compares '", key, "' with ", Excerpt(value),
+                       "; give a value, or a list of values such as [1,2]"));
   if (const SettingRow* row = FindSetting(key))
     if (const auto read = ReadSetting(*row, value, key)) return SettingText(*read);
   return value.is_string() ? value.string() : SettingText(value);
@@ -67,7 +73,7 @@ Result<std::vector<Condition>> ReadConditions(const std::string& axis, const Jso
   if (!value.is_object() || value.object().empty())
     return Fail(
         ErrorCode::kUsage,
-        StrCat(what, " must be an object such as {\"engine\":\"vllm\"}, not ", value.Dump()));
+        StrCat(what, " must be an object such as {\"engine\":\"vllm\"}, not ", Excerpt(value)));
   PINION_TRY(CheckNoneTwice(value, what));
   std::vector<Condition> conditions;
   for (const auto& [key, wanted] : value.object()) {
@@ -77,7 +83,10 @@ Result<std::vector<Condition>> ReadConditions(const std::string& axis, const Jso
     if (list.empty())
       return Fail(ErrorCode::kUsage, StrCat(what, " needs at least one value of '", key,
                                             "', with which the axis varies, not []"));
-    for (const Json& one : list) condition.values.push_back(ConditionValue(key, one));
+    for (const Json& one : list) {
+      PINION_ASSIGN(std::string text, ConditionValue(what, key, one));
+      condition.values.push_back(std::move(text));
+    }
     conditions.push_back(std::move(condition));
   }
   return conditions;
@@ -127,7 +136,7 @@ const JsonFields<Constraints>& ConstraintFields() {
 Status ReadEngines(const Json& value, Definition& definition) {
   if (!value.is_array() || value.array().empty())
     return Fail(ErrorCode::kUsage,
-                StrCat("'engines' must be a list of at least one engine, not ", value.Dump()));
+                StrCat("'engines' must be a list of at least one engine, not ", Excerpt(value)));
   definition.engines.clear();
   for (const Json& one : value.array()) {
     PINION_ASSIGN(EngineChoice engine, ReadEngineChoice(one));
@@ -154,7 +163,7 @@ Status ReadCandidates(const Json& value, Definition& definition) {
       return Fail(ErrorCode::kUsage,
                   StrCat("each of 'candidates' must be an object of settings, such as "
                          "{\"isa\":\"avx2\"}, not ",
-                         point.Dump()));
+                         Excerpt(point)));
     PINION_TRY(CheckNoneTwice(point, "one of 'candidates'"));
     definition.candidates.push_back(point);
   }
@@ -192,7 +201,7 @@ Status ReadStrategy(const Json& value, Definition& definition) {
 Status ReadSeed(const Json& value, Definition& definition) {
   if (!value.is_int() || value.integer() < 0)
     return Fail(ErrorCode::kUsage,
-                StrCat("'seed' must be an integer of at least 0, not ", value.Dump()));
+                StrCat("'seed' must be an integer of at least 0, not ", Excerpt(value)));
   definition.seed = static_cast<uint64_t>(value.integer());
   return {};
 }
@@ -283,6 +292,7 @@ const EngineChoice& EngineNamed(const Definition& definition, std::string_view n
 }
 
 Status FromJson(const Json& object, Definition& definition) {
+  PINION_TRY(CheckTexts(object));
   PINION_TRY(ReadFields(object, "the sweep definition", DefinitionFields(), definition));
   return Validate(definition);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "engine/base/json_text.h"
 #include "engine/base/strings.h"
 #include "engine/run/settings.h"
 #include "harness/space/json_fields.h"
@@ -37,7 +38,7 @@ Status ReadEnvironment(const Json& value, EngineChoice& engine) {
   }
   if (!are_texts)
     return Fail(ErrorCode::kUsage,
-                StrCat("'environment' must be an object of strings, not ", value.Dump()));
+                StrCat("'environment' must be an object of strings, not ", Excerpt(value)));
   for (const auto& [name, text] : engine.environment)
     if (name.empty() || name.find('=') != std::string::npos)
       return Fail(ErrorCode::kUsage,
@@ -64,7 +65,10 @@ JsonField<EngineChoice> Text(const char* key, std::string EngineChoice::*member)
 Status ReadEngineSettings(const Json& value, EngineChoice& engine) {
   if (!value.is_object())
     return Fail(ErrorCode::kUsage, StrCat("'settings' of an engine must be an object such as ",
-                                          "{\"isa\":\"avx2\"}, not ", value.Dump()));
+                                          "{\"isa\":\"avx2\"}, not ", Excerpt(value)));
+  PINION_TRY(CheckNoneTwice(value, "'settings' of an engine"));
+  if (value.Find("engine"))
+    return Fail(ErrorCode::kUsage, "'engine' stands in 'settings' of an engine: put it beside them");
   PINION_TRY(SettingsOf(value));
   engine.settings = value;
   return {};
@@ -177,7 +181,7 @@ Result<EngineChoice> ReadEngineChoice(const Json& json) {
     PINION_TRY(ReadFields(json, "one of 'engines'", EngineFields(), engine));
   } else {
     return Fail(ErrorCode::kUsage,
-                StrCat("an engine must be a name or an object, not ", json.Dump()));
+                StrCat("an engine must be a name or an object, not ", Excerpt(json)));
   }
   if (!json.is_object() || !json.Find("name")) engine.name = Name(engine.kind);
   PINION_TRY(Validate(engine));

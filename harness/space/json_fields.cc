@@ -6,6 +6,34 @@
 #include <string_view>
 
 namespace pinion::harness {
+namespace {
+
+constexpr size_t kMostTextBytes = 4096;  // PATH_MAX of Linux
+
+Status CheckText(const std::string& text) {
+  if (text.size() > kMostTextBytes)
+    return Fail(ErrorCode::kUsage, StrCat(Excerpt(text), " is a text of ", text.size(),
+                                          " bytes; give at most ", kMostTextBytes));
+  if (text.find('\0') == std::string::npos) return {};
+  return Fail(ErrorCode::kUsage,
+              StrCat(Excerpt(text), " has a NUL, at which programs would take it to end: leave ",
+                     "that out"));
+}
+
+}  // namespace
+
+// JSON is nested to 200 levels at most.
+Status CheckTexts(const Json& value) {
+  if (value.is_string()) return CheckText(value.string());
+  if (value.is_array())
+    for (const Json& item : value.array()) PINION_TRY(CheckTexts(item));
+  if (value.is_object())
+    for (const auto& [key, item] : value.object()) {
+      PINION_TRY(CheckText(key));
+      PINION_TRY(CheckTexts(item));
+    }
+  return {};
+}
 
 Status CheckNoneTwice(const Json& object, const std::string& where) {
   std::set<std::string_view> seen;
@@ -29,7 +57,7 @@ Status CheckKeys(const Json& object, const std::string& where,
 
 Result<int> ToInt(const Json& value, const std::string& what) {
   if (!value.is_int())
-    return Fail(ErrorCode::kUsage, StrCat(what, " must be an integer, not ", value.Dump()));
+    return Fail(ErrorCode::kUsage, StrCat(what, " must be an integer, not ", Excerpt(value)));
   if (value.integer() < INT32_MIN || value.integer() > INT32_MAX)
     return Fail(ErrorCode::kUsage, StrCat(what, " ", value.Dump(), " is out of range"));
   return static_cast<int>(value.integer());
@@ -37,12 +65,12 @@ Result<int> ToInt(const Json& value, const std::string& what) {
 
 Result<double> ToNumber(const Json& value, const std::string& what) {
   if (value.is_number()) return value.number();
-  return Fail(ErrorCode::kUsage, StrCat(what, " must be a number, not ", value.Dump()));
+  return Fail(ErrorCode::kUsage, StrCat(what, " must be a number, not ", Excerpt(value)));
 }
 
 Result<std::string> ToText(const Json& value, const std::string& what) {
   if (value.is_string()) return value.string();
-  return Fail(ErrorCode::kUsage, StrCat(what, " must be a string, not ", value.Dump()));
+  return Fail(ErrorCode::kUsage, StrCat(what, " must be a string, not ", Excerpt(value)));
 }
 
 Result<double> ToGib(const Json& value, const std::string& what) {
@@ -59,7 +87,7 @@ Result<double> ToGib(const Json& value, const std::string& what) {
   if (!(gib > 0))
     return Fail(
         ErrorCode::kUsage,
-        StrCat(what, " must be GiB above 0 or text such as \"512MiB\", not ", value.Dump()));
+        StrCat(what, " must be GiB above 0 or text such as \"512MiB\", not ", Excerpt(value)));
   if (gib <= static_cast<double>(kMostGib)) return gib;
   return Fail(ErrorCode::kUsage,
               StrCat(what, " is ", value.Dump(), ", want at most ", kMostGib, " GiB"));
@@ -69,7 +97,7 @@ Result<double> ToSeconds(const Json& value, const std::string& what) {
   if (value.is_number()) return ParseDuration(value.Dump(), what);
   if (value.is_string()) return ParseDuration(value.string(), what);
   return Fail(ErrorCode::kUsage,
-              StrCat(what, " must be seconds or text such as \"10m\", not ", value.Dump()));
+              StrCat(what, " must be seconds or text such as \"10m\", not ", Excerpt(value)));
 }
 
 }  // namespace pinion::harness

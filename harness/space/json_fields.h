@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/base/json.h"
+#include "engine/base/json_text.h"
 #include "engine/base/result.h"
 #include "engine/base/strings.h"
 
@@ -31,6 +32,10 @@ Result<double> ToGib(const Json& value, const std::string& what);      // 4, 0.5
 Result<double> ToSeconds(const Json& value, const std::string& what);  // 90 or "10m"
 template <typename V>
 using Convert = Result<V> (*)(const Json& value, const std::string& what);
+
+// Checks that no text of a definition, keys included, is longer than a path may be or has a NUL, at
+// which a command line or a variable would end; the error (kUsage) begins with it.
+Status CheckTexts(const Json& value);
 
 // Checks that an object has no key twice, of which only the last would count; the error (kUsage)
 // names it.
@@ -87,7 +92,7 @@ template <typename V>
 Status ReadList(const Json& value, const char* key, Convert<V> convert, std::vector<V>& list) {
   if (!value.is_array() || value.array().empty())
     return Fail(ErrorCode::kUsage,
-                StrCat("'", key, "' must be a list of at least one value, not ", value.Dump()));
+                StrCat("'", key, "' must be a list of at least one value, not ", Excerpt(value)));
   std::vector<V> read;
   for (const Json& item : value.array()) {
     PINION_ASSIGN(V one, convert(item, StrCat("a value of '", key, "'")));

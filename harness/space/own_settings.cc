@@ -1,5 +1,6 @@
 #include "harness/space/own_settings.h"
 
+#include "engine/base/json_text.h"
 #include "engine/base/strings.h"
 
 namespace pinion::harness {
@@ -28,7 +29,7 @@ Result<std::optional<Setting>> ReadOwnSetting(const std::string& key, const Json
   return Fail(ErrorCode::kUsage,
               StrCat("a value of '", key, "' must be text, a number, ",
                      is_flag ? "true (the flag alone), false" : "", is_flag ? " or " : "or ",
-                     "null (leave it out), not ", value.Dump()));
+                     "null (leave it out), not ", Excerpt(value)));
 }
 
 EngineChoice WithOwnSettings(EngineChoice engine, const std::vector<Setting>& settings) {

@@ -3,6 +3,7 @@
 #include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "engine/base/strings.h"
 #include "harness/load/steady.h"
@@ -13,11 +14,35 @@ namespace pinion::harness {
 namespace {
 
 constexpr int kMaxTokens = 1 << 20;
+// Of the prompts of one load, whose texts are made before it is sent, at some 6 bytes a token.
+constexpr int64_t kMostLoadTokens = int64_t{1} << 27;
 
 Status CheckRange(const char* key, int value, int low, int high) {
   if (value >= low && value <= high) return {};
   return Fail(ErrorCode::kUsage,
               StrCat("'", key, "' is ", value, "; it must be from ", low, " to ", high));
+}
+
+// The first value that stands in the list for the second time.
+template <typename T>
+std::optional<T> FirstTwice(const std::vector<T>& list) {
+  std::set<T> seen;
+  for (const T& one : list)
+    if (!seen.insert(one).second) return one;
+  return std::nullopt;
+}
+
+Status CheckTokens(const Workload& workload) {
+  int64_t prompts = workload.num_prompts;
+  for (const int clients : workload.concurrency)
+    prompts = std::max<int64_t>(prompts, RequestsForSteadyWindow(clients));
+  const int64_t each =
+      workload.shared_prefix + int64_t{workload.turns} * int64_t{workload.prompt_len};
+  if (prompts * each <= kMostLoadTokens) return {};
+  return Fail(ErrorCode::kUsage,
+              StrCat("a load of ", prompts, " prompts of ", each, " tokens has ", prompts * each,
+                     " tokens; it may have at most ", kMostLoadTokens,
+                     ": lower 'num_prompts', 'concurrency' or the prompts' length"));
 }
 
 }  // namespace
@@ -32,17 +57,15 @@ Status Validate(const Workload& workload) {
   PINION_TRY(CheckRange("turns", workload.turns, 1, kMaxClients));
   for (int clients : workload.concurrency)
     PINION_TRY(CheckRange("concurrency", clients, 1, kMaxClients));
-  const std::set<int> unique(workload.concurrency.begin(), workload.concurrency.end());
-  if (unique.size() != workload.concurrency.size())
-    return Fail(ErrorCode::kUsage, "'concurrency' lists a value twice");
+  if (const auto twice = FirstTwice(workload.concurrency))
+    return Fail(ErrorCode::kUsage, StrCat("'concurrency' lists ", *twice, " twice"));
   for (const double rate : workload.rates)
     if (!(rate >= kLeastRate && rate <= kMaxRate))
       return Fail(ErrorCode::kUsage, StrCat("'request_rate' is ", rate, "; it must be from ",
                                             kLeastRate, " to ", kMaxRate, " requests/s"));
-  if (std::set<double>(workload.rates.begin(), workload.rates.end()).size() !=
-      workload.rates.size())
-    return Fail(ErrorCode::kUsage, "'request_rate' lists a value twice");
-  return {};
+  if (const auto twice = FirstTwice(workload.rates))
+    return Fail(ErrorCode::kUsage, StrCat("'request_rate' lists ", *twice, " twice"));
+  return CheckTokens(workload);
 }
 
 std::vector<LoadLevel> Workload::levels() const {
@@ -148,8 +171,10 @@ Status CheckLoad(const Definition& definition, Objective objective) {
 // Each objective needs a load that measures it.
 Status ValidateObjectives(const Definition& definition) {
   const std::set<Objective> unique(definition.objectives.begin(), definition.objectives.end());
-  if (unique.empty() || unique.size() != definition.objectives.size())
-    return Fail(ErrorCode::kUsage, "'objectives' must name at least one objective and none twice");
+  if (unique.empty())
+    return Fail(ErrorCode::kUsage, "'objectives' must name at least one objective");
+  if (const auto twice = FirstTwice(definition.objectives))
+    return Fail(ErrorCode::kUsage, StrCat("'objectives' lists ", Name(*twice), " twice"));
   const auto& clients = definition.workload.concurrency;
   for (const Objective objective : definition.objectives)
     PINION_TRY(CheckLoad(definition, objective));

@@ -44,6 +44,15 @@ const JsonFields<SloTarget>& SloFields() {
   return fields;
 }
 
+// The first load of a search is one that the search may try.
+Status CheckStart(const SloTarget& slo) {
+  const double least = slo.by_rate ? kLeastRate : 1, most = slo.by_rate ? kMaxRate : kMaxClients;
+  const double start = slo.start.value_or(least);
+  if (start >= least && start <= most) return {};
+  return Fail(ErrorCode::kUsage, StrCat("'start' in 'slo' is ", start, "; it must be from ", least,
+                                        " to ", most, " ", slo.unit()));
+}
+
 Status ReadSlo(const Json& value, Workload& workload) {
   SloTarget slo;
   PINION_TRY(ReadFields(value, "'slo'", SloFields(), slo));
@@ -53,9 +62,7 @@ Status ReadSlo(const Json& value, Workload& workload) {
   if (!(slo.attain > 0 && slo.attain <= 1))
     return Fail(ErrorCode::kUsage, StrCat("'attain' in 'slo' is ", slo.attain,
                                           "; it must be a share above 0 and at most 1"));
-  if (!(slo.start.value_or(1) > 0))
-    return Fail(ErrorCode::kUsage,
-                StrCat("'start' in 'slo' is ", *slo.start, "; it must be above 0 ", slo.unit()));
+  PINION_TRY(CheckStart(slo));
   workload.slo = slo;
   return {};
 }
@@ -119,6 +126,7 @@ const JsonFields<Workload>& WorkloadFields() {
 }  // namespace
 
 Status FromJson(const Json& object, Workload& workload) {
+  PINION_TRY(CheckTexts(object));
   PINION_TRY(ReadFields(object, "'workload'", WorkloadFields(), workload));
   return Validate(workload);
 }

@@ -296,7 +296,7 @@ TEST(Definition, ErrorsNameAMissingSloAndInvalidLimits) {
   EXPECT_EQ(error(R"({"workload":{"slo":{"ttft":1,"attain":2}}})"),
             "'attain' in 'slo' is 2; it must be a share above 0 and at most 1");
   EXPECT_EQ(error(R"({"workload":{"slo":{"ttft":1,"start":-3}}})"),
-            "'start' in 'slo' is -3; it must be above 0 requests/s");
+            "'start' in 'slo' is -3; it must be from 0.001 to 10000 requests/s");
   EXPECT_THAT(error(R"({"constraints":{"cores":0}})"), testing::HasSubstr("at least 1"));
   for (const char* none : {"0", "-1", "\"0GiB\"", "[]"})
     EXPECT_THAT(error(StrCat("{\"constraints\":{\"peak_rss\":", none, "}}").c_str()),
