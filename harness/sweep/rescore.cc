@@ -17,14 +17,22 @@ void SetGoodput(LoadLevel level, double value, TrialRow& trial) {
   trial.samples.push_back({"goodput", level, value});
 }
 
+// The load that the store has the requests of. It lasted from the first of them to the last end.
+void AddRequest(const RequestRow& row, ServerLoadResult& load) {
+  const RequestRecord& one = row.record;
+  const bool is_first = load.requests.empty();
+  load.open_loop = row.level.is_open();
+  load.start_ns = is_first ? one.sent_ns : std::min(load.start_ns, one.sent_ns);
+  load.end_ns = is_first ? one.ended_ns : std::max(load.end_ns, one.ended_ns);
+  load.requests.push_back(one);
+}
+
 void RescoreTrial(const std::vector<RequestRow>& requests, const SloTarget& target,
                   TrialRow& trial) {
   std::map<LoadLevel, ServerLoadResult> loops, searched;
   for (const RequestRow& row : requests) {
     if (row.load == "batch") continue;
-    ServerLoadResult& load = (row.load == "search" ? searched : loops)[row.level];
-    load.open_loop = row.level.is_open();
-    load.requests.push_back(row.record);
+    AddRequest(row, (row.load == "search" ? searched : loops)[row.level]);
   }
   for (const auto& [level, load] : loops)
     SetGoodput(level, SummariseWindow(load, SteadyWindowOf(load, level), target.limits).goodput,

@@ -82,6 +82,20 @@ TEST_F(RescoreTest, CountsGoodputOfEveryLoopAgain) {
   EXPECT_DOUBLE_EQ(Goodput(Judged(0.03), LoadLevel::AtRate(3)), 2) << "from when it was due";
 }
 
+// A loop too short for a steady window, of which one request was cut off, lasts until then.
+TEST_F(RescoreTest, ALoopThatWasCutOffLastsUntilThenWheneverItBegan) {
+  constexpr int64_t kUpMs = 1'000'000;  // since the machine's start
+  TrialRow trial;
+  trial.ok = true;
+  trial.requests = {Request("clients", 2, kUpMs, {100, 500}), Request("clients", 2, kUpMs, {})};
+  RequestRecord& cut = trial.requests[1].record;
+  cut.cut = true;
+  cut.error = "cut off";
+  cut.ended_ns = (kUpMs + 2000) * kMs;
+  ASSERT_TRUE(store_->PutTrial(trial, {"m", "m", "{}", 1}));
+  EXPECT_DOUBLE_EQ(Goodput(Judged(0.21), 2), 0.5) << "one in two seconds";
+}
+
 TEST_F(RescoreTest, CountsTheSearchsLevelsAgain) {
   TrialRow trial;
   trial.ok = true;
