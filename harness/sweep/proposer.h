@@ -32,14 +32,21 @@ class Proposer {
  public:
   virtual ~Proposer() = default;
   // Distinct candidates of `among`, the same ones for the same question; as many as asked for, or
-  // all of `among`. Errors (kFailed): its process ended or was interrupted.
+  // all of `among`. Errors (kFailed): its process ended, was interrupted, answered something else,
+  // or did not answer in time.
   virtual Result<std::vector<int>> Propose(const ProposalQuestion& question) = 0;
 };
 
+// For how long Optuna's process may be silent, at its start or before an answer. Both take seconds;
+// this leaves room for a busy machine and for Python's files on a slow disk.
+inline constexpr double kProposerPatienceSeconds = 180;
+
 // Optuna's tree-structured Parzen estimator over the settings of the candidates that can run, in a
-// Python process: $PINION_PYTHON, else python3. `why_stop` ends a question (LineProcess). Errors
-// (kUnsupported): no such program, or one without Optuna.
+// Python process: $PINION_PYTHON, else python3. `why_stop` ends a question (LineProcess), as
+// `patience_s` without an answer does. Errors (kUnsupported): no such program, or one without
+// Optuna; (kFailed): it does not answer.
 Result<std::unique_ptr<Proposer>> StartTpe(const std::vector<CandidateRow>& candidates,
-                                           std::function<std::string()> why_stop);
+                                           std::function<std::string()> why_stop,
+                                           double patience_s = kProposerPatienceSeconds);
 
 }  // namespace pinion::harness
