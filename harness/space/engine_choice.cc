@@ -68,7 +68,8 @@ Status ReadEngineSettings(const Json& value, EngineChoice& engine) {
                                           "{\"isa\":\"avx2\"}, not ", Excerpt(value)));
   PINION_TRY(CheckNoneTwice(value, "'settings' of an engine"));
   if (value.Find("engine"))
-    return Fail(ErrorCode::kUsage, "'engine' stands in 'settings' of an engine: put it beside them");
+    return Fail(ErrorCode::kUsage,
+                "'engine' stands in 'settings' of an engine: put it beside them");
   PINION_TRY(SettingsOf(value));
   engine.settings = value;
   return {};
