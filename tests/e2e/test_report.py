@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import shutil
+import sqlite3
 import subprocess
 
 import jsonschema
@@ -150,6 +151,24 @@ def test_requests_are_judged_again_by_other_limits(pinion, sweep):
     assert all(value == 0 for values in none_meet.values() for value in values)
     bad = pinion("report", sweep, "--slo", "ttft=soon")
     assert bad.returncode == 2 and "soon" in bad.stderr
+
+
+def test_the_stores_size_per_million_tokens_is_told(sweep, top, tmp_path):
+    def told(folder):
+        return subprocess.run([top / "scripts/store-size", folder], capture_output=True, text=True, timeout=60)
+
+    done = told(sweep)
+    assert done.returncode == 0, done.stderr
+    with sqlite3.connect(sweep / "results.db") as database:
+        requests, tokens = database.execute("select count(*), sum(output_tokens) from requests").fetchone()
+        trials, = database.execute("select count(*) from trial").fetchone()
+    found = re.fullmatch(r"([\d,]+) requests with ([\d,]+) tokens: ([\d.]+) MB per million tokens\n"
+                         r"([\d,]+) trials: ([\d.]+) kB each beside that\n", done.stdout)
+    assert [int(found[i].replace(",", "")) for i in (1, 2, 4)] == [requests, tokens, trials]
+    whole = float(found[3]) * tokens + float(found[5]) * 1e3 * trials
+    assert whole == pytest.approx((sweep / "results.db").stat().st_size, rel=0.05)
+    missing = told(tmp_path)
+    assert missing.returncode == 1 and f"{tmp_path}/results.db does not exist" in missing.stderr
 
 
 @pytest.fixture(scope="module")

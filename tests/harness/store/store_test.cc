@@ -114,6 +114,32 @@ TEST_F(StoreTest, KeepsEveryRequestOfATrial) {
   EXPECT_TRUE(store->Requests(Trial(1, 2, 0))->empty()) << "not stored";
 }
 
+// The figure of docs/verdicts.md: answers of 64 tokens, one every 25 ms, after days of uptime.
+TEST_F(StoreTest, AMillionTokensTakeFourToFiveMegabytes) {
+  constexpr int kRequests = 2000, kTokens = 64;
+  constexpr int64_t kMs = 1'000'000, kUpNs = 1'000'000'000'000'000;
+  ASSERT_TRUE(Create()->PutCandidates({Candidate(0)}));
+  const auto empty = std::filesystem::file_size(path_);
+  TrialRow trial = Trial(0, 1, 0.1);
+  for (int i = 0; i < kRequests; ++i) {
+    RequestRow row = Request(i);
+    RequestRecord& one = row.record;
+    one.scheduled_ns = one.sent_ns = kUpNs + i * 100 * kMs;
+    one.token_ns.clear();
+    for (int token = 0; token < kTokens; ++token)
+      one.token_ns.push_back(one.sent_ns + (300 + 25 * token) * kMs);
+    one.ended_ns = one.token_ns.back();
+    one.output_len = kTokens;
+    one.output_tokens = kTokens;
+    trial.requests.push_back(std::move(row));
+  }
+  ASSERT_TRUE(Open()->PutTrial(trial, kKeys));
+  const auto bytes = static_cast<double>(std::filesystem::file_size(path_) - empty);
+  const double each = bytes / (kRequests * kTokens);
+  EXPECT_GT(each, 4);
+  EXPECT_LT(each, 5);
+}
+
 TEST_F(StoreTest, ReadsBackEveryRowStored) {
   {
     const auto store = Create();
