@@ -2,6 +2,8 @@
 is launched. There is no list of settings here: the rows come from the registry, so that a new one walks along."""
 
 import json
+import os
+import pathlib
 
 import pytest
 
@@ -12,6 +14,14 @@ VALUES = {"threads_bind": "nobind", "gemm_kernel": "scalar", "kv_cache_space": 0
           "prefill_replicas": 1}
 NOT_WITH_NOBIND = {"smt", "reserved_cpus"}  # they act under auto only
 NOT_WITHOUT_PREFIXES = {"prefill_replicas"}  # and prefix_caching is off among the others
+# These walk by themselves. More ranks than CPUs need threads that are not pinned.
+BY_THEMSELVES = [{"replicas": 2, "prefill_replicas": 1}, {"reserved_cpus": 1},
+                 {"threads_bind": "nobind", "tensor_parallel": 2}, {"threads_bind": "nobind", "pipeline_parallel": 2}]
+SMT = pathlib.Path("/sys/devices/system/cpu/smt/active")
+if SMT.exists() and SMT.read_text().strip() == "1":
+    BY_THEMSELVES.append({"smt": "on"})
+# Of the process, without a flag. huge_pages is none of /server_info: unit tests of `launch` hold it.
+OF_THE_PROCESS = {"allocator", "openmp", "huge_pages"}
 
 
 @pytest.fixture(scope="module")
@@ -77,13 +87,31 @@ def test_a_setting_walks_from_its_flag_into_a_profile_and_to_the_launched_server
     assert len(wanted) > 12, "the registry's table has changed its form"
     before, after = walk(flags_of(registry), wanted, start_server, tmp_path)
     changed = {key for key in wanted if before[key] != after[key]}
-    # A machine of two cores has one value of these.
+    # The defaults: with two replicas there would be more ranks than a small machine has time for.
     assert changed >= set(wanted) - {"tensor_parallel", "pipeline_parallel"}
 
 
-def test_roles_walk_as_well(registry, start_server, tmp_path):
-    before, after = walk(flags_of(registry), {"replicas": 2, "prefill_replicas": 1}, start_server, tmp_path)
-    assert (before["prefill_replicas"], after["prefill_replicas"]) == (0, 1)
+@pytest.mark.parametrize("wanted", BY_THEMSELVES, ids=lambda wanted: list(wanted)[-1])
+def test_settings_that_do_not_go_with_the_others_walk_as_well(registry, wanted, start_server, tmp_path):
+    if "reserved_cpus" in wanted and len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("a reserved core needs another one to compute")
+    before, after = walk(flags_of(registry), wanted, start_server, tmp_path)
+    assert all(before[key] != after[key] for key in wanted), (before, after)
+
+
+def test_no_setting_stays_behind(registry, wanted):
+    walked = {*wanted, *OF_THE_PROCESS, *(key for one in BY_THEMSELVES for key in one)}
+    assert set(registry["settings"]["properties"]) - walked <= {"smt"}, "without hardware threads it has one value"
+
+
+def test_an_allocator_walks_from_a_profile_to_the_launched_server(start_server, tmp_path):
+    profile = tmp_path / "profile.json"
+    found = []
+    for name in ("system", "tcmalloc"):
+        profile.write_text(json.dumps({"format": 2, "objective": "throughput", "model": MODEL, "machine": {},
+                                       "cpus": [], "configuration": {"allocator": name}}))
+        found.append(json.loads(start_server(profile, command="launch").get("/server_info"))["allocator"])
+    assert "tcmalloc" not in found[0] and "tcmalloc" in found[1], found
 
 
 def test_a_setting_is_read_from_its_variable(registry, wanted, pinion_json):
