@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <random>
 #include <set>
 #include <unordered_map>
 
@@ -118,6 +119,8 @@ Result<Plan> Check(const Configuration& configuration, const Host& host,
   return plan;
 }
 
+using Combined = std::vector<std::vector<Setting>>;
+
 // The points of one engine.
 class EngineSpace {
  public:
@@ -154,30 +157,18 @@ class EngineSpace {
   }
 
   // Every combination of one setting per axis, the last axis changing fastest, and the candidates.
-  // Adds the axes that varied to `varied`.
-  Result<std::vector<std::vector<Setting>>> Combinations(const Axes& axes,
-                                                         std::set<std::string>& varied) const {
-    std::vector<std::vector<Setting>> combinations;
-    if (!axes.empty()) combinations.emplace_back();
-    for (const Axis& axis : axes) {
-      std::vector<std::vector<Setting>> longer;
-      for (std::vector<Setting>& prefix : combinations) {
-        if (!Applies(axis, prefix)) {
-          longer.push_back(std::move(prefix));
-          continue;
-        }
-        PINION_TRY(Extend(axis, prefix, longer));
-        varied.insert(axis.key);
-      }
-      combinations = std::move(longer);
-      if (const size_t most = MostPoints(definition_.strategy); combinations.size() > most)
-        return Fail(
-            ErrorCode::kUsage,
-            StrCat("the space has more than ", most, " combinations; give fewer values per setting",
-                   definition_.strategy == Strategy::kTpe
-                       ? ""
-                       : StrCat(", or search up to ", MostPoints(Strategy::kTpe),
-                                " with --strategy tpe")));
+  // Of more than a search by proposals can have, so many are drawn. Adds the axes that varied to
+  // `varied`.
+  Result<Combined> Combinations(const Axes& axes, std::set<std::string>& varied) const {
+    const size_t most = MostPoints(definition_.strategy);
+    PINION_ASSIGN(Combined combinations, Grid(axes, most, varied));
+    if (combinations.size() > most && definition_.strategy != Strategy::kTpe)
+      return Fail(ErrorCode::kUsage,
+                  StrCat("the space has more than ", most, " combinations; give fewer values per ",
+                         "setting, or search ", MostPoints(Strategy::kTpe),
+                         " of them with --strategy tpe"));
+    if (combinations.size() > most) {
+      PINION_ASSIGN(combinations, Drawn(axes, most, varied));
     }
     for (const Json& listed : definition_.candidates) {
       PINION_ASSIGN(std::vector<Setting> settings, SettingsOf(listed));
@@ -203,16 +194,54 @@ class EngineSpace {
     return "";
   }
 
-  static Status Extend(const Axis& axis, const std::vector<Setting>& prefix,
-                       std::vector<std::vector<Setting>>& longer) {
-    for (const Json& value : axis.values) {
-      longer.push_back(prefix);
-      std::optional<Setting> one = Setting{axis.key, SettingText(value)};
-      if (IsOwnKey(axis.key)) {
-        PINION_ASSIGN(one, ReadOwnSetting(axis.key, value));
+  // All of them, or more than `most` if there are more.
+  Result<Combined> Grid(const Axes& axes, size_t most, std::set<std::string>& varied) const {
+    Combined combinations;
+    if (!axes.empty()) combinations.emplace_back();
+    for (const Axis& axis : axes) {
+      Combined longer;
+      for (std::vector<Setting>& prefix : combinations) {
+        if (longer.size() > most) return longer;
+        if (!Applies(axis, prefix)) {
+          longer.push_back(std::move(prefix));
+          continue;
+        }
+        varied.insert(axis.key);
+        for (const Json& value : axis.values) {
+          longer.push_back(prefix);
+          PINION_TRY(Add(axis, value, longer.back()));
+        }
       }
-      if (one) longer.back().push_back(std::move(*one));
+      combinations = std::move(longer);
     }
+    return combinations;
+  }
+
+  // `count` different combinations, drawn by the sweep's seed, every value of an axis as likely as
+  // another. Fewer if conditions leave hardly more.
+  Result<Combined> Drawn(const Axes& axes, size_t count, std::set<std::string>& varied) const {
+    constexpr size_t kTries = 4;  // for each
+    std::mt19937_64 random(definition_.seed);
+    std::set<std::string> seen;
+    Combined drawn;
+    for (size_t tries = 0; drawn.size() < count && tries < kTries * count; ++tries) {
+      std::vector<Setting> one;
+      for (const Axis& axis : axes) {
+        if (!Applies(axis, one)) continue;
+        PINION_TRY(Add(axis, axis.values[random() % axis.values.size()], one));
+        varied.insert(axis.key);
+      }
+      if (seen.insert(Label(one)).second) drawn.push_back(std::move(one));
+    }
+    return drawn;
+  }
+
+  static Status Add(const Axis& axis, const Json& value, std::vector<Setting>& settings) {
+    std::optional<Setting> one = Setting{axis.key, SettingText(value)};
+    if (IsOwnKey(axis.key)) {
+      PINION_ASSIGN(one, ReadOwnSetting(axis.key, value));
+    }
+    if (one) settings.push_back(std::move(*one));
     return {};
   }
 

@@ -44,7 +44,7 @@ struct Point {
 // the first of them; those that cannot run keep their reason, among them those that the engine's
 // capacity check would refuse (engine/run/capacity.h). `model` is the sweep's. Errors (kUsage): a
 // baseline that cannot run, a candidate with unknown settings, more than MostPoints combinations of
-// an engine.
+// an engine; of those, --strategy tpe searches as many, drawn by the definition's seed.
 Result<std::vector<Point>> Expand(const Definition& definition, const EngineOptions& base,
                                   const Host& host, const DecoderSpec& model);
 // More than any budget measures, except of a search that measures only what its model proposes.

@@ -19,6 +19,13 @@ def grid(points):
     return {key: sorted({point.get(key, "") for point in points.values()}) for key in keys}
 
 
+def nearest(params, names, points, draw):
+    """One of these points that have the most settings in common with `params`."""
+    common = {name: sum(points[name].get(key, "") == value for key, value in params.items()) for name in names}
+    most = max(common.values())
+    return draw.choice(sorted(name for name in names if common[name] == most))
+
+
 def propose(optuna, points, tried, among, count, seed):
     axes = {key: optuna.distributions.CategoricalDistribution(values)
             for key, values in grid(points).items()}
@@ -33,20 +40,24 @@ def propose(optuna, points, tried, among, count, seed):
         params = {key: points[name].get(key, "") for key in axes}
         study.add_trial(optuna.trial.create_trial(params=params, distributions=axes, value=gain))
     waiting, proposed = set(among), []
+    draw = random.Random(seed + len(tried))
     for _ in range(ASKS_PER_PROPOSAL * count):
         if len(proposed) == count or not waiting:
             return proposed
         trial = study.ask(axes)
         name = places.get(tuple(trial.params[key] for key in axes))
+        if name in gains:
+            study.tell(trial, gains[name])
+            continue
+        if name not in waiting:
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+        if name is None:  # it cannot run here, or is none of those drawn from a space too large to list
+            name = nearest(trial.params, waiting, points, draw)
         if name in waiting:
             waiting.remove(name)
             proposed.append(name)
-        elif name in gains:
-            study.tell(trial, gains[name])
-        else:  # it cannot run here, failed, or is proposed already
-            study.tell(trial, state=optuna.trial.TrialState.FAIL)
     rest = sorted(waiting)  # the model proposes what is known: the others are as good as any
-    return proposed + random.Random(seed + len(tried)).sample(rest, min(count - len(proposed), len(rest)))
+    return proposed + draw.sample(rest, min(count - len(proposed), len(rest)))
 
 
 def main():

@@ -3,12 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+
 #include "imagined_host.h"
 #include "tests/test_data.h"
 
 namespace pinion::harness {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -181,6 +185,29 @@ TEST(Expand, RefusesUnknownSettingsAndHugeGrids) {
   const auto refused = Expand(huge, Base(), host, Tiny());
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, HasSubstr("more than 1000 combinations"));
+}
+
+// 40^4 combinations: a search by proposals gets as many as it can have, drawn by the seed.
+TEST(Expand, OfASpaceTooLargeToListASearchByProposalsHasDrawnCombinations) {
+  const Host host = Imagine(kTwoSockets);
+  Definition huge;
+  huge.strategy = Strategy::kTpe;
+  std::vector<Json> numbers, blocks;
+  for (int i = 1; i <= 40; ++i) numbers.emplace_back(i);
+  for (int i = 1; i <= 40; ++i) blocks.emplace_back(16 * i);
+  for (const char* key : {"max_num_seqs", "max_num_batched_tokens", "max_step_ms"})
+    SetAxis(key, numbers, huge.axes);
+  SetAxis("block_size", blocks, huge.axes);
+  const auto points = Expand(huge, Base(), host, Tiny());
+  ASSERT_TRUE(points) << points.error().message;
+  const std::vector<std::string> labels = Labels(*points);
+  EXPECT_EQ(labels.size(), 1 + MostPoints(Strategy::kTpe));
+  EXPECT_EQ(std::set<std::string>(labels.begin(), labels.end()).size(), labels.size());
+  for (int i = 1; i <= 40; ++i)
+    EXPECT_THAT(labels, Contains(HasSubstr("batched_tokens=" + std::to_string(i) + " "))) << i;
+  EXPECT_EQ(Labels(*Expand(huge, Base(), host, Tiny())), labels) << "the same for the same seed";
+  huge.seed = 2;
+  EXPECT_NE(Labels(*Expand(huge, Base(), host, Tiny())), labels);
 }
 
 TEST(Expand, BaselineThatCannotRunIsAnError) {
