@@ -1,6 +1,7 @@
 #include "harness/sweep/sweep.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "engine/base/strings.h"
 #include "engine/base/version.h"
@@ -8,6 +9,7 @@
 #include "engine/run/start.h"
 #include "engine/spec/attention_spec.h"
 #include "harness/engines/command.h"
+#include "harness/space/own_settings.h"
 #include "harness/sweep/divergence.h"
 #include "harness/sweep/engine_files.h"
 #include "harness/sweep/folder.h"
@@ -37,14 +39,31 @@ Result<DecoderSpec> SpecOf(const std::string& model, const EngineChoice& engine)
   return DecoderSpec();
 }
 
-// Fails early on problems that would keep every candidate of an engine from starting.
-Status CheckStartable(const EngineChoice& engine, EngineOptions base, const Host& host) {
+// The engines' own settings that candidates have.
+std::vector<Setting> OwnSettings(const Definition& definition) {
+  std::vector<Setting> own;
+  for (const Axis& axis : definition.axes)
+    for (const Json& value : axis.values)
+      if (IsOwnKey(axis.key))
+        if (const auto one = ReadOwnSetting(axis.key, value); one && *one) own.push_back(**one);
+  for (const Json& listed : definition.candidates)
+    if (const auto settings = SettingsOf(listed))
+      std::copy_if(settings->begin(), settings->end(), std::back_inserter(own),
+                   [](const Setting& setting) { return IsOwnKey(setting.key); });
+  return own;
+}
+
+// Fails early on problems that would keep every candidate of an engine from starting, and on
+// placeholders that no engine has, in whichever candidate.
+Status CheckStartable(const Definition& definition, const EngineChoice& engine, EngineOptions base,
+                      const Host& host) {
   if (!engine.model.empty()) base.model = engine.model;
   if (!engine.binary.empty() && access(engine.binary.c_str(), X_OK) != 0)
     return Fail(ErrorCode::kUsage, StrCat("the engine ", engine.name, " has the binary ",
                                           engine.binary, ", which is no program that can be run"));
   PINION_ASSIGN(const Plan plan, PlanFor(base, host.machine, host.budget));
-  PINION_TRY(CommandFor(engine, {base}, plan, host.machine, 0));
+  const EngineChoice with_all = WithOwnSettings(engine, OwnSettings(definition));
+  PINION_TRY(CommandFor(with_all, {base}, plan, host.machine, 0));
   return {};
 }
 
@@ -226,7 +245,7 @@ Result<SweepMeta> DescribeSweep(const Definition& definition, const EngineOption
   const auto facts = ModelFacts(base);
   if (!facts && definition.engines.front().is_pinion()) return Unexpected(Error(facts.error()));
   for (const EngineChoice& engine : definition.engines)
-    PINION_TRY(CheckStartable(engine, base, host));
+    PINION_TRY(CheckStartable(definition, engine, base, host));
   SweepMeta meta;
   meta.model = base.model;
   meta.definition = definition;
