@@ -50,7 +50,7 @@ int MemoryGib(const Candidate& candidate) {
 Place PlaceOf(const Results& results, const Candidate& candidate, const std::string& objective,
               const std::string& folder) {
   Place place;
-  const std::string program = ProgramOf(results.command_line);
+  const std::string program = ProgramOf(results, candidate);
   place.program = program.find('/') == std::string::npos ? program : Absolute(program);
   place.profile = Absolute(ProfilePath(folder, objective));
   place.model = results.model;

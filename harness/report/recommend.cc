@@ -83,8 +83,10 @@ std::string ProfilePath(const std::string& folder, const std::string& objective)
          ProfileFile(objective);
 }
 
-std::string ProgramOf(const std::string& command_line) {
-  const std::string first = Split(command_line, ' ').front();
+std::string ProgramOf(const Results& results, const Candidate& candidate) {
+  const std::string& binary = EngineNamed(results.definition, candidate.engine).binary;
+  if (!binary.empty()) return binary;
+  const std::string first = Split(results.command_line, ' ').front();
   const bool ours = first == "pinion" || (first.size() > 7 && first.ends_with("/pinion"));
   return ours ? first : "pinion";
 }
@@ -123,9 +125,8 @@ LaunchCommands LaunchCommandsOf(const Results& results, const Verdict& verdict,
     commands.other = candidate->command;
     return commands;
   }
-  const std::string program =
-      engine.binary.empty() ? ProgramOf(results.command_line) : engine.binary;
-  commands.pinion = ShellText({{}, {program, "launch", ProfilePath(folder, verdict.objective)}});
+  commands.pinion = ShellText({{}, {ProgramOf(results, *candidate), "launch",
+                                    ProfilePath(folder, verdict.objective)}});
   commands.vllm = VllmShellText(*configuration, candidate->plan);
   commands.vllm_lacks = Join(WithoutVllmCounterpart(*configuration), ", ");
   return commands;

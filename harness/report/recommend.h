@@ -27,9 +27,10 @@ std::string ProfileFile(const std::string& objective);
 // The same under the sweep's folder, with or without a slash at its end.
 std::string ProfilePath(const std::string& folder, const std::string& objective);
 
-// The program as the user called it ("build/pinion sweep ..." -> "build/pinion"), so that the
-// commands in the report can be pasted.
-std::string ProgramOf(const std::string& command_line);
+// The program that a candidate of Pinion's was measured with: its engine's build or, as the user
+// called it ("build/pinion sweep ..." -> "build/pinion"), the sweep's own, so that the commands in
+// the report can be pasted.
+std::string ProgramOf(const Results& results, const Candidate& candidate);
 
 // Commands that start the configuration that `verdict` recommends; empty without a profile to
 // start.

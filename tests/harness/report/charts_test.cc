@@ -299,6 +299,18 @@ TEST(LaunchForms, NameProfileProgramAndCpus) {
   EXPECT_TRUE(LaunchForms(FailedResults(), FailedResults().verdicts[0], "/out/x").empty());
 }
 
+// Where builds race, the one that was measured is started.
+TEST(LaunchForms, NameTheBuildThatWasMeasured) {
+  Results results = PlantedResults();
+  results.definition.engines[0].binary = "/opt/old/pinion";
+  for (const LaunchForm& form : LaunchForms(results, results.verdicts[0], "/out/x")) {
+    const bool has_program = form.title == "Pinion" || form.title == "systemd unit" ||
+                             form.title == "Slurm job";
+    if (has_program)
+      EXPECT_THAT(form.text, HasSubstr("/opt/old/pinion launch /out/x/")) << form.title;
+  }
+}
+
 TEST(LaunchForms, QuoteForTheProgramThatReadsThem) {
   Results results = PlantedResults();
   results.model = "a 50 % model\nExecStartPre=evil";
