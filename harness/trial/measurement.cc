@@ -48,6 +48,18 @@ void AddQuantiles(const ServingSummary& summary, LoadLevel level, std::vector<Di
   }
 }
 
+// A configuration that refuses requests, or breaks them off, has less to do than others. That is its
+// own doing, and no disturbance that a repetition could take back: the trial has failed.
+Status CheckNoneFailed(const ServerLoadResult& load, const std::string& name) {
+  const auto has_failed = [](const RequestRecord& one) { return !one.complete() && !one.cut; };
+  const auto& all = load.requests;
+  const auto first = std::find_if(all.begin(), all.end(), has_failed);
+  if (first == all.end()) return {};
+  return Fail(ErrorCode::kFailed,
+              StrCat(std::count_if(first, all.end(), has_failed), " of ", all.size(),
+                     " requests of the ", name, " failed: ", first->error));
+}
+
 }  // namespace
 
 void AddCounters(const std::vector<CounterReading>& readings, size_t output_tokens,
@@ -255,15 +267,12 @@ Status Measurement::Take(const LoadPhase& phase, LoadLevel level, const std::str
   PINION_ASSIGN(const PhaseResult sent, target_.Send(phase));
   const ServerLoadResult& load = sent.load;
   PINION_TRY(CheckAnswered(load));
+  PINION_TRY(CheckNoneFailed(load, name));
   CountOutput(load);
   Keep(load, level, level.is_open() ? "rate" : level.any() ? "clients" : "batch");
   const ServingSummary summary =
       level.any() ? SummariseSteady(load, level)
                   : SummariseWindow(load, {load.start_ns, load.end_ns, false}, limits());
-  const auto failed =
-      std::count_if(load.requests.begin(), load.requests.end(),
-                    [](const RequestRecord& one) { return !one.complete() && !one.cut; });
-  if (failed > 0) Suspect(StrCat(failed, " requests of the ", name, " failed"));
   if (std::any_of(load.requests.begin(), load.requests.end(),
                   [](const RequestRecord& one) { return one.cut; }))
     result_.info.cut.push_back(name + " cut");

@@ -30,6 +30,7 @@ class FakeTarget final : public LoadTarget {
       if (phase.rate) sent_ns = start_ns + Ns(i / *phase.rate);
       if (i > 0 && sent_ns > start_ns + Ns(phase.stop_sending_s)) break;
       RequestRecord record = Answer(phase, sent_ns);
+      if (fails_every > 0 && (i + 1) % fails_every == 0) Refuse(record);
       if (serves_s > 0) Queue(record);
       const int64_t deadline_ns =
           start_ns + Ns(complete ? phase.deadline_s : phase.last_deadline_s);
@@ -57,6 +58,7 @@ class FakeTarget final : public LoadTarget {
   bool fails = false, fails_at_rates = false;
   double serves_s = 0;  // requests are served one after the other, so long each; 0: all at once
   std::string error;    // of every request
+  int fails_every = 0;  // every so many-th request of a load is refused
   int engines = 1;
   GeneratorLoad generator;
   std::optional<ServerCounters> counted;
@@ -84,6 +86,12 @@ class FakeTarget final : public LoadTarget {
     busy_until_ns_ = std::max(busy_until_ns_, record.sent_ns) + Ns(serves_s);
     for (int64_t& at_ns : record.token_ns) at_ns = busy_until_ns_;
     record.ended_ns = busy_until_ns_;
+  }
+
+  static void Refuse(RequestRecord& record) {
+    record.token_ns.clear();
+    record.ended_ns = record.sent_ns;
+    record.error = "HTTP 500: out of order";
   }
 
   static void Cut(int64_t at_ns, RequestRecord& record) {

@@ -233,6 +233,18 @@ TEST(Trial, RefusedRequestsAreAnErrorAndNotALackOfTime) {
   EXPECT_THAT(result.error().message, HasSubstr("HTTP 400: no"));
 }
 
+// It would look fast by what it does not do, and a repetition would take its own doing back.
+TEST(Trial, OneThatRefusesSomeRequestsHasFailed) {
+  FakeTarget target;
+  target.fails_every = 4;
+  TrialRequest request = SmallRequest();
+  request.workload.concurrency = {};
+  const auto result = Measured(target, request);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().message,
+            "1 of 6 requests of the offline batch failed: HTTP 500: out of order");
+}
+
 TEST(Trial, AServerThatEndsEndsTheTrial) {
   FakeTarget target;
   target.fails = true;
