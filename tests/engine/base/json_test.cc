@@ -11,6 +11,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 Json MustParse(std::string_view text) {
   auto parsed = Json::Parse(text);
@@ -104,6 +105,11 @@ TEST(Json, SetsAndAppends) {
   array.Append(std::move(object));
   array.Append(nullptr);
   EXPECT_EQ(array.Dump(), R"([{"a":[1,2],"b":"x"},null])");
+}
+
+TEST(Json, ErrorsAreUtf8WhateverTheTextIs) {
+  EXPECT_THAT(Json::Parse("\"\xff\"").error().message,
+              AllOf(HasSubstr("\xEF\xBF\xBD"), Not(HasSubstr("\xff"))));
 }
 
 TEST(Json, ReplacesInvalidUtf8WhenWriting) {
