@@ -125,8 +125,8 @@ LaunchCommands LaunchCommandsOf(const Results& results, const Verdict& verdict,
     commands.other = candidate->command;
     return commands;
   }
-  commands.pinion = ShellText({{}, {ProgramOf(results, *candidate), "launch",
-                                    ProfilePath(folder, verdict.objective)}});
+  commands.pinion = ShellText(
+      {{}, {ProgramOf(results, *candidate), "launch", ProfilePath(folder, verdict.objective)}});
   commands.vllm = VllmShellText(*configuration, candidate->plan);
   commands.vllm_lacks = Join(WithoutVllmCounterpart(*configuration), ", ");
   return commands;

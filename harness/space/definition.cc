@@ -59,9 +59,8 @@ Status ReadAxes(const Json& value, Definition& definition) {
 Result<std::string> ConditionValue(const std::string& what, const std::string& key,
                                    const Json& value) {
   if (value.is_array() || value.is_object())
-    return Fail(ErrorCode::kUsage,
-                StrCat(what, " compares '", key, "' with ", Excerpt(value),
-                       "; give a value, or a list of values such as [1,2]"));
+    return Fail(ErrorCode::kUsage, StrCat(what, " compares '", key, "' with ", Excerpt(value),
+                                          "; give a value, or a list of values such as [1,2]"));
   if (const SettingRow* row = FindSetting(key))
     if (const auto read = ReadSetting(*row, value, key)) return SettingText(*read);
   return value.is_string() ? value.string() : SettingText(value);

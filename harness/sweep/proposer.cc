@@ -89,9 +89,9 @@ class Tpe final : public Proposer {
     const auto why_stop = [&] {
       std::string why = why_stop_();
       is_silent_ = why.empty() && SecondsSince(asked_ns) > patience_s_;
-      return is_silent_ ? StrCat("Optuna's process has not answered for ", patience_s_,
-                                 " s and was ended")
-                        : why;
+      return is_silent_
+                 ? StrCat("Optuna's process has not answered for ", patience_s_, " s and was ended")
+                 : why;
     };
     PINION_ASSIGN(const std::string line, process_.Ask(question.Dump(), why_stop));
     return Json::Parse(line);

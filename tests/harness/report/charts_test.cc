@@ -304,8 +304,8 @@ TEST(LaunchForms, NameTheBuildThatWasMeasured) {
   Results results = PlantedResults();
   results.definition.engines[0].binary = "/opt/old/pinion";
   for (const LaunchForm& form : LaunchForms(results, results.verdicts[0], "/out/x")) {
-    const bool has_program = form.title == "Pinion" || form.title == "systemd unit" ||
-                             form.title == "Slurm job";
+    const bool has_program =
+        form.title == "Pinion" || form.title == "systemd unit" || form.title == "Slurm job";
     EXPECT_EQ(form.text.find("/opt/old/pinion launch /out/x/") != std::string::npos, has_program)
         << form.title;
   }

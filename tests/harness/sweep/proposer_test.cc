@@ -37,7 +37,8 @@ class ProposerTest : public testing::Test {
   Result<std::unique_ptr<Proposer>> Start(const std::string& script, double patience_s) {
     EXPECT_TRUE(WriteFile(script_, "#!/bin/sh\n" + script));
     chmod(script_.c_str(), 0755);
-    return StartTpe(MadeUpRows(6), [] { return std::string(); }, patience_s);
+    return StartTpe(
+        MadeUpRows(6), [] { return std::string(); }, patience_s);
   }
 
   // What it says to a question for two candidates of 2, 3 and 5.
@@ -74,10 +75,10 @@ TEST_F(ProposerTest, WhatWasAskedForIsTaken) {
 }
 
 TEST_F(ProposerTest, WhatIsNoProposalIsRefused) {
-  for (const char* answer : {"[2]", "{}", "{\"proposed\":2}", "{\"proposed\":[4]}",
-                             "{\"proposed\":[2,2]}", "{\"proposed\":[\"2\"]}",
-                             "{\"proposed\":[2.0]}", "{\"proposed\":[2,3,5]}",
-                             "{\"proposed\":[9223372036854775807]}"}) {
+  for (const char* answer :
+       {"[2]", "{}", "{\"proposed\":2}", "{\"proposed\":[4]}", "{\"proposed\":[2,2]}",
+        "{\"proposed\":[\"2\"]}", "{\"proposed\":[2.0]}", "{\"proposed\":[2,3,5]}",
+        "{\"proposed\":[9223372036854775807]}"}) {
     const auto proposed = Answer(std::string("echo '") + answer + "'");
     ASSERT_FALSE(proposed) << answer;
     EXPECT_THAT(proposed.error().message, AllOf(HasSubstr("Optuna's process answered "),
