@@ -44,8 +44,9 @@ TEST(Preset, HasTheRealModelsSize) {
       ElementsAre("tiny", "opt-125m", "qwen2.5-0.5b", "llama-3.2-1b", "tinyllama-1.1b",
                   "llama-2-7b", "llama-3.1-8b", "qwen3-0.6b", "qwen3-1.7b", "qwen3-4b", "qwen3-8b",
                   "qwen3.5-0.8b", "mistral-7b", "phi-4-mini", "gemma-2-2b", "gemma-3-1b",
-                  "gemma-3n-e2b", "olmo-2-1b", "granite-3-2b", "granite-4.0-h-350m", "mixtral-8x7b",
-                  "qwen3-30b-a3b", "gpt-oss-20b", "deepseek-v2-lite"));
+                  "gemma-3n-e2b", "olmo-2-1b", "granite-3-2b", "granite-4.0-h-350m", "lfm2-350m",
+                  "bert-base", "mixtral-8x7b", "qwen3-30b-a3b", "gpt-oss-20b",
+                  "deepseek-v2-lite"));
   EXPECT_EQ(ParameterCount(Preset("opt-125m")), 125'239'296u);
   EXPECT_EQ(ParameterCount(Preset("qwen2.5-0.5b")), 494'032'768u);
   EXPECT_EQ(ParameterCount(Preset("llama-3.2-1b")), 1'235'814'400u);
@@ -63,6 +64,8 @@ TEST(Preset, HasTheRealModelsSize) {
   EXPECT_EQ(ParameterCount(Preset("qwen3.5-0.8b")), 752'393'024u);
   EXPECT_EQ(ParameterCount(Preset("gemma-3n-e2b")), 4'435'182'688u);
   EXPECT_EQ(ParameterCount(Preset("granite-4.0-h-350m")), 340'332'224u);
+  EXPECT_EQ(ParameterCount(Preset("lfm2-350m")), 354'483'968u);
+  EXPECT_EQ(ParameterCount(Preset("bert-base")), 109'482'240u - 590'592u) << "without its pooler";
   EXPECT_EQ(ParameterCount(Preset("olmo-2-1b")), 1'484'916'736u);
   EXPECT_EQ(ParameterCount(Preset("granite-3-2b")), 2'533'531'648u);
   EXPECT_EQ(ParameterCount(Preset("mixtral-8x7b")), 46'702'792'704u);
