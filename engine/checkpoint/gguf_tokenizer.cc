@@ -13,6 +13,8 @@ constexpr const char* kLlama3Words =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* kQwen2Words =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kQwen35Words =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* kTekkenWords =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
@@ -56,6 +58,8 @@ constexpr PreTokenization kPreTokenizations[] = {
     {"hunyuan", kQwen2Words, false, false, false, false},
     {"seed-coder", kSeedWords, false, false, false, false},
     {"qwen2", kQwen2Words, false, false, true, false},
+    {"qwen35", kQwen35Words, false, false, true, false},
+    {"falcon-h1", kLlama3Words, false, true, false, true},
     {"deepseek-r1-qwen", kQwen2Words, false, false, true, false},
     {"tekken", kTekkenWords, false, true, false, true},
     {"gpt-2", nullptr, false, false, false, false},
@@ -178,10 +182,17 @@ Result<Json> MergesByScore(const Json& metadata, const GgufTokens& tokens) {
   return Json(std::move(pairs));
 }
 
-Result<Json> SentencePieceBpe(const Json& metadata, const GgufTokens& tokens) {
+// Files of Gemma 4 list their merges.
+Result<Json> ListedMerges(const Json& metadata) {
+  PINION_ASSIGN(const Json::Array* merges, RequireArray(metadata, "tokenizer.ggml.merges", 0));
+  return Json(*merges);
+}
+
+Result<Json> SentencePieceBpe(const Json& metadata, const GgufTokens& tokens, bool merges_listed) {
   PINION_ASSIGN(const bool prefix,
-                Optional<bool>(metadata, "tokenizer.ggml.add_space_prefix", true));
-  PINION_ASSIGN(Json merges, MergesByScore(metadata, tokens));
+                Optional<bool>(metadata, "tokenizer.ggml.add_space_prefix", !merges_listed));
+  PINION_ASSIGN(Json merges,
+                merges_listed ? ListedMerges(metadata) : MergesByScore(metadata, tokens));
   PINION_ASSIGN(const std::string unknown,
                 TokenAt(metadata, tokens, "tokenizer.ggml.unknown_token_id"));
   PINION_ASSIGN(Json post, PostProcessor(metadata, tokens, true));
@@ -235,14 +246,16 @@ Result<GgufTokenizer> ReadGgufTokenizer(const GgufFile& gguf) {
   if (model == "gpt2") {
     PINION_ASSIGN(result.tokenizer, ByteLevelBpe(metadata, tokens));
   } else if (model == "llama") {
-    PINION_ASSIGN(result.tokenizer, SentencePieceBpe(metadata, tokens));
+    PINION_ASSIGN(result.tokenizer, SentencePieceBpe(metadata, tokens, false));
+  } else if (model == "gemma4") {
+    PINION_ASSIGN(result.tokenizer, SentencePieceBpe(metadata, tokens, true));
   } else if (model == "bert") {
     PINION_ASSIGN(result.tokenizer, GgufWordPiece(metadata, tokens));
   } else if (model == "t5") {
     PINION_ASSIGN(result.tokenizer, GgufUnigram(metadata, tokens));
   } else {
-    return Fail(ErrorCode::kUnsupported,
-                StrCat("'tokenizer.ggml.model' is '", model, "', want gpt2, llama, bert or t5"));
+    return Fail(ErrorCode::kUnsupported, StrCat("'tokenizer.ggml.model' is '", model,
+                                                "', want gpt2, llama, gemma4, bert or t5"));
   }
   PINION_ASSIGN(result.tokenizer_config, TokenizerConfig(metadata, tokens));
   return result;

@@ -11,6 +11,8 @@ HERE = pathlib.Path(__file__).parent
 CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 LLAMA3 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+QWEN35 = (CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+          r"\s+(?!\S)|\s+")
 SEED = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+"
 UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 O200K = (rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{CONTRACTIONS}?|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*{CONTRACTIONS}?|"
@@ -20,10 +22,12 @@ DEEPSEEK = [r"\p{N}{1,3}", "[一-龥\u3040-ゟ゠-ヿ]+",
             r"\s*[\r\n]+|\s+(?!\S)|\s+"]
 PATTERNS = {"dbrx": [LLAMA3], "smaug-bpe": [LLAMA3], "chatglm-bpe": [LLAMA3], "glm4": [LLAMA3], "llama-bpe": [LLAMA3],
             "gpt-4o": [O200K], "minimax-m2": [O200K], "deepseek-v3": DEEPSEEK, "hunyuan-dense": DEEPSEEK,
-            "hunyuan": [QWEN2], "qwen2": [QWEN2], "seed-coder": [SEED], "olmo": [], "exaone4": []}
+            "hunyuan": [QWEN2], "qwen2": [QWEN2], "qwen35": [QWEN35], "falcon-h1": [LLAMA3], "seed-coder": [SEED],
+            "olmo": [], "exaone4": []}
 TEXTS = ["It's 12345 o'CLOCK, we'Ll see: HTTPServer's XMLParser/\n\n", "price: $1,234.56!!!\r\n  tabs\t\tand   spaces  ",
          "naïve façade – ÉCOLE Straße", "東京都へ2024年10月 行きましたThe end", "if(x_1>=10){return a[i]+b;}//done\n}\n",
-         "  leading\n \n  \nlines \u3000wide", "don't CAN'T they'RE", "a1b22c333d4444", "...?!/// \n/path/to"]
+         "  leading\n \n  \nlines \u3000wide", "don't CAN'T they'RE", "a1b22c333d4444", "...?!/// \n/path/to",
+         "हिन्दी में x\u0301y \u0301z", "ภาษาไทย น้ำ"]
 
 for name, patterns in PATTERNS.items():
     tokenizer = Tokenizer.from_str(gzip.open(HERE.parent / "text/gpt2/tokenizer.json.gz").read().decode())
