@@ -1,6 +1,8 @@
 #include "engine/checkpoint/format_table.h"
 
-#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "engine/base/strings.h"
 #include "engine/checkpoint/gguf_architectures.h"
@@ -31,11 +33,10 @@ std::string GgufTable() {
   std::string table = RowOf({"`general.architecture`", "architectures"}) + "|---|---|\n";
   for (const std::string& name : Split(GgufArchitectureNames(), ',')) {
     const std::string_view trimmed = Trim(name);
-    std::vector<std::string> read_as;
+    std::set<std::string> read_as;
     for (const GgufArchitecture& each : GgufArchitectures())
-      if (each.name == trimmed) read_as.push_back(Code(each.hugging_face));
-    std::sort(read_as.begin(), read_as.end());
-    table += RowOf({Code(trimmed), Join(read_as, ", ")});
+      if (each.name == trimmed) read_as.insert(Code(each.hugging_face));
+    table += RowOf({Code(trimmed), Join({read_as.begin(), read_as.end()}, ", ")});
   }
   return table;
 }

@@ -34,11 +34,11 @@ Result<std::shared_ptr<const GgufFile>> OpenGguf(const std::string& path);
 Result<Json> GgufConfig(const GgufFile& gguf);
 
 // Sets what the file states in its tensors: frequency factors, which become the rope's
-// wave_factors, and norms without an offset.
+// wave_factors, norms without an offset, and matrices that checkpoints hold together.
 Status ApplyGguf(const GgufFile& gguf, DecoderSpec& spec);
 
-// The tensors under the names of `spec`. Rows of q and k, which some architectures permute, are
-// returned in Hugging Face's order; each expert is a tensor by itself.
+// The tensors under the names of `spec`. Rows and columns that converters reorder are returned in
+// the order of Hugging Face; each expert is a tensor by itself.
 Result<std::unique_ptr<TensorSource>> OpenGgufTensors(std::shared_ptr<const GgufFile> gguf,
                                                       const DecoderSpec& spec);
 

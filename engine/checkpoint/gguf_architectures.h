@@ -28,8 +28,8 @@ struct GgufName {
 // config.json, and what the file stores in another way than Hugging Face's checkpoints.
 struct GgufArchitecture {
   std::string_view name, hugging_face;
-  // Several entries may have a name: the first one whose key is there (and is `when_value` unless
-  // that is 0) counts.
+  // Several entries may have a name: the first one whose key is there and not false (and is
+  // `when_value` unless that is 0) counts.
   std::string_view when = "";
   int64_t when_value = 0;
   std::string_view with_tensor = "";       // likewise, whose tensor of that name is there
@@ -39,9 +39,15 @@ struct GgufArchitecture {
   std::string_view constants = "{}";
   bool permuted = false;       // rows of q and k: rotated pairs are neighbours
   bool whole_norms = false;    // norms hold the 1 that Hugging Face's arithmetic adds
+  bool gemma_scale = false;    // of products, which files do not state
+  bool tiled_values = false;   // DeltaNet: value heads of a key head are apart
   bool latent = false;         // attention: heads' sizes are those of the cache
   bool bidirectional = false;  // every token attends to all of a text
   bool encoder = false;        // BERT's kin: types of tokens, and perhaps a reranker's head
+  // What layers without heads of keys and values have in attention's place, and config.json's list
+  // of that ("": of the layers that attend).
+  std::string_view without_heads = "", layer_list = "layer_types";
+  std::string_view state_head = "";  // config.json's width of a head with a state
   std::span<const GgufName> renamed = {};
 };
 

@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "engine/base/strings.h"
@@ -9,6 +11,7 @@
 #include "engine/checkpoint/gguf_architectures.h"
 #include "engine/checkpoint/gguf_encoder.h"
 #include "engine/checkpoint/gguf_latent.h"
+#include "engine/checkpoint/gguf_places.h"
 #include "engine/checkpoint/gguf_scale.h"
 #include "engine/checkpoint/plain_dtype.h"
 #include "engine/checkpoint/quantised_source.h"
@@ -18,23 +21,12 @@
 namespace pinion {
 namespace {
 
-// llama.cpp's converter stores the q and k of some models so that rotated pairs are neighbours: row
-// 2 i + half of a head is Hugging Face's row i of that half.
-struct RowOrder {
-  size_t head_rows = 0;  // 0: as stored
-
-  size_t Stored(size_t row) const {
-    if (head_rows == 0) return row;
-    const size_t head = row / head_rows, within = row % head_rows, half = head_rows / 2;
-    return head * head_rows + within % half * 2 + within / half;
-  }
-};
-
 // What the file holds of a tensor of the spec: a tensor, or an expert's part of one.
 struct Placed {
   GgufTensor tensor;
-  RowOrder order;
+  GgufOrder rows, columns;
   float scale = 1;  // of all values
+  bool is_negated_exp = false;
 };
 using PlacedTensors = std::map<std::string, Placed>;
 
@@ -43,13 +35,22 @@ size_t RowBytes(const GgufTensor& tensor) {
   return row / tensor.type->elements * tensor.type->bytes;
 }
 
+// Puts the elements of a row in the model's order; `bytes` of each.
+void Arrange(const GgufOrder& columns, const std::byte* src, size_t bytes, size_t row_bytes,
+             std::byte* dst) {
+  const size_t unit = columns.unit * bytes;
+  for (size_t at = 0; at < row_bytes; at += unit)
+    std::memcpy(dst + at, src + columns.Stored(at / bytes) * bytes, unit);
+}
+
 class GgufQuantised : public QuantisedTensor {
  public:
   GgufQuantised(const GgufFile& gguf, const Placed& placed)
       : type_(*placed.tensor.type),
         data_(gguf.Data(placed.tensor)),
         row_bytes_(RowBytes(placed.tensor)),
-        order_(placed.order),
+        order_(placed.rows),
+        column_order_(placed.columns),
         scale_(placed.scale) {
     rows_ = static_cast<size_t>(placed.tensor.shape.front());
     columns_ = static_cast<size_t>(placed.tensor.shape.back());
@@ -60,24 +61,44 @@ class GgufQuantised : public QuantisedTensor {
   }
 
   void Read(size_t row, size_t count, int8_t* codes, float* scales, float* offsets) const override {
-    const size_t groups = type_.elements / type_.group;
-    for (size_t r = 0; r < count; ++r) {
-      const std::byte* block = data_ + order_.Stored(row + r) * row_bytes_;
-      for (size_t at = 0; at < columns_; at += type_.elements, block += type_.bytes) {
-        type_.decode(block, codes, scales, offsets);
-        for (size_t i = 0; i < groups; ++i) scales[i] *= scale_, offsets[i] *= scale_;
-        codes += type_.elements;
-        scales += groups;
-        offsets += groups;
-      }
+    const size_t groups = columns_ / type_.group;
+    for (size_t r = 0; r < count; ++r, codes += columns_, scales += groups, offsets += groups) {
+      ReadStored(order_.Stored(row + r), codes, scales, offsets);
+      if (column_order_.is_reordered()) ArrangeRow(codes, scales, offsets);
     }
   }
 
  private:
+  void ReadStored(size_t row, int8_t* codes, float* scales, float* offsets) const {
+    const size_t groups = type_.elements / type_.group;
+    const std::byte* block = data_ + row * row_bytes_;
+    for (size_t at = 0; at < columns_; at += type_.elements, block += type_.bytes) {
+      type_.decode(block, codes, scales, offsets);
+      for (size_t i = 0; i < groups; ++i) scales[i] *= scale_, offsets[i] *= scale_;
+      codes += type_.elements;
+      scales += groups;
+      offsets += groups;
+    }
+  }
+  // Units are whole groups, so that scales move with their codes.
+  void ArrangeRow(int8_t* codes, float* scales, float* offsets) const {
+    GgufOrder of_groups = column_order_;
+    of_groups.unit /= type_.group;
+    std::vector<std::byte> stored;
+    const auto arrange = [&](const GgufOrder& order, auto* values, size_t count) {
+      auto* bytes = reinterpret_cast<std::byte*>(values);
+      stored.assign(bytes, bytes + count * sizeof(*values));
+      Arrange(order, stored.data(), sizeof(*values), stored.size(), bytes);
+    };
+    arrange(column_order_, codes, columns_);
+    arrange(of_groups, scales, columns_ / type_.group);
+    arrange(of_groups, offsets, columns_ / type_.group);
+  }
+
   const GgufType& type_;
   const std::byte* data_;
   size_t row_bytes_;
-  RowOrder order_;
+  GgufOrder order_, column_order_;
   float scale_;
 };
 
@@ -94,8 +115,9 @@ class GgufSource : public TensorSource {
                   StrCat("no tensor for '", name, "' among the ", gguf_->header.tensors.size(),
                          " of ", gguf_->files[0]->path()));
     const GgufTensor& tensor = found->second.tensor;
-    return TensorInfo{name, *PlainDtype(tensor.type->name), tensor.shape,
-                      gguf_->FileOf(tensor).path()};
+    const auto dtype =
+        found->second.is_negated_exp ? kernels::Dtype::kF32 : *PlainDtype(tensor.type->name);
+    return TensorInfo{name, dtype, tensor.shape, gguf_->FileOf(tensor).path()};
   }
   std::vector<std::string> Names() const override {
     std::vector<std::string> names;
@@ -105,146 +127,67 @@ class GgufSource : public TensorSource {
   const std::byte* Rows(const TensorInfo& info, size_t row, size_t count,
                         std::vector<std::byte>& scratch) const override {
     const Placed& placed = tensors_.at(info.name);
-    const size_t row_bytes = RowBytes(placed.tensor);
+    if (placed.is_negated_exp) return Logarithms(placed, row, count, scratch);
+    const size_t row_bytes = RowBytes(placed.tensor), element = kernels::SizeOf(info.dtype);
     const std::byte* data = gguf_->Data(placed.tensor);
-    const bool aligned = reinterpret_cast<uintptr_t>(data) % kernels::SizeOf(info.dtype) == 0;
-    if (placed.order.head_rows == 0 && aligned) return data + row * row_bytes;
+    const bool aligned = reinterpret_cast<uintptr_t>(data) % element == 0;
+    if (IsAsStored(placed) && aligned) return data + row * row_bytes;
     scratch.resize(std::max(scratch.size(), count * row_bytes));
-    for (size_t r = 0; r < count; ++r)
-      std::memcpy(scratch.data() + r * row_bytes, data + placed.order.Stored(row + r) * row_bytes,
-                  row_bytes);
+    for (size_t r = 0; r < count; ++r) {
+      const std::byte* src = data + placed.rows.Stored(row + r) * row_bytes;
+      std::byte* dst = scratch.data() + r * row_bytes;
+      if (placed.columns.is_reordered())
+        Arrange(placed.columns, src, element, row_bytes, dst);
+      else
+        std::memcpy(dst, src, row_bytes);
+    }
     return scratch.data();
   }
   void Release(const TensorInfo& info, size_t row, size_t count) const override {
     const Placed& placed = tensors_.at(info.name);
     const size_t row_bytes = RowBytes(placed.tensor);
-    if (placed.order.head_rows == 0)
+    if (IsAsStored(placed))
       gguf_->FileOf(placed.tensor)
           .Release(placed.tensor.begin + row * row_bytes, count * row_bytes);
   }
 
  private:
+  static bool IsAsStored(const Placed& placed) {
+    return placed.rows.as_stored() && placed.columns.as_stored();
+  }
+  const std::byte* Logarithms(const Placed& placed, size_t row, size_t count,
+                              std::vector<std::byte>& scratch) const {
+    const StoredTensor stored{std::string(placed.tensor.type->name), placed.tensor.shape,
+                              gguf_->Data(placed.tensor)};
+    scratch.resize(std::max(scratch.size(), count * sizeof(float)));
+    auto* values = reinterpret_cast<float*>(scratch.data());
+    for (size_t r = 0; r < count; ++r)
+      values[r] = std::log(-FloatAt(stored, placed.rows.Stored(row + r)));
+    return scratch.data();
+  }
+
   std::shared_ptr<const GgufFile> gguf_;
   PlacedTensors tensors_;
 };
 
-// Names in the file of what the spec names; "{}" stands for the layer. A name of theirs without
-// ".weight" stands for weight and bias.
-struct NamePair {
-  std::string TensorNames::*ours;
-  std::string_view theirs;
-};
-constexpr NamePair kNames[] = {
-    {&TensorNames::embedding, "token_embd.weight"},
-    {&TensorNames::position_embedding, "position_embd.weight"},
-    {&TensorNames::type_embedding, "token_types.weight"},
-    {&TensorNames::embedding_norm, "token_embd_norm"},
-    {&TensorNames::head, "output.weight"},
-    {&TensorNames::classifier_dense, "cls"},
-    {&TensorNames::classifier_norm, "cls.norm"},
-    {&TensorNames::classifier_out, "cls.output"},
-    {&TensorNames::final_norm, "output_norm"},
-    {&TensorNames::attention_norm, "blk.{}.attn_norm"},
-    {&TensorNames::attention_post_norm, "blk.{}.post_attention_norm"},
-    {&TensorNames::mlp_norm, "blk.{}.ffn_norm"},
-    {&TensorNames::mlp_post_norm, "blk.{}.post_ffw_norm"},
-    {&TensorNames::q, "blk.{}.attn_q"},
-    {&TensorNames::k, "blk.{}.attn_k"},
-    {&TensorNames::v, "blk.{}.attn_v"},
-    {&TensorNames::qkv, "blk.{}.attn_qkv"},
-    {&TensorNames::o, "blk.{}.attn_output"},
-    {&TensorNames::q_norm, "blk.{}.attn_q_norm"},
-    {&TensorNames::k_norm, "blk.{}.attn_k_norm"},
-    {&TensorNames::sinks, "blk.{}.attn_sinks.weight"},
-    {&TensorNames::conv_in, "blk.{}.shortconv.in_proj"},
-    {&TensorNames::conv, "blk.{}.shortconv.conv"},
-    {&TensorNames::conv_o, "blk.{}.shortconv.out_proj"},
-    {&TensorNames::q_a, "blk.{}.attn_q_a"},
-    {&TensorNames::q_a_norm, "blk.{}.attn_q_a_norm"},
-    {&TensorNames::q_b, "blk.{}.attn_q_b"},
-    {&TensorNames::kv_a, "blk.{}.attn_kv_a_mqa"},
-    {&TensorNames::kv_a_norm, "blk.{}.attn_kv_a_norm"},
-    {&TensorNames::kv_b, "blk.{}.attn_kv_b"},
-    {&TensorNames::gate, "blk.{}.ffn_gate"},
-    {&TensorNames::up, "blk.{}.ffn_up"},
-    {&TensorNames::gate_up, "blk.{}.ffn_up"},
-    {&TensorNames::down, "blk.{}.ffn_down"},
-    {&TensorNames::router, "blk.{}.ffn_gate_inp"},
-    {&TensorNames::router_correction, "blk.{}.exp_probs_b.bias"},
-    {&TensorNames::expert_gate, "blk.{}.ffn_gate_exps"},
-    {&TensorNames::expert_up, "blk.{}.ffn_up_exps"},
-    {&TensorNames::expert_down, "blk.{}.ffn_down_exps"},
-    {&TensorNames::shared_gate, "blk.{}.ffn_gate_shexp"},
-    {&TensorNames::shared_up, "blk.{}.ffn_up_shexp"},
-    {&TensorNames::shared_down, "blk.{}.ffn_down_shexp"},
-};
-
-bool IsOfExperts(std::string TensorNames::*name) {
-  return name == &TensorNames::expert_gate || name == &TensorNames::expert_up ||
-         name == &TensorNames::expert_down;
-}
-
-// Where the file holds a module or a whole tensor of the spec.
-struct FilePlace {
-  std::string name;
-  int expert = -1;  // its part of the tensor of all experts
-  bool is_q_or_k = false;
-};
-using Places = std::map<std::string, FilePlace>;
-
-void AddPlaces(const NamePair& pair, const DecoderSpec& spec, Places& places) {
-  const std::string& ours = spec.names.*pair.ours;
-  if (ours.empty()) return;
-  const bool is_q_or_k = pair.ours == &TensorNames::q || pair.ours == &TensorNames::k;
-  const int layers = pair.theirs.starts_with("blk.") ? spec.layers : 1;
-  const int experts = IsOfExperts(pair.ours) ? spec.moe.router.experts : 0;
-  for (int layer = 0; layer < layers; ++layer) {
-    const std::string theirs = LayerTensor(pair.theirs, layer);
-    for (int expert = 0; expert < experts; ++expert)
-      places[ExpertTensor(ours, layer, expert)] = {theirs, expert};
-    if (experts == 0) places[LayerTensor(ours, layer)] = {theirs, -1, is_q_or_k};
+// What a place is of the whole tensor in the file.
+GgufTensor PartOf(GgufTensor tensor, const GgufPlace& place) {
+  if (place.part >= 0) {
+    tensor.bytes /= static_cast<uint64_t>(place.parts);
+    tensor.begin += static_cast<uint64_t>(place.part) * tensor.bytes;
+    tensor.shape.erase(tensor.shape.begin());
   }
-}
-
-Places PlacesOf(const DecoderSpec& spec, const GgufArchitecture& architecture) {
-  Places places;
-  for (NamePair pair : kNames) {
-    for (const GgufName& renamed : architecture.renamed)
-      if (pair.ours == renamed.ours) pair.theirs = renamed.theirs;
-    AddPlaces(pair, spec, places);
+  if (place.half >= 0) {
+    tensor.bytes /= 2;
+    tensor.begin += static_cast<uint64_t>(place.half) * tensor.bytes;
+    tensor.shape.front() /= 2;
   }
-  return places;
-}
-
-// An empty name: the file has no such tensor.
-FilePlace PlaceOf(const Places& places, const std::string& name) {
-  if (const auto whole = places.find(name); whole != places.end()) return whole->second;
-  const size_t dot = name.rfind('.');
-  const auto module = places.find(name.substr(0, dot));
-  if (dot == std::string::npos || module == places.end()) return {};
-  FilePlace place = module->second;
-  place.name += name.substr(dot);
-  return place;
-}
-
-// One expert's part of a tensor of all, [experts][...].
-GgufTensor ExpertOf(GgufTensor tensor, int expert) {
-  const auto experts = static_cast<uint64_t>(tensor.shape.front());
-  tensor.bytes /= experts;
-  tensor.begin += static_cast<uint64_t>(expert) * tensor.bytes;
-  tensor.shape.erase(tensor.shape.begin());
+  if (place.rows.run > 0) {  // it still begins where the whole does
+    const size_t share = place.rows.stride / place.rows.run;
+    tensor.bytes /= share;
+    tensor.shape.front() /= static_cast<int64_t>(share);
+  }
   return tensor;
-}
-
-using HeldTensors = std::map<std::string_view, const GgufTensor*>;
-
-// The factor of a tensor's weights: 1 without a scale beside it. A bias is not scaled.
-Result<float> ScaleOf(const GgufFile& gguf, const HeldTensors& held, const GgufTensor& stored,
-                      int expert) {
-  if (!stored.name.ends_with(".weight")) return 1.0f;
-  const auto scale = held.find(GgufScaleName(stored.name));
-  if (scale == held.end()) return 1.0f;
-  return ReadGgufScale(gguf, *scale->second, stored, expert);
 }
 
 bool IsOfDenseModule(std::string_view tensor) {
@@ -258,56 +201,126 @@ std::vector<int64_t> WithoutOnes(std::vector<int64_t> shape) {
   return shape;
 }
 
-// A vector may be stored as a matrix of one row, and such a matrix as a vector; a convolution of
-// each channel by itself as a matrix. Blocks lie along rows, so those keep their length.
+// A vector may be stored as a matrix, of one row or of several (Mamba-2's norms of groups), and a
+// matrix of one row as a vector; a convolution of each channel by itself as a matrix. Blocks lie
+// along rows, so those keep their length.
 bool Fits(const GgufTensor& stored, const std::vector<int64_t>& want) {
-  return WithoutOnes(stored.shape) == WithoutOnes(want) &&
-         (PlainDtype(stored.type->name) || stored.shape.back() == want.back());
+  if (!PlainDtype(stored.type->name))
+    return WithoutOnes(stored.shape) == WithoutOnes(want) && stored.shape.back() == want.back();
+  return WithoutOnes(stored.shape) == WithoutOnes(want) ||
+         (want.size() == 1 && ElementCount(stored.shape) == ElementCount(want));
 }
+
+// Opens the tensors of a spec one by one.
+class Opener {
+ public:
+  Opener(const GgufFile& gguf, const DecoderSpec& spec, const GgufArchitecture& architecture)
+      : gguf_(gguf), places_(spec, architecture, gguf.header), list_(TensorList(spec)) {
+    for (const GgufTensor& tensor : gguf.header.tensors) held_.emplace(tensor.name, &tensor);
+    for (const TensorSpec& tensor : list_)
+      if (const GgufPlace place = places_.Of(tensor.name); place.name.ends_with(".scale"))
+        own_scales_.insert(place.name);
+  }
+
+  Status Open() {
+    for (const TensorSpec& tensor : list_) {
+      const GgufPlace place = places_.Of(tensor.name);
+      const GgufTensor* stored = Held(place.name);
+      if (!stored) continue;  // the check of all tensors names what is missing
+      PINION_ASSIGN(const Placed placed, Check(*stored, place, tensor.shape));
+      Add(tensor.name, placed);
+    }
+    for (const auto& [name, tensor] : held_) {  // the embedder's, which the spec does not name
+      if (!IsOfDenseModule(name)) continue;
+      if (name.ends_with(".weight")) PINION_TRY(RefuseGgufScale(gguf_, *tensor));
+      Add(std::string(name), {*tensor});
+    }
+    return {};
+  }
+  PlacedTensors TakePlain() { return std::move(plain_); }
+  QuantisedTensors TakeQuantised() { return std::move(quantised_); }
+
+ private:
+  // Falcon-H1's files leave out the suffix of a norm.
+  const GgufTensor* Held(std::string_view name) const {
+    constexpr std::string_view kSuffix = ".weight";
+    auto found = held_.find(name);
+    if (found == held_.end() && name.ends_with(kSuffix))
+      found = held_.find(name.substr(0, name.size() - kSuffix.size()));
+    return found == held_.end() ? nullptr : found->second;
+  }
+  void Add(const std::string& name, const Placed& placed) {
+    if (PlainDtype(placed.tensor.type->name))
+      plain_.emplace(name, placed);
+    else
+      quantised_.emplace(name, std::make_unique<GgufQuantised>(gguf_, placed));
+  }
+
+  Result<Placed> Check(GgufTensor stored, const GgufPlace& place, std::vector<int64_t> want) const {
+    if (place.half >= 0) want.front() *= 2;
+    if (place.rows.run > 0)
+      want.front() *= static_cast<int64_t>(place.rows.stride / place.rows.run);
+    if (place.part >= 0) want.insert(want.begin(), place.parts);
+    if (!Fits(stored, want))
+      return Fail(
+          ErrorCode::kCorrupt,
+          StrCat("tensor '", place.name, "' of ", gguf_.FileOf(stored).path(), " has shape ",
+                 ShapeText(stored.shape), ", its metadata asks for ", ShapeText(want)));
+    stored.shape = std::move(want);
+    PINION_ASSIGN(const float scale, ScaleOf(stored, place.part));
+    if (place.is_negated_exp) PINION_TRY(CheckNegated(stored));
+    const size_t group = stored.type->group;
+    if (place.columns.is_reordered() && group > 0 && place.columns.unit % group != 0)
+      return Fail(ErrorCode::kUnsupported,
+                  StrCat("tensor '", place.name, "' of ", gguf_.FileOf(stored).path(), " is ",
+                         stored.type->name, ", ", group, " of whose weights share a scale, but ",
+                         place.columns.unit, " belong to a head; want a multiple"));
+    return Placed{PartOf(stored, place), place.rows, place.columns, scale, place.is_negated_exp};
+  }
+
+  // The factor of a tensor's weights: 1 without a scale beside it, or if the spec names that. A
+  // bias is not scaled.
+  Result<float> ScaleOf(const GgufTensor& stored, int part) const {
+    if (!stored.name.ends_with(".weight")) return 1.0f;
+    const std::string name = GgufScaleName(stored.name);
+    const auto scale = held_.find(name);
+    if (scale == held_.end() || own_scales_.contains(name)) return 1.0f;
+    return ReadGgufScale(gguf_, *scale->second, stored, part);
+  }
+
+  // -exp(x) is below 0, or 0 where it is too small for a float.
+  Status CheckNegated(const GgufTensor& stored) const {
+    const StoredTensor values{std::string(stored.type->name), stored.shape, gguf_.Data(stored)};
+    const bool plain = PlainDtype(stored.type->name).has_value();
+    for (size_t i = 0; plain && i < ElementCount(stored.shape); ++i)
+      if (const float value = FloatAt(values, i); !(value <= 0))
+        return Fail(ErrorCode::kCorrupt,
+                    StrCat("tensor '", stored.name, "' of ", gguf_.FileOf(stored).path(), " holds ",
+                           value, ", want 0 or less"));
+    if (plain) return {};
+    return Fail(ErrorCode::kUnsupported,
+                StrCat("tensor '", stored.name, "' of ", gguf_.FileOf(stored).path(), " is ",
+                       stored.type->name, ", want F32"));
+  }
+
+  const GgufFile& gguf_;
+  const GgufPlaces places_;
+  const std::vector<TensorSpec> list_;
+  std::map<std::string_view, const GgufTensor*> held_;
+  std::set<std::string> own_scales_;  // that are no factors of a matrix in NVFP4
+  PlacedTensors plain_;
+  QuantisedTensors quantised_;
+};
 
 }  // namespace
 
 Result<std::unique_ptr<TensorSource>> OpenGgufTensors(std::shared_ptr<const GgufFile> gguf,
                                                       const DecoderSpec& spec) {
-  HeldTensors held;
-  for (const GgufTensor& tensor : gguf->header.tensors) held.emplace(tensor.name, &tensor);
   PINION_ASSIGN(const GgufArchitecture* architecture, FindGgufArchitecture(gguf->header));
-  const size_t permuted = architecture->permuted ? static_cast<size_t>(spec.head_dim) : 0;
-  const Places places = PlacesOf(spec, *architecture);
-  PlacedTensors plain;
-  QuantisedTensors quantised;
-  const auto add = [&](const std::string& name, const Placed& placed) {
-    if (PlainDtype(placed.tensor.type->name))
-      plain.emplace(name, placed);
-    else
-      quantised.emplace(name, std::make_unique<GgufQuantised>(*gguf, placed));
-  };
-  for (const TensorSpec& tensor : TensorList(spec)) {
-    const FilePlace place = PlaceOf(places, tensor.name);
-    const auto found = held.find(place.name);
-    if (found == held.end()) continue;  // the check of all tensors names what is missing
-    GgufTensor stored = *found->second;
-    std::vector<int64_t> want = tensor.shape;
-    if (place.expert >= 0) want.insert(want.begin(), spec.moe.router.experts);
-    if (!Fits(stored, want))
-      return Fail(
-          ErrorCode::kCorrupt,
-          StrCat("tensor '", place.name, "' of ", gguf->FileOf(stored).path(), " has shape ",
-                 ShapeText(stored.shape), ", its metadata asks for ", ShapeText(want)));
-    stored.shape = std::move(want);
-    PINION_ASSIGN(const float scale, ScaleOf(*gguf, held, stored, place.expert));
-    const Placed placed{place.expert >= 0 ? ExpertOf(stored, place.expert) : stored,
-                        {place.is_q_or_k ? permuted : 0},
-                        scale};
-    add(tensor.name, placed);
-  }
-  for (const auto& [name, tensor] : held) {  // the embedder's, which the spec does not name
-    if (!IsOfDenseModule(name)) continue;
-    if (name.ends_with(".weight")) PINION_TRY(RefuseGgufScale(*gguf, *tensor));
-    add(std::string(name), {*tensor, {}, 1});
-  }
+  Opener opener(*gguf, spec, *architecture);
+  PINION_TRY(opener.Open());
   std::unique_ptr<TensorSource> source =
-      WithQuantised(std::make_unique<GgufSource>(gguf, std::move(plain)), std::move(quantised));
+      WithQuantised(std::make_unique<GgufSource>(gguf, opener.TakePlain()), opener.TakeQuantised());
   if (spec.latent.kv_rank == 0) return source;
   return WithLatentRows(std::move(source), std::move(gguf), spec);
 }

@@ -44,6 +44,26 @@ def joined(rows):
     return [element for row in rows for element in row]
 
 
+def retiled(rows, first, keys, values, unit):
+    """The rows of `values` heads of each of `keys` after the first rows: those of all first heads come before."""
+    heads = [rows[at:at + unit] for at in range(first, len(rows), unit)]
+    return rows[:first] + joined(heads[key * values + value] for value in range(values) for key in range(keys))
+
+
+def cut(rows, keys, first, last, *widths):
+    """Of each of `keys` groups of rows, which are cut into parts, some parts; one part of all groups, then the next."""
+    group = len(rows) // keys
+    return joined(rows[key * group + sum(widths[:part]):key * group + sum(widths[:part + 1])]
+                  for part in range(first, last) for key in range(keys))
+
+
+def scaled(element, factors):
+    for factor in factors:
+        factor, = struct.unpack("<f", struct.pack("<f", factor))
+        element = struct.pack("<f", struct.unpack("<f", as_f32(element))[0] * factor)
+    return element
+
+
 def transformed(operation, shape, elements):
     name, *numbers = operation.split()
     if name == "same":
@@ -52,10 +72,27 @@ def transformed(operation, shape, elements):
         return [struct.pack("<f", struct.unpack("<f", as_f32(element))[0] + 1) for element in elements]
     if name == "turned":
         rows = turned(shape, elements)
-        return joined({"even": rows[::2], "odd": rows[1::2]}[numbers[0]] if numbers else rows)
+        half = shape[-1] // 2
+        halves = {"even": rows[::2], "odd": rows[1::2],
+                  "first": [row for at, row in enumerate(rows) if at // half % 2 == 0],
+                  "second": [row for at, row in enumerate(rows) if at // half % 2 == 1]}
+        return joined(halves[numbers[0]] if numbers else rows)
     if name in ("even", "odd"):
         return joined(row[name == "odd"::2] for row in rows_of(shape, elements))
-    rows, numbers = rows_of(shape, elements), list(map(int, numbers))
+    rows = rows_of(shape, elements)
+    if name == "scaled":
+        runs = json.loads(numbers[0])
+        factors = [run[1:] for run in runs for _ in range(run[0])]
+        return [scaled(element, of_row) for row, of_row in zip(rows, factors, strict=True) for element in row]
+    numbers = list(map(int, numbers))
+    if name == "half":
+        return joined(row for at, row in enumerate(rows) if at % shape[-2] // (shape[-2] // 2) == numbers[0])
+    if name == "tiled":
+        return joined(retiled(rows, *numbers))
+    if name == "tiled_columns":
+        return joined(retiled(row, 0, *numbers) for row in rows)
+    if name == "cut":
+        return joined(cut(rows, *numbers))
     if name == "pairs":
         head = len(rows) // numbers[0]
         return joined(rows[first + half * head // 2 + i]

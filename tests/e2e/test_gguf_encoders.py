@@ -248,7 +248,7 @@ REFUSALS = {
     "first or mean": ("modernbert-reranker", [("modern-bert.classifier.pooling_type", U32, 3)], None,
                       "'modern-bert.classifier.pooling_type' is 3, want 1 (mean) or 2 (first)"),
     "heads by layer": ("qwen3-embedding", [("qwen3.attention.head_count_kv", [U32], [2, 1])], None,
-                       "'attention.head_count_kv' holds 1, want 0 or the same number for all layers"),
+                       "'attention.head_count_kv' holds 1, want the same number for all layers"),
     "first": ("xlmr-reranker", [("bert.classifier.pooling_type", U32, 1)], None,
               "'bert.classifier.pooling_type' is 1, want 2 (first)"),
     "late interaction": ("embeddinggemma", [("gemma-embedding.pooling_type", U32, 0)], None,

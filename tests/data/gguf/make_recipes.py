@@ -26,7 +26,7 @@ def read_checkpoint(folder):
         raw = path.read_bytes()
         length = struct.unpack("<Q", raw[:8])[0]
         for name, tensor in json.loads(raw[8:8 + length]).items():
-            if name == "__metadata__":
+            if name == "__metadata__" or not tensor["shape"]:
                 continue
             begin, end = (8 + length + at for at in tensor["data_offsets"])
             kind = numpy.uint16 if tensor["dtype"] == "BF16" else numpy.float32
@@ -36,7 +36,7 @@ def read_checkpoint(folder):
             found[name] = values
     groups = {}
     for name in found:
-        groups.setdefault(re.sub(r"experts\.\d+\.", "experts.*.", name), []).append(name)
+        groups.setdefault(re.sub(r"(experts|altup_\w+)\.\d+\.", r"\1.*.", name), []).append(name)
     for names in groups.values():
         names.sort(key=lambda name: [int(digits) for digits in re.findall(r"\d+", name)])
         yield names, found[names[0]] if len(names) == 1 else numpy.stack([found[name] for name in names])
@@ -44,6 +44,54 @@ def read_checkpoint(folder):
 
 def interleaved(a, heads):
     return a.reshape(heads, 2, a.shape[0] // heads // 2, *a.shape[1:]).swapaxes(1, 2)
+
+
+def tiled(a, first, keys, values, unit):
+    """Rows after the `first` ones, of `values` heads for each of `keys`, with those of all first heads before."""
+    heads = a[first:].reshape(keys, values, unit, *a.shape[1:]).swapaxes(0, 1)
+    return numpy.concatenate([a[:first], heads.reshape(a[first:].shape)])
+
+
+def of_value_heads(a, config):
+    keys, key_dim, unit = (config[f"linear_{name}"] for name in ("num_key_heads", "key_head_dim", "value_head_dim"))
+    values = config["linear_num_value_heads"] // keys
+    for first, width in (0, 1), (0, unit), (2 * keys * key_dim, unit):
+        if a.shape[0] == first + keys * values * width:
+            yield f"tiled {first} {keys} {values} {width}", tiled(a, first, keys, values, width)
+    if a.ndim == 2 and a.shape[1] == keys * values * unit:
+        yield f"tiled_columns {keys} {values} {unit}", tiled(a.T, 0, keys, values, unit).T
+    widths = [key_dim, key_dim, values * unit, values * unit]
+    if a.ndim == 2 and a.shape[0] == keys * sum(widths):
+        cuts = numpy.split(a.reshape(keys, sum(widths), -1), numpy.cumsum(widths)[:-1], axis=1)
+        for first, last in (0, 3), (3, 4):
+            yield (f"cut {keys} {first} {last} {' '.join(map(str, widths))}",
+                   numpy.concatenate([cut.reshape(-1, a.shape[1]) for cut in cuts[first:last]]))
+
+
+def scaled(a, runs):
+    """Runs of rows, each multiplied by its factors one after the other."""
+    parts, begin = [], 0
+    for rows, *factors in runs:
+        part = a[begin:begin + rows]
+        for factor in factors:
+            part = part * numpy.float32(factor)
+        parts.append(part)
+        begin += rows
+    return numpy.concatenate(parts)
+
+
+def with_multipliers(a, config):
+    """Falcon-H1's, which are parts of the weights."""
+    rows, inner = a.shape[0], config["mamba_d_ssm"]
+    state = config["mamba_n_groups"] * config["mamba_d_state"]
+    sections = [inner, inner, state, state, config["mamba_n_heads"]]
+    runs = [[[rows, factor]] for factor in [*config["mlp_multipliers"], *(
+        config[f"{name}_multiplier"] for name in ("embedding", "lm_head", "key", "attention_out", "ssm_out"))]]
+    if rows == sum(sections):
+        runs.append([[rows, config["ssm_in_multiplier"], factor] for rows, factor
+                     in zip(sections, config["ssm_multipliers"])])
+    for each in runs:
+        yield f"scaled {json.dumps(each, separators=(',', ':'))}", scaled(a, each)
 
 
 def operations(a, config):
@@ -57,6 +105,16 @@ def operations(a, config):
         yield "turned", turned
         yield "turned even", turned[:, ::2]
         yield "turned odd", turned[:, 1::2]
+        yield "turned first", turned[:, :turned.shape[1] // 2]
+        yield "turned second", turned[:, turned.shape[1] // 2:]
+    if a.ndim >= 2 and a.shape[-2] % 2 == 0:
+        middle = a.shape[-2] // 2
+        yield "half 0", a[..., :middle, :]
+        yield "half 1", a[..., middle:, :]
+    if "linear_num_key_heads" in config:
+        yield from of_value_heads(a, config)
+    if "ssm_multipliers" in config:
+        yield from with_multipliers(a, config)
     if a.ndim == 2:
         yield "even", a[:, ::2]
         yield "odd", a[:, 1::2]
@@ -85,6 +143,7 @@ for folder, path in zip(sys.argv[1::2], sys.argv[2::2]):
     reader = gguf.GGUFReader(path)
     checkpoint = pathlib.Path(folder)
     stored = json.loads((checkpoint / "config.json").read_text())
+    stored = stored.get("text_config", stored)
     groups = list(read_checkpoint(checkpoint))
     raw = pathlib.Path(path).read_bytes()
     recipe = {"head": raw[:reader.data_offset].hex(), "sha256": hashlib.sha256(raw).hexdigest(), "tensors": [

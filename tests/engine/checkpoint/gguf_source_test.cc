@@ -37,13 +37,25 @@ class GgufTensors : public ::testing::Test {
     std::memcpy(data.data(), values.data(), data.size());
     Add(name, kFloats, {static_cast<int64_t>(values.size())}, data);
   }
-  std::string ErrorOf() const {
+  Result<std::unique_ptr<TensorSource>> Open() const {
     auto file = TemporaryFile::Make("a test").value();
     EXPECT_TRUE(file.Write(data_ + std::string(64, '\0')));
     const auto mapped = MappedFile::Open(file.path()).value();
-    const auto opened =
-        OpenGgufTensors(std::make_shared<const GgufFile>(GgufFile{{mapped}, header_}), spec_);
+    return OpenGgufTensors(std::make_shared<const GgufFile>(GgufFile{{mapped}, header_}), spec_);
+  }
+  std::string ErrorOf() const {
+    const auto opened = Open();
     return opened ? "no error" : opened.error().message;
+  }
+  // A row of a tensor that is shown in float32.
+  std::vector<float> RowOf(const std::string& name, size_t row) const {
+    const auto source = Open().value();
+    const TensorInfo info = source->Find(name).value();
+    EXPECT_EQ(info.dtype, kernels::Dtype::kF32);
+    std::vector<std::byte> scratch;
+    std::vector<float> values(info.shape.size() < 2 ? 1 : RowElements(info.shape));
+    std::memcpy(values.data(), source->Rows(info, row, 1, scratch), values.size() * sizeof(float));
+    return values;
   }
   // With these factors, which are not kept.
   std::string ErrorOfFactors(const std::string& scale, const std::vector<float>& factors) {
@@ -127,6 +139,80 @@ TEST_F(GgufTensors, FactorsOfAnEmbeddersLayersAreRefused) {
   EXPECT_EQ(ErrorOf(), "no error");
   EXPECT_THAT(ErrorOfFactors("dense_2.scale", {1}),
               HasSubstr("scales 'dense_2.weight', whose scale Pinion does not read"));
+}
+
+// Two key heads with two value heads each, which the file holds in the order 0, 2, 1, 3.
+class TiledValueHeads : public GgufTensors {
+ protected:
+  void SetUp() override {
+    Describe("qwen3.5", "qwen35");
+    ASSERT_EQ(spec_.delta.key_heads, 2);
+    ASSERT_EQ(spec_.delta.value_heads, 4);
+  }
+  // 64 rows of four blocks of 32 weights each, with these scales in float16 and codes.
+  void AddOutputs(const std::vector<uint16_t>& scales, const std::vector<char>& codes) {
+    spec_.delta.value_dim = 32;
+    std::string row;
+    for (size_t block = 0; block < 4; ++block) {
+      row.append(reinterpret_cast<const char*>(&scales[block]), sizeof(uint16_t));
+      row += std::string(32, codes[block]);
+    }
+    std::string rows;
+    for (int i = 0; i < 64; ++i) rows += row;
+    Add("blk.0.ssm_out.weight", kQ80, {64, 128}, rows);
+  }
+  static std::vector<float> Repeated(const std::vector<float>& of_blocks) {
+    std::vector<float> values;
+    for (const float value : of_blocks) values.insert(values.end(), 32, value);
+    return values;
+  }
+
+  const std::string module_ = "model.layers.0.linear_attn.";
+};
+
+constexpr uint16_t kOne = 0x3C00, kTwo = 0x4000, kFour = 0x4400, kEight = 0x4800;
+
+TEST_F(TiledValueHeads, BlocksOfInputsComeInTheOrderOfTheModel) {
+  AddOutputs({kTwo, kTwo, kTwo, kTwo}, {0, 1, 2, 3});
+  EXPECT_EQ(RowOf(module_ + "out_proj.weight", 63), Repeated({0, 4, 2, 6}));
+}
+
+TEST_F(TiledValueHeads, ScalesOfInputsMoveWithThem) {
+  AddOutputs({kOne, kTwo, kFour, kEight}, {1, 1, 1, 1});
+  EXPECT_EQ(RowOf(module_ + "out_proj.weight", 0), Repeated({1, 4, 2, 8}));
+}
+
+TEST_F(TiledValueHeads, BlocksThatTwoHeadsShareAreRefused) {
+  Add("blk.0.ssm_out.weight", kQ80, {64, 64});  // heads of 16
+  EXPECT_THAT(ErrorOf(), HasSubstr(" is Q8_0, 32 of whose weights share a scale, but 16 belong to "
+                                   "a head; want a multiple"));
+}
+
+TEST_F(TiledValueHeads, DecaysAreLogarithmsOfWhatTheFileHolds) {
+  AddFloats("blk.0.ssm_a", {-1, -2, -4, 0});
+  EXPECT_EQ(RowOf(module_ + "A_log", 0)[0], 0);
+  EXPECT_FLOAT_EQ(RowOf(module_ + "A_log", 1)[0], std::log(4.0f));
+  EXPECT_FLOAT_EQ(RowOf(module_ + "A_log", 2)[0], std::log(2.0f));
+  EXPECT_EQ(RowOf(module_ + "A_log", 3)[0], -INFINITY);  // decays that are too slow for a float
+}
+
+TEST_F(TiledValueHeads, DecaysAreNeverAboveZero) {
+  for (const float broken : {0.5f, NAN})
+    EXPECT_THAT(ErrorOfFactors("blk.0.ssm_a", {-1, broken, -1, -1}),
+                HasSubstr("tensor 'blk.0.ssm_a' of "))
+        << broken;
+  EXPECT_THAT(ErrorOfFactors("blk.0.ssm_a", {-1, 0.5f, -1, -1}),
+              HasSubstr(" holds 0.5, want 0 or less"));
+  Add("blk.0.ssm_a", kQ80, {32});
+  spec_.delta.value_heads = 32;
+  EXPECT_THAT(ErrorOf(), HasSubstr(" is Q8_0, want F32"));
+}
+
+// They are vectors of Gemma 4's router, which are called as the factors of matrices in NVFP4 are.
+TEST_F(GgufTensors, FactorsThatTheModelHasItselfScaleNoMatrix) {
+  Describe("gemma4-moe", "gemma4");
+  Add("blk.0.ffn_gate_inp.weight", kFloats, {8, 64});
+  EXPECT_EQ(ErrorOfFactors("blk.0.ffn_gate_inp.scale", std::vector<float>(64, -1)), "no error");
 }
 
 }  // namespace

@@ -1,0 +1,70 @@
+// What the tensors of a GGUF file change in the spec that its metadata gave.
+
+#include <algorithm>
+#include <string_view>
+
+#include "engine/base/strings.h"
+#include "engine/checkpoint/gguf.h"
+#include "engine/checkpoint/gguf_architectures.h"
+#include "engine/checkpoint/gguf_rope.h"
+
+namespace pinion {
+namespace {
+
+bool HoldsAny(const GgufHeader& header, std::string_view suffix) {
+  return std::any_of(header.tensors.begin(), header.tensors.end(),
+                     [&](const GgufTensor& tensor) { return tensor.name.ends_with(suffix); });
+}
+
+// Experts of one tensor become experts that are stored apart, since each of them is a part of the
+// file's tensors.
+void NameExpertsApart(DecoderSpec& spec) {
+  TensorNames& names = spec.names;
+  if (names.experts_gate_up.empty()) return;
+  spec.moe.tensors = ExpertTensors::kEach;
+  names.experts_gate_up = names.experts_down = "";
+  const std::string expert = "model.layers.{}.experts.{}.";
+  names.expert_gate = expert + "gate_proj";
+  names.expert_up = expert + "up_proj";
+  names.expert_down = expert + "down_proj";
+}
+
+// Gate and up are two tensors in files of some models whose checkpoints have one.
+void NameGatesApart(const GgufHeader& header, TensorNames& names) {
+  const std::string mlp = "model.layers.{}.mlp.", shared = "model.layers.{}.shared_mlp.";
+  if (!names.gate_up.empty() && HoldsAny(header, ".ffn_gate.weight")) {
+    names.gate_up = "";
+    names.gate = mlp + "gate_proj";
+    names.up = mlp + "up_proj";
+  }
+  if (!names.shared_gate_up.empty() && HoldsAny(header, ".ffn_gate_shexp.weight")) {
+    names.shared_gate_up = "";
+    names.shared_gate = shared + "gate_proj";
+    names.shared_up = shared + "up_proj";
+  }
+}
+
+// DeltaNet's projections, which checkpoints of Qwen3-Next have by key head; so have the files of
+// its first weeks.
+void NameDeltaApart(const GgufHeader& header, TensorNames& names) {
+  if (names.delta_qkvz.empty() || HoldsAny(header, ".ssm_in.weight")) return;
+  names.delta_qkvz = names.delta_ba = "";
+  const std::string part = "model.layers.{}.linear_attn.";
+  names.delta_qkv = part + "in_proj_qkv";
+  names.delta_z = part + "in_proj_z";
+  names.delta_b = part + "in_proj_b";
+  names.delta_a = part + "in_proj_a";
+}
+
+}  // namespace
+
+Status ApplyGguf(const GgufFile& gguf, DecoderSpec& spec) {
+  PINION_ASSIGN(const GgufArchitecture* architecture, FindGgufArchitecture(gguf.header));
+  if (architecture->whole_norms) spec.norm_offset = 0;
+  NameExpertsApart(spec);
+  NameGatesApart(gguf.header, spec.names);
+  NameDeltaApart(gguf.header, spec.names);
+  return ApplyGgufRope(gguf, spec);
+}
+
+}  // namespace pinion
