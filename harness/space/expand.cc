@@ -169,6 +169,9 @@ class EngineSpace {
                          " of them with --strategy tpe"));
     if (combinations.size() > most) {
       PINION_ASSIGN(combinations, Drawn(axes, most, varied));
+      // A condition that none of those drawn has may hold for others all the same.
+      for (const Axis& axis : axes)
+        if (MayApply(axis, axes)) varied.insert(axis.key);
     }
     for (const Json& listed : definition_.candidates) {
       PINION_ASSIGN(std::vector<Setting> settings, SettingsOf(listed));
@@ -268,6 +271,22 @@ class EngineSpace {
         std::any_of(axis.when.begin(), axis.when.end(),
                     [](const Condition& condition) { return condition.key == "engine"; });
     return names_engine || !engine_.is_pinion();
+  }
+
+  // Whether every condition of the axis can be met, each by itself.
+  bool MayApply(const Axis& axis, const Axes& axes) const {
+    return std::all_of(axis.when.begin(), axis.when.end(), [&](const Condition& condition) {
+      std::vector<Setting> possible;
+      const Axis* named = FindAxis(axes, condition.key);
+      for (const Json& value : named ? named->values : std::vector<Json>())
+        (void)Add(*named, value, possible);  // Drawn has read them
+      if (const auto usual = ValueOf(condition.key, {}))
+        possible.push_back({condition.key, *usual});
+      return std::any_of(possible.begin(), possible.end(), [&](const Setting& one) {
+        return std::find(condition.values.begin(), condition.values.end(), one.value) !=
+               condition.values.end();
+      });
+    });
   }
 
   // A listed candidate that names no engine is for those that have its settings.

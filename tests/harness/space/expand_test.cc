@@ -210,6 +210,28 @@ TEST(Expand, OfASpaceTooLargeToListASearchByProposalsHasDrawnCombinations) {
   EXPECT_NE(Labels(*Expand(huge, Base(), host, Tiny())), labels);
 }
 
+// 160^2 combinations, of which one lets the third axis vary: whether it is among the 5,000 drawn is
+// the seed's choice, and no fault of the definition.
+TEST(Expand, OfASpaceTooLargeToListConditionsAreRefusedOnlyIfNothingHasThem) {
+  Definition huge;
+  huge.strategy = Strategy::kTpe;
+  std::vector<Json> numbers;
+  for (int i = 1; i <= 160; ++i) numbers.emplace_back(i);
+  SetAxis("max_num_seqs", numbers, huge.axes);
+  SetAxis("max_num_batched_tokens", numbers, huge.axes);
+  SetAxis("block_size", {32, 64}, huge.axes);
+  const auto is_taken = [&](const char* wanted) {
+    for (Axis& axis : huge.axes)
+      if (axis.key == "block_size")
+        axis.when = {{"max_num_seqs", {"7"}}, {"max_num_batched_tokens", {wanted}}};
+    return Expand(huge, Base(), Imagine(kTwoSockets), Tiny()).has_value();
+  };
+  for (huge.seed = 1; huge.seed <= 3; ++huge.seed) {
+    EXPECT_TRUE(is_taken("9")) << huge.seed;
+    EXPECT_FALSE(is_taken("161")) << huge.seed;
+  }
+}
+
 TEST(Expand, BaselineThatCannotRunIsAnError) {
   EngineOptions base = Base();
   base.isa = "sse9";
