@@ -38,11 +38,12 @@ int64_t SeedOf(const ProposalQuestion& question) {
   return static_cast<int64_t>(question.seed % (uint64_t{1} << 31)) / 2;
 }
 
-// Candidates that were asked for, each once: whatever else a process prints is no proposal.
+// As many as were asked for, each once: whatever else a process prints is no proposal.
 Result<std::vector<int>> ProposedBy(const Json& answer, const ProposalQuestion& question) {
   const Json* proposed = answer.Find("proposed");
   std::vector<int> ids, left = question.among;
-  bool is_one = proposed && proposed->is_array() && proposed->array().size() <= question.count;
+  const size_t count = std::min(question.count, left.size());
+  bool is_one = proposed && proposed->is_array() && proposed->array().size() == count;
   for (size_t i = 0; is_one && i < proposed->array().size(); ++i) {
     const Json& id = proposed->array()[i];
     const auto found = std::find_if(left.begin(), left.end(), [&](const int one) {
@@ -54,8 +55,9 @@ Result<std::vector<int>> ProposedBy(const Json& answer, const ProposalQuestion& 
     left.erase(found);
   }
   if (is_one) return ids;
-  return Fail(ErrorCode::kFailed, StrCat("Optuna's process answered ", Excerpt(answer),
-                                         ", which proposes none of the candidates asked for"));
+  return Fail(ErrorCode::kFailed,
+              StrCat("Optuna's process answered ", Excerpt(answer), ", which is no proposal of ",
+                     count, " of the candidates asked about"));
 }
 
 class Tpe final : public Proposer {
@@ -131,7 +133,8 @@ Result<std::unique_ptr<Proposer>> StartTpe(const std::vector<CandidateRow>& cand
                        " -c 'import optuna'` ends, or choose another --strategy"));
   if (!answer) return lacks(StrCat(python, " does not start: ", answer.error().message));
   if (const Json* error = answer->Find("error"))
-    return lacks(StrCat(python, " has none (", error->string(), ")"));
+    return lacks(
+        StrCat(python, " has none (", error->is_string() ? error->string() : Excerpt(*error), ")"));
   return tpe;
 }
 

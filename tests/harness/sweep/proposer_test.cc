@@ -70,15 +70,22 @@ TEST_F(ProposerTest, OneThatFallsSilentIsEndedWithTheWayOut) {
                     HasSubstr("another --strategy")));
 }
 
+TEST_F(ProposerTest, AnErrorThatIsNoTextIsTold) {
+  const auto tpe = Start("read -r points; echo '{\"error\":[5]}'", 60);
+  ASSERT_FALSE(tpe);
+  EXPECT_EQ(tpe.error().code, ErrorCode::kUnsupported);
+  EXPECT_THAT(tpe.error().message, HasSubstr(" has none ([5])"));
+}
+
 TEST_F(ProposerTest, WhatWasAskedForIsTaken) {
   EXPECT_THAT(*Answer("echo '{\"proposed\":[5,2]}'"), ElementsAre(5, 2));
 }
 
 TEST_F(ProposerTest, WhatIsNoProposalIsRefused) {
-  for (const char* answer :
-       {"[2]", "{}", "{\"proposed\":2}", "{\"proposed\":[4]}", "{\"proposed\":[2,2]}",
-        "{\"proposed\":[\"2\"]}", "{\"proposed\":[2.0]}", "{\"proposed\":[2,3,5]}",
-        "{\"proposed\":[9223372036854775807]}"}) {
+  for (const char* answer : {"[2]", "{}", "{\"proposed\":2}", "{\"proposed\":[2,2]}",
+                             "{\"proposed\":[\"2\",3]}", "{\"proposed\":[2.0,3]}",
+                             "{\"proposed\":[2,3,5]}", "{\"proposed\":[2,9223372036854775807]}",
+                             "{\"proposed\":[2,4]}", "{\"proposed\":[]}", "{\"proposed\":[2]}"}) {
     const auto proposed = Answer(std::string("echo '") + answer + "'");
     ASSERT_FALSE(proposed) << answer;
     EXPECT_THAT(proposed.error().message, AllOf(HasSubstr("Optuna's process answered "),
