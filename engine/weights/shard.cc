@@ -73,8 +73,13 @@ RankShares::RankShares(const std::vector<uint32_t>& parts) {
 }
 
 Range RankShares::Of(size_t items, int rank) const {
-  const auto i = static_cast<size_t>(rank);
-  return {i == 0 ? 0 : items * ends_[i - 1] / ends_.back(), items * ends_[i] / ends_.back()};
+  // To the nearest item, halves down: of 8 heads, 15 CPUs have 4 beside 16, and not 3.
+  const uint64_t all = ends_.back();
+  const auto cut = [&](size_t ranks) {
+    return ranks == 0 ? 0 : (2 * items * ends_[ranks - 1] + all - 1) / (2 * all);
+  };
+  const auto before = static_cast<size_t>(rank);
+  return {cut(before), cut(before + 1)};
 }
 
 Shard MakeShard(const DecoderSpec& spec, const RankShares& shares, int rank) {

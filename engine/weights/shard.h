@@ -23,7 +23,8 @@ class RankShares {
   explicit RankShares(const std::vector<uint32_t>& parts);  // by rank, of their sum; at least 1
 
   int ranks() const { return static_cast<int>(ends_.size()); }
-  // Its own of `items` in a row. Those of all ranks together are all items, in the order of ranks.
+  // Its own of `items` in a row, perhaps none. Those of all ranks together are all items, in the
+  // order of ranks; where one ends and the next begins is rounded to the nearest item.
   Range Of(size_t items, int rank) const;
   bool operator==(const RankShares& other) const = default;
 

@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "engine/base/strings.h"
 #include "engine/comm/traffic.h"
 #include "engine/host/machine.h"
 #include "engine/spec/stage.h"
@@ -51,8 +52,9 @@ std::vector<float> RunTogether(const ModelFiles& files, size_t ranks,
   return all.Run(ids, chunk, kShuffled);
 }
 
-// Three quarters of everything to the first of two ranks, as far as whole heads and blocks allow.
-const RankShares kUnequal(std::vector<uint32_t>{3, 1});
+// Three quarters of everything to the first of two ranks, as far as whole heads and blocks allow;
+// everything to the first, or to the second, so that the other has nothing to compute.
+const std::vector<uint32_t> kUnequal[] = {{3, 1}, {1000, 1}, {1, 1000}};
 
 class RankExchangeOf : public ::testing::TestWithParam<std::string> {};
 
@@ -65,21 +67,24 @@ TEST_P(RankExchangeOf, TwoProcessesAreTwoRanks) {
 
 TEST_P(RankExchangeOf, UnequalSharesComputeTheReferencesLogits) {
   const ModelFiles files = FindModel(testing::ModelFolder(GetParam())).value();
-  DecoderOptions options = Float32();
-  options.shares = kUnequal;
   const testing::GoldenPrompt golden = testing::LoadGolden(GetParam()).front();
-  Loaded together(files, Unpinned({1, 1}), options);
-  const auto want = together.Run(golden.input_ids, 9, kShuffled);
-  EXPECT_LT(testing::WorstError(golden, want), 3e-4);
-  std::vector<float> spread;
-  ThreadWorld(2).Run([&](Communicator& world) {
-    DecoderOptions own = options;
-    own.communicator = &world;
-    Loaded part(files, Unpinned({1}), own);
-    auto logits = part.Run(golden.input_ids, 9, kShuffled);
-    if (world.process() == 0) spread = std::move(logits);
-  });
-  EXPECT_EQ(spread, want) << "two processes are two ranks";
+  for (const std::vector<uint32_t>& parts : kUnequal) {
+    SCOPED_TRACE(StrCat("parts ", parts[0], " and ", parts[1]));
+    DecoderOptions options = Float32();
+    options.shares = RankShares(parts);
+    Loaded together(files, Unpinned({1, 1}), options);
+    const auto want = together.Run(golden.input_ids, 9, kShuffled);
+    EXPECT_LT(testing::WorstError(golden, want), 3e-4);
+    std::vector<float> spread;
+    ThreadWorld(2).Run([&](Communicator& world) {
+      DecoderOptions own = options;
+      own.communicator = &world;
+      Loaded part(files, Unpinned({1}), own);
+      auto logits = part.Run(golden.input_ids, 9, kShuffled);
+      if (world.process() == 0) spread = std::move(logits);
+    });
+    EXPECT_EQ(spread, want) << "two processes are two ranks";
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, RankExchangeOf, ::testing::ValuesIn(tests::ModelFixtures()),

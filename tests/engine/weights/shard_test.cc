@@ -99,7 +99,7 @@ TEST(ShardReplication, StoresAKvHeadTwiceOnlyIfItMust) {
 TEST(RankShares, AreInProportionToTheirParts) {
   const RankShares shares(std::vector<uint32_t>{1600, 800, 150});
   const DecoderSpec spec = Spec(34, 17, 51 * 64, 510 * 64);
-  const size_t heads[] = {20, 12, 2}, blocks[] = {32, 16, 3}, tokens[] = {320, 160, 30};
+  const size_t heads[] = {22, 10, 2}, blocks[] = {32, 16, 3}, tokens[] = {320, 160, 30};
   for (int rank = 0; rank < shares.ranks(); ++rank) {
     const auto i = static_cast<size_t>(rank);
     const Shard shard = MakeShard(spec, shares, rank);
@@ -112,7 +112,7 @@ TEST(RankShares, AreInProportionToTheirParts) {
 // Of 10 items, in parts that do not divide them: each rank begins where the one before ends.
 TEST(RankShares, AreAllItemsOnce) {
   for (const auto& parts :
-       {std::vector<uint32_t>{3, 1}, {1, 3}, {1, 1000}, {7, 5, 3, 2}, {1, 1, 1}})
+       {std::vector<uint32_t>{3, 1}, {1, 3}, {1, 1000}, {1000, 1}, {7, 5, 3, 2}, {1, 1, 1}})
     for (const size_t items : {0, 1, 2, 10}) {
       const RankShares shares(parts);
       size_t next = 0;
@@ -123,6 +123,23 @@ TEST(RankShares, AreAllItemsOnce) {
       }
       EXPECT_EQ(next, items);
     }
+}
+
+// Rounded down, the process with less would set a slower pace than with equal parts: 3 heads for 15
+// CPUs and 5 for 16. A part that is less than half an item is none.
+TEST(RankShares, AreRoundedToTheNearestItem) {
+  const auto sizes = [](const std::vector<uint32_t>& parts, size_t items) {
+    std::vector<size_t> of_rank;
+    for (size_t rank = 0; rank < parts.size(); ++rank)
+      of_rank.push_back(RankShares(parts).Of(items, static_cast<int>(rank)).size());
+    return of_rank;
+  };
+  EXPECT_EQ(sizes({15, 16}, 8), (std::vector<size_t>{4, 4}));
+  EXPECT_EQ(sizes({16, 15}, 8), (std::vector<size_t>{4, 4}));
+  EXPECT_EQ(sizes({3, 4}, 4), (std::vector<size_t>{2, 2}));
+  EXPECT_EQ(sizes({32, 1}, 8), (std::vector<size_t>{8, 0}));
+  EXPECT_EQ(sizes({1, 32}, 8), (std::vector<size_t>{0, 8}));
+  EXPECT_EQ(sizes({1, 1}, 3), (std::vector<size_t>{1, 2})) << "halves down";
 }
 
 TEST(RankShares, AreEqualUnlessToldOtherwise) {
