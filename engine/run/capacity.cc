@@ -285,7 +285,7 @@ size_t KvTokens(const std::vector<RankNeeds>& needs, const EngineOptions& option
 StatePlaces SizeStates(const std::vector<RankNeeds>& needs, const EngineOptions& options,
                        uint64_t available_bytes) {
   const auto most = static_cast<size_t>(options.max_num_seqs);
-  if (LargestState(needs) == 0) return {most, 0};
+  if (LargestState(needs) == 0) return {most, options.prefix_caching ? most : 0};
   const uint64_t fitting = options.kv_cache_bytes
                                ? *options.kv_cache_bytes / 2 / LargestState(needs)
                                : available_bytes / 4 / StatesOfAllRanks(needs);

@@ -72,7 +72,8 @@ struct StatePlaces {
 };
 // As many as the memory of the cache holds: states take up to half of --kv-cache-space, else a
 // quarter of `available_bytes`. A quarter of them is for prefixes, if they are cached, and at most
-// max_num_seqs are of either kind. Without recurrent layers it is max_num_seqs and none.
+// max_num_seqs are of either kind. Ranks that hold no part of a state, though those of other
+// processes may, limit neither.
 StatePlaces SizeStates(const std::vector<RankNeeds>& needs, const EngineOptions& options,
                        uint64_t available_bytes);
 

@@ -278,6 +278,10 @@ TEST(SizeStates, LeaveAQuarterToPrefixes) {
   EXPECT_EQ(places(0), std::pair(1ul, 0ul));
   EXPECT_EQ(places(15), std::pair(10ul, 5ul)) << "more than run at once";
   EXPECT_EQ(places(1000), std::pair(10ul, 10ul)) << "no more than run at once of either";
+  needs[0].state = 0;
+  EXPECT_EQ(places(1), std::pair(10ul, 10ul)) << "a process without states limits no other";
+  options.prefix_caching = false;
+  EXPECT_EQ(places(1), std::pair(10ul, 0ul));
 }
 
 }  // namespace
