@@ -279,7 +279,7 @@ class EngineSpace {
       std::vector<Setting> possible;
       const Axis* named = FindAxis(axes, condition.key);
       for (const Json& value : named ? named->values : std::vector<Json>())
-        (void)Add(*named, value, possible);  // Drawn has read them
+        (void)Add(*named, value, possible);  // reading the definition has checked them
       if (const auto usual = ValueOf(condition.key, {}))
         possible.push_back({condition.key, *usual});
       return std::any_of(possible.begin(), possible.end(), [&](const Setting& one) {
