@@ -110,6 +110,14 @@ std::string CandidateLine(const Json& one) {
          Printf("  %14.4g", prediction->Find("tpot_s")->number() * 1e3) + "  " + name + "\n";
 }
 
+// With no predictions to order them by.
+const char* HowMeasured(const std::string& strategy) {
+  if (strategy == Name(Strategy::kTpe) || strategy == Name(Strategy::kCoordinate))
+    return "The search measures some of these, each chosen by what those before have shown:\n";
+  if (strategy == Name(Strategy::kRandom)) return "A random choice of these is raced:\n";
+  return "Every round measures all of these once, in an order drawn anew:\n";
+}
+
 }  // namespace
 
 Axes AxesTried(const Definition& definition, const EngineOptions& base) {
@@ -143,6 +151,7 @@ Result<Json> MakeSweepPlan(const Definition& definition, const EngineOptions& ba
   plan.Set("model", base.model);
   plan.Set("machine", MachineFingerprint(host.machine));
   plan.Set("ceilings", ceilings ? ceilings->Facts() : Json());
+  plan.Set("strategy", Name(definition.strategy));
   plan.Set("axes", ToJson(AxesTried(definition, base)));
   plan.Set("candidates", Json(std::move(candidates)));
   return plan;
@@ -161,7 +170,7 @@ std::string RenderSweepPlan(const Json& plan) {
   }
   text += "\n" + CeilingsText(ceilings) +
           (ceilings.is_null()
-               ? "Every round measures all of these once, in an order drawn anew:\n"
+               ? HowMeasured(plan.Find("strategy")->string())
                : "The most promising are measured first:\n\n"
                  "  tokens/s (batch)  first token [ms]  per token [ms]  configuration\n");
   for (const Json& one : plan.Find("candidates")->array()) text += CandidateLine(one);

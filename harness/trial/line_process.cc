@@ -11,6 +11,7 @@
 namespace pinion::harness {
 namespace {
 
+constexpr size_t kMostAnswerBytes = size_t{64} << 20;  // of one line
 constexpr int kPollMs = 200;
 
 }  // namespace
@@ -37,6 +38,10 @@ Result<std::string> LineProcess::Ask(std::string_view line,
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return Unexpected(Ended().error());
     answer.append(part, static_cast<size_t>(count));
+    if (answer.size() <= kMostAnswerBytes) continue;
+    process_.Stop(0);
+    return Fail(ErrorCode::kFailed, StrCat(name_, " answered more than ", kMostAnswerBytes >> 20,
+                                           " MiB without the end of a line"));
   }
   answer.pop_back();
   return answer;

@@ -92,5 +92,19 @@ TEST(SweepPlan, WithoutCeilingsPredictsNothingAndSaysHow) {
                     Not(HasSubstr("No predictions"))));
 }
 
+// Not every strategy measures every configuration.
+TEST(SweepPlan, SaysWhatTheStrategyMeasures) {
+  const auto told = [](const char* definition) {
+    return RenderSweepPlan(PlanOn(kTwoNodes, definition, 0));
+  };
+  EXPECT_THAT(told(R"({"axes":{"isa":["auto","avx2"]}})"),
+              HasSubstr("Every round measures all of these once"));
+  for (const char* searching : {R"({"axes":{"isa":["auto","avx2"]},"strategy":"tpe"})",
+                                R"({"axes":{"isa":["auto","avx2"]},"strategy":"coordinate"})"})
+    EXPECT_THAT(told(searching), HasSubstr("The search measures some of these"));
+  EXPECT_THAT(told(R"({"axes":{"isa":["auto","avx2"]},"strategy":"random"})"),
+              HasSubstr("A random choice of these"));
+}
+
 }  // namespace
 }  // namespace pinion::harness

@@ -29,6 +29,14 @@ TEST(LineProcess, TellsHowAChildEnded) {
   EXPECT_EQ(answer.error().message, "the child ended with exit code 7");
 }
 
+TEST(LineProcess, AChildThatNeverEndsItsLineIsEnded) {
+  LineProcess child = Child("head -c 70000000 /dev/zero; sleep 600");
+  const auto answer = child.Ask("one", NoReason);
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().message,
+            "the child answered more than 64 MiB without the end of a line");
+}
+
 TEST(LineProcess, AChildThatDoesNotAnswerOrDoesNotReadIsEndedForAReason) {
   const std::string more_than_a_socket_holds(16 << 20, 'x');
   for (const std::string& line : {std::string("one"), more_than_a_socket_holds}) {
