@@ -16,7 +16,7 @@ struct GgufPlace {
   int part = -1;     // its place in a tensor of `parts` alike, [parts][...]; -1: the whole
   int parts = 0;
   int half = -1;  // of that place, whose first half is gate, the second up; -1: the whole
-  GgufOrder rows, columns;
+  GgufOrder rows = {}, columns = {};
   bool is_negated_exp = false;  // the file holds -exp of each value
 };
 

@@ -24,7 +24,7 @@ namespace {
 // What the file holds of a tensor of the spec: a tensor, or an expert's part of one.
 struct Placed {
   GgufTensor tensor;
-  GgufOrder rows, columns;
+  GgufOrder rows = {}, columns = {};
   float scale = 1;  // of all values
   bool is_negated_exp = false;
 };

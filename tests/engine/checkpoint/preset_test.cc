@@ -45,8 +45,7 @@ TEST(Preset, HasTheRealModelsSize) {
                   "llama-2-7b", "llama-3.1-8b", "qwen3-0.6b", "qwen3-1.7b", "qwen3-4b", "qwen3-8b",
                   "qwen3.5-0.8b", "mistral-7b", "phi-4-mini", "gemma-2-2b", "gemma-3-1b",
                   "gemma-3n-e2b", "olmo-2-1b", "granite-3-2b", "granite-4.0-h-350m", "lfm2-350m",
-                  "bert-base", "mixtral-8x7b", "qwen3-30b-a3b", "gpt-oss-20b",
-                  "deepseek-v2-lite"));
+                  "bert-base", "mixtral-8x7b", "qwen3-30b-a3b", "gpt-oss-20b", "deepseek-v2-lite"));
   EXPECT_EQ(ParameterCount(Preset("opt-125m")), 125'239'296u);
   EXPECT_EQ(ParameterCount(Preset("qwen2.5-0.5b")), 494'032'768u);
   EXPECT_EQ(ParameterCount(Preset("llama-3.2-1b")), 1'235'814'400u);
