@@ -52,6 +52,7 @@ constexpr PreTokenization kPreTokenizations[] = {
     {"chatglm-bpe", kLlama3Words, false, false, false, false},
     {"glm4", kLlama3Words, false, true, false, false},
     {"gpt-4o", kO200kWords, false, false, false, false},
+    {"llama4", kO200kWords, false, false, false, false},
     {"minimax-m2", kO200kWords, false, false, false, false},
     {"deepseek-v3", kDeepSeekWords, false, false, false, false, {kDeepSeekNumbers, kDeepSeekHan}},
     {"hunyuan-dense", kDeepSeekWords, false, false, false, false, {kDeepSeekNumbers, kDeepSeekHan}},
