@@ -18,7 +18,7 @@ struct GgufField {
 struct GgufPresence {
   std::string_view tensor, to;
 };
-// Another name in the file for a tensor than all other architectures have.
+// The file's name of a tensor that files of other architectures call otherwise.
 struct GgufName {
   std::string TensorNames::*ours = nullptr;
   std::string_view theirs;
@@ -44,8 +44,8 @@ struct GgufArchitecture {
   bool latent = false;         // attention: heads' sizes are those of the cache
   bool bidirectional = false;  // every token attends to all of a text
   bool encoder = false;        // BERT's kin: types of tokens, and perhaps a reranker's head
-  // What layers without heads of keys and values have in attention's place, and config.json's list
-  // of that ("": of the layers that attend).
+  // The mixer of layers without KV heads, in attention's place, and config.json's list of all
+  // mixers ("": it lists the layers that attend instead).
   std::string_view without_heads = "", layer_list = "layer_types";
   std::string_view state_head = "";  // config.json's width of a head with a state
   std::span<const GgufName> renamed = {};

@@ -10,8 +10,8 @@ namespace pinion {
 // do not state; llama.cpp knows them by their number of layers, too.
 void CopyGemmaScale(GgufTranslation& translation);
 
-// What only the tensors of Gemma's small models tell: rows of the layers' inputs, LAuReL's rank;
-// and the share of gates that Gemma 3n leaves out, of which files hold the quantiles.
+// Fields of Gemma's small models: the rows of the layers' inputs and LAuReL's rank, by the shapes
+// of their tensors, and the share of gates that Gemma 3n leaves out, of which files hold quantiles.
 Status CopySmallGemma(const GgufHeader& header, GgufTranslation& translation);
 
 }  // namespace pinion

@@ -14,7 +14,7 @@ constexpr std::string_view kKvHeads = "attention.head_count_kv", kWidths = "feed
                            kPattern = "attention.sliding_window_pattern",
                            kWindowHead = "attention.key_length_swa";
 
-// Layers past the last ones, which predict further tokens, are left out.
+// Does not count the trailing layers, which predict further tokens.
 Status CopyDepth(GgufTranslation& translation) {
   PINION_ASSIGN(const int64_t all, translation.WholeOr("block_count", 0));
   PINION_ASSIGN(const int64_t further, translation.WholeOr("nextn_predict_layers", 0));
@@ -99,8 +99,8 @@ Result<std::vector<int64_t>> ByLayer(const GgufTranslation& translation, std::st
   return numbers;
 }
 
-// Layers with a window have heads of another width than the others, and those perhaps another
-// number of keys and values, or keys for values (Gemma 4).
+// In Gemma 4, layers with a window have heads of another width than the others. The others may
+// also have another number of KV heads, or use their keys as values.
 Status CopyTwoHeads(const GgufHeader& header, GgufTranslation& translation) {
   PINION_ASSIGN(const int64_t narrow, translation.WholeOr(kWindowHead, 0));
   PINION_ASSIGN(const int64_t value, translation.WholeOr("attention.value_length_swa", narrow));
@@ -153,8 +153,9 @@ Status CopyWindows(GgufTranslation& translation) {
   return {};
 }
 
-// Of a list of widths configs have one: an MLP's, where 0 means none, or that of the first layers,
-// after which it doubles (Gemma 4). Others take lists.
+// If the file lists the widths of all layers, config.json has one of them: that of an MLP, of
+// which a layer with 0 has none, or that of the first layers, which later ones double (Gemma 4).
+// Configs of other architectures have lists, too.
 Status CopyWidths(const GgufArchitecture& architecture, GgufTranslation& translation) {
   const Json* list = translation.Find(kWidths);
   if (!list || !list->is_array()) return {};
@@ -169,8 +170,8 @@ Status CopyWidths(const GgufArchitecture& architecture, GgufTranslation& transla
   return {};
 }
 
-// A layer without heads of keys and values does not attend: it is an MLP or a mixture alone, if it
-// has a width that not all have, or what the architecture has in attention's place.
+// A layer without KV heads does not attend. If the file lists widths and its own is not 0, it is an
+// MLP or a mixture alone; else it is the mixer that the architecture has in attention's place.
 Status CopyMixersByHeads(const GgufArchitecture& architecture, GgufTranslation& translation) {
   const Json* list = translation.Find(kKvHeads);
   if (!list || !list->is_array() || translation.Find(kWindowHead)) return {};
@@ -222,8 +223,9 @@ Status CopyStateHeads(const GgufArchitecture& architecture, GgufTranslation& tra
   PINION_ASSIGN(const int64_t inner, translation.WholeOr("ssm.inner_size", 0));
   PINION_ASSIGN(const int64_t heads, translation.WholeOr("ssm.time_step_rank", 0));
   if (heads < 1 || inner < 1 || inner % heads != 0)
-    return Fail(ErrorCode::kCorrupt, StrCat("'ssm.inner_size' is ", inner, ", want a multiple of ",
-                                            heads, ", 'ssm.time_step_rank'"));
+    return Fail(ErrorCode::kCorrupt,
+                StrCat("'ssm.inner_size' is ", inner, " and 'ssm.time_step_rank' is ", heads,
+                       ", want both above 0 and the first a multiple of the second"));
   translation.Set(architecture.state_head, inner / heads);
   return {};
 }

@@ -170,7 +170,7 @@ class GgufSource : public TensorSource {
   PlacedTensors tensors_;
 };
 
-// What a place is of the whole tensor in the file.
+// The part of the tensor in the file that a place names.
 GgufTensor PartOf(GgufTensor tensor, const GgufPlace& place) {
   if (place.part >= 0) {
     tensor.bytes /= static_cast<uint64_t>(place.parts);
@@ -288,7 +288,7 @@ class Opener {
     return ReadGgufScale(gguf_, *scale->second, stored, part);
   }
 
-  // -exp(x) is below 0, or 0 where it is too small for a float.
+  // -exp(x) is below 0, or 0 if it is too small for a float.
   Status CheckNegated(const GgufTensor& stored) const {
     const StoredTensor values{std::string(stored.type->name), stored.shape, gguf_.Data(stored)};
     const bool plain = PlainDtype(stored.type->name).has_value();
@@ -307,7 +307,7 @@ class Opener {
   const GgufPlaces places_;
   const std::vector<TensorSpec> list_;
   std::map<std::string_view, const GgufTensor*> held_;
-  std::set<std::string> own_scales_;  // that are no factors of a matrix in NVFP4
+  std::set<std::string> own_scales_;  // the model's own, which are no factors of NVFP4
   PlacedTensors plain_;
   QuantisedTensors quantised_;
 };

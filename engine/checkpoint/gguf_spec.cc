@@ -16,8 +16,8 @@ bool HoldsAny(const GgufHeader& header, std::string_view suffix) {
                      [&](const GgufTensor& tensor) { return tensor.name.ends_with(suffix); });
 }
 
-// Experts of one tensor become experts that are stored apart, since each of them is a part of the
-// file's tensors.
+// Each expert becomes a tensor by itself, as a part of the file's tensors, if checkpoints hold all
+// experts in one.
 void NameExpertsApart(DecoderSpec& spec) {
   TensorNames& names = spec.names;
   if (names.experts_gate_up.empty()) return;
@@ -44,8 +44,8 @@ void NameGatesApart(const GgufHeader& header, TensorNames& names) {
   }
 }
 
-// DeltaNet's projections, which checkpoints of Qwen3-Next have by key head; so have the files of
-// its first weeks.
+// DeltaNet's projections. Checkpoints of Qwen3-Next, and the GGUF files of its first weeks, hold
+// them by key head in two tensors; later files hold them apart, but for b and a.
 void NameDeltaApart(const GgufHeader& header, TensorNames& names) {
   if (names.delta_qkvz.empty() || HoldsAny(header, ".ssm_in.weight")) return;
   names.delta_qkvz = names.delta_ba = "";
