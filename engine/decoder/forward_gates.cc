@@ -59,7 +59,8 @@ void ClearOthers(const ForwardPass& pass, const Gates& gates, size_t layer, size
   if (!exchange.spread() || pass.worker.rank != 0) return;
   float* sums = exchange.own_row_sums() + row * gates.sums.stride + gates.sums.gates;
   const size_t first = exchange.first_rank(), last = first + pass.model.weights.size() - 1;
-  // The last block may be narrower: a part of nothing behind it begins at its end.
+  // Rounded up, because an empty part begins at the end of the last block, which may be narrower
+  // than the others: nobody here computes that block.
   const size_t begin = (exchange.shard(first).Intermediate(layer).begin + kBlockN - 1) / kBlockN;
   const size_t end = (exchange.shard(last).Intermediate(layer).end + kBlockN - 1) / kBlockN;
   std::fill(sums, sums + 2 * begin, 0.0f);

@@ -17,8 +17,8 @@ namespace pinion {
 Result<std::string> ChooseGemmKernels(const std::string& asked, kernels::Isa isa,
                                       kernels::Dtype dtype);
 
-// Layouts of those matrices of a rank whose products' prefetching is measured: those
-// that are multiplied as they lie, with rounded activations or as eight-bit floats.
+// Layouts of those matrices of a rank whose products' prefetching is measured: those that are
+// multiplied as they lie, with rounded activations or as eight-bit floats.
 std::vector<kernels::IntLayout> MeasuredLayouts(const DecoderSpec& spec, const FormatPlan& formats,
                                                 const RankShares& shares, int rank);
 

@@ -33,12 +33,12 @@ struct CpuTime {
 CpuTime CpuTimeOf(const Budget& host, size_t locals, const Budget& own, const Plan& plan);
 
 // Refuses processes with different CPU time, by their CPUs or by a quota: the one with the least
-// would hold up every step. accepted: what comes of it if that is accepted, of which the leader
-// warns instead; null: it is not. Collective, whether or not this process could plan its ranks.
+// would hold up every step. accepted: the consequence of accepting them, of which the leader warns
+// instead; null: they are refused. Collective, whether or not this process could plan its ranks.
 Status AgreeOnCpuTime(Communicator& world, const Result<CpuTime>& mine, const char* accepted);
 
-// What the ranks of the layers that the processes of `team` compute together, `each` a process,
-// have of them: in proportion to the CPU time of their process. Collective.
+// The shares of the ranks of all processes of `team`, which compute the same layers with `each`
+// ranks a process: in proportion to the CPU time of their process. Collective.
 RankShares SharesByCpuTime(Communicator& team, const CpuTime& mine, size_t each);
 
 // The budget of this process: a share of the host's if the launcher started several here. Under

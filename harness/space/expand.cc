@@ -157,8 +157,8 @@ class EngineSpace {
   }
 
   // Every combination of one setting per axis, the last axis changing fastest, and the candidates.
-  // Of more than a search by proposals can have, so many are drawn. Adds the axes that varied to
-  // `varied`.
+  // If there are more than a search by proposals can have, that many are drawn. Adds the axes that
+  // varied to `varied`.
   Result<Combined> Combinations(const Axes& axes, std::set<std::string>& varied) const {
     const size_t most = MostPoints(definition_.strategy);
     PINION_ASSIGN(Combined combinations, Grid(axes, most, varied));
@@ -169,7 +169,7 @@ class EngineSpace {
                          " of them with --strategy tpe"));
     if (combinations.size() > most) {
       PINION_ASSIGN(combinations, Drawn(axes, most, varied));
-      // A condition that none of those drawn has may hold for others all the same.
+      // A condition that no drawn combination meets may still hold for others.
       for (const Axis& axis : axes)
         if (MayApply(axis, axes)) varied.insert(axis.key);
     }
@@ -197,7 +197,7 @@ class EngineSpace {
     return "";
   }
 
-  // All of them, or more than `most` if there are more.
+  // All combinations; if there are more than `most`, some of them, but more than `most`.
   Result<Combined> Grid(const Axes& axes, size_t most, std::set<std::string>& varied) const {
     Combined combinations;
     if (!axes.empty()) combinations.emplace_back();

@@ -16,8 +16,7 @@ Status CheckText(const std::string& text) {
                                           " bytes; give at most ", kMostTextBytes));
   if (text.find('\0') == std::string::npos) return {};
   return Fail(ErrorCode::kUsage,
-              StrCat(Excerpt(text), " has a NUL, at which programs would take it to end: leave ",
-                     "that out"));
+              StrCat(Excerpt(text), " has a NUL, at which programs would cut it off: remove that"));
 }
 
 }  // namespace

@@ -110,10 +110,10 @@ std::string CandidateLine(const Json& one) {
          Printf("  %14.4g", prediction->Find("tpot_s")->number() * 1e3) + "  " + name + "\n";
 }
 
-// With no predictions to order them by.
+// How the strategy goes through the candidates if no predictions order them.
 const char* HowMeasured(const std::string& strategy) {
   if (strategy == Name(Strategy::kTpe) || strategy == Name(Strategy::kCoordinate))
-    return "The search measures some of these, each chosen by what those before have shown:\n";
+    return "The search measures some of these, each chosen by the results of those before:\n";
   if (strategy == Name(Strategy::kRandom)) return "A random choice of these is raced:\n";
   return "Every round measures all of these once, in an order drawn anew:\n";
 }

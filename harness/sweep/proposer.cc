@@ -38,7 +38,7 @@ int64_t SeedOf(const ProposalQuestion& question) {
   return static_cast<int64_t>(question.seed % (uint64_t{1} << 31)) / 2;
 }
 
-// As many as were asked for, each once: whatever else a process prints is no proposal.
+// As many as were asked for, each once: anything else that a process prints is no proposal.
 Result<std::vector<int>> ProposedBy(const Json& answer, const ProposalQuestion& question) {
   const Json* proposed = answer.Find("proposed");
   std::vector<int> ids, left = question.among;

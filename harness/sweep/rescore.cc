@@ -17,7 +17,7 @@ void SetGoodput(LoadLevel level, double value, TrialRow& trial) {
   trial.samples.push_back({"goodput", level, value});
 }
 
-// The load that the store has the requests of. It lasted from the first of them to the last end.
+// Adds a stored request to its load, which lasted from when the first was sent to the last end.
 void AddRequest(const RequestRow& row, ServerLoadResult& load) {
   const RequestRecord& one = row.record;
   const bool is_first = load.requests.empty();

@@ -54,7 +54,7 @@ std::vector<Setting> OwnSettings(const Definition& definition) {
 }
 
 // Fails early on problems that would keep every candidate of an engine from starting, and on
-// placeholders that no engine has, in whichever candidate.
+// unknown placeholders in any candidate.
 Status CheckStartable(const Definition& definition, const EngineChoice& engine, EngineOptions base,
                       const Host& host) {
   if (!engine.model.empty()) base.model = engine.model;

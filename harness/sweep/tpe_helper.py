@@ -20,7 +20,7 @@ def grid(points):
 
 
 def nearest(params, names, points, draw):
-    """One of these points that have the most settings in common with `params`."""
+    """One of those points that have the most settings in common with `params`, drawn by `draw`."""
     common = {name: sum(points[name].get(key, "") == value for key, value in params.items()) for name in names}
     most = max(common.values())
     return draw.choice(sorted(name for name in names if common[name] == most))

@@ -48,8 +48,8 @@ void AddQuantiles(const ServingSummary& summary, LoadLevel level, std::vector<Di
   }
 }
 
-// A configuration that refuses requests, or breaks them off, has less to do than others. That is
-// its own doing, and no disturbance that a repetition could take back: the trial has failed.
+// A configuration that refuses requests, or breaks them off, has less to do than others. Nothing
+// else disturbs it, so that no repetition at the end of the round helps: the trial has failed.
 Status CheckNoneFailed(const ServerLoadResult& load, const std::string& name) {
   const auto has_failed = [](const RequestRecord& one) { return !one.complete() && !one.cut; };
   const auto& all = load.requests;

@@ -233,7 +233,7 @@ TEST(Trial, RefusedRequestsAreAnErrorAndNotALackOfTime) {
   EXPECT_THAT(result.error().message, HasSubstr("HTTP 400: no"));
 }
 
-// It would look fast by what it does not do, and a repetition would take its own doing back.
+// It would look fast because it does less work, and a repetition would hide that.
 TEST(Trial, OneThatRefusesSomeRequestsHasFailed) {
   FakeTarget target;
   target.fails_every = 4;
