@@ -14,7 +14,7 @@ std::vector<size_t> StoredRows(const GgufOrder& order, size_t rows) {
 }
 using Rows = std::vector<size_t>;
 
-TEST(GgufOrder, RowsAreWhereTheyAreUnlessItSaysOtherwise) {
+TEST(GgufOrder, RowsKeepTheirPlacesByDefault) {
   EXPECT_TRUE(GgufOrder().as_stored());
   EXPECT_EQ(StoredRows({}, 3), (Rows{0, 1, 2}));
 }

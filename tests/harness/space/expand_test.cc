@@ -188,7 +188,7 @@ TEST(Expand, RefusesUnknownSettingsAndHugeGrids) {
 }
 
 // 40^4 combinations: a search by proposals gets as many as it can have, drawn by the seed.
-TEST(Expand, OfASpaceTooLargeToListASearchByProposalsHasDrawnCombinations) {
+TEST(Expand, ASearchByProposalsDrawsFromASpaceTooLargeToList) {
   const Host host = Imagine(kTwoSockets);
   Definition huge;
   huge.strategy = Strategy::kTpe;
@@ -212,7 +212,7 @@ TEST(Expand, OfASpaceTooLargeToListASearchByProposalsHasDrawnCombinations) {
 
 // 160^2 combinations, of which one lets the third axis vary: whether it is among the 5,000 drawn is
 // the seed's choice, and no fault of the definition.
-TEST(Expand, OfASpaceTooLargeToListConditionsAreRefusedOnlyIfNothingHasThem) {
+TEST(Expand, ConditionsOfADrawnSpaceAreRefusedOnlyIfNothingMeetsThem) {
   Definition huge;
   huge.strategy = Strategy::kTpe;
   std::vector<Json> numbers;

@@ -77,11 +77,11 @@ TEST_F(ProposerTest, AnErrorThatIsNoTextIsTold) {
   EXPECT_THAT(tpe.error().message, HasSubstr(" has none ([5])"));
 }
 
-TEST_F(ProposerTest, WhatWasAskedForIsTaken) {
+TEST_F(ProposerTest, AProposalOfTheCandidatesAskedAboutIsTaken) {
   EXPECT_THAT(*Answer("echo '{\"proposed\":[5,2]}'"), ElementsAre(5, 2));
 }
 
-TEST_F(ProposerTest, WhatIsNoProposalIsRefused) {
+TEST_F(ProposerTest, AnyOtherAnswerIsRefused) {
   for (const char* answer : {"[2]", "{}", "{\"proposed\":2}", "{\"proposed\":[2,2]}",
                              "{\"proposed\":[\"2\",3]}", "{\"proposed\":[2.0,3]}",
                              "{\"proposed\":[2,3,5]}", "{\"proposed\":[2,9223372036854775807]}",

@@ -83,7 +83,7 @@ TEST_F(RescoreTest, CountsGoodputOfEveryLoopAgain) {
 }
 
 // A loop too short for a steady window, of which one request was cut off, lasts until then.
-TEST_F(RescoreTest, ALoopThatWasCutOffLastsUntilThenWheneverItBegan) {
+TEST_F(RescoreTest, ALoopLastsUntilItsLastRequestWasCutOff) {
   constexpr int64_t kUpMs = 1'000'000;  // since the machine's start
   TrialRow trial;
   trial.ok = true;

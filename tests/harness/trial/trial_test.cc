@@ -234,7 +234,7 @@ TEST(Trial, RefusedRequestsAreAnErrorAndNotALackOfTime) {
 }
 
 // It would look fast because it does less work, and a repetition would hide that.
-TEST(Trial, OneThatRefusesSomeRequestsHasFailed) {
+TEST(Trial, AServerThatRefusesSomeRequestsFailsTheTrial) {
   FakeTarget target;
   target.fails_every = 4;
   TrialRequest request = SmallRequest();
