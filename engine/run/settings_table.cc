@@ -151,8 +151,8 @@ std::vector<SettingRow> PlacementRows() {
        .flag = "--unequal-hosts",
        .help =
            "what to do with processes (mpirun) that have different CPU time, such as hosts with "
-           "more or fewer cores: refuse to start, or accept and give each a part of every layer "
-           "in proportion to it; no effect in a single process",
+           "more or fewer cores: refuse to start, or accept and, under -tp, give each a part of "
+           "every layer in proportion to it; no effect in a single process",
        .usual = "refuse",
        .access = Field(&EngineOptions::unequal_hosts),
        .names = {"refuse", "accept"},
