@@ -6,7 +6,7 @@
 
 namespace pinion {
 
-// What entries of gguf_architectures.cc are made of: fields of config.json by the metadata that
+// The parts of the entries in gguf_architectures.cc: fields of config.json by the metadata that
 // files have for them, or by the tensors that are there; names of tensors that one architecture
 // calls otherwise.
 

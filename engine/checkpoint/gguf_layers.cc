@@ -79,6 +79,16 @@ Result<const Json::Array*> ListOf(const GgufTranslation& translation, std::strin
 
 bool IsTrue(const Json& value) { return value == Json(true) || value == Json(1); }
 
+// The layers for which the list of this key is true are of one type; the others attend to all.
+Status SetLayerTypes(std::string_view key, const char* type, GgufTranslation& translation) {
+  PINION_ASSIGN(const Json::Array* list, ListOf(translation, key));
+  Json types = Json::MakeArray();
+  for (size_t layer = 0; layer < LayersOf(translation); ++layer)
+    types.Append(IsTrue((*list)[layer]) ? type : "full_attention");
+  translation.Set("layer_types", std::move(types));
+  return {};
+}
+
 // The whole numbers of all layers, which may have one in common.
 Result<std::vector<int64_t>> ByLayer(const GgufTranslation& translation, std::string_view key) {
   const size_t layers = LayersOf(translation);
@@ -145,12 +155,7 @@ Status CopyWindows(GgufTranslation& translation) {
     translation.Set("sliding_window_pattern", *pattern);
     return {};
   }
-  PINION_ASSIGN(const Json::Array* slides, ListOf(translation, kPattern));
-  Json types = Json::MakeArray();
-  for (size_t layer = 0; layer < LayersOf(translation); ++layer)
-    types.Append(IsTrue((*slides)[layer]) ? "sliding_attention" : "full_attention");
-  translation.Set("layer_types", std::move(types));
-  return {};
+  return SetLayerTypes(kPattern, "sliding_attention", translation);
 }
 
 // If the file lists the widths of all layers, config.json has one of them: that of an MLP, of
@@ -209,12 +214,7 @@ Status CopyMixersByHeads(const GgufArchitecture& architecture, GgufTranslation& 
 Status CopyRecurrentLayers(GgufTranslation& translation) {
   constexpr std::string_view kKey = "attention.recurrent_layers";
   if (!translation.Find(kKey)) return {};
-  PINION_ASSIGN(const Json::Array* recur, ListOf(translation, kKey));
-  Json types = Json::MakeArray();
-  for (size_t layer = 0; layer < LayersOf(translation); ++layer)
-    types.Append(IsTrue((*recur)[layer]) ? "linear_attention" : "full_attention");
-  translation.Set("layer_types", std::move(types));
-  return {};
+  return SetLayerTypes(kKey, "linear_attention", translation);
 }
 
 // Files state the width of all heads with a state together.

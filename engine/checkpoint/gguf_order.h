@@ -4,7 +4,7 @@
 
 namespace pinion {
 
-// Where a file holds the rows of a matrix that its converter has reordered, or the columns. From
+// The order in a file of a matrix's rows, or columns, that the converter has moved. From
 // `first` on they are tables of lines x columns units of `unit` rows each: the model's rows go
 // through a table by lines, the file's by columns. The file's tensor may hold rows of others, too:
 // of every `stride` rows only `run` are this matrix's, from `offset` on.

@@ -10,7 +10,7 @@
 
 namespace pinion {
 
-// Where a GGUF file holds a tensor of the spec, and in which form.
+// The place and the form in which a GGUF file holds a tensor of the spec.
 struct GgufPlace {
   std::string name;  // of the file's tensor; empty: the file has no such tensor
   int part = -1;     // its place in a tensor of `parts` alike, [parts][...]; -1: the whole

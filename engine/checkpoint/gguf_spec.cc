@@ -1,4 +1,4 @@
-// What the tensors of a GGUF file change in the spec that its metadata gave.
+// Corrects a spec that was read from a GGUF file's metadata by the file's tensors.
 
 #include <algorithm>
 #include <string_view>

@@ -10,7 +10,7 @@
 
 namespace pinion {
 
-// What becomes config.json: metadata under the architecture's prefix, copied to its keys.
+// A config.json in the making: metadata under the architecture's prefix, copied to its keys.
 class GgufTranslation {
  public:
   GgufTranslation(const Json& metadata, std::string architecture)
@@ -30,7 +30,7 @@ class GgufTranslation {
     return {};
   }
   void Set(std::string_view key, Json value) { config_.Set(key, std::move(value)); }
-  // What has been set, if it is a whole number.
+  // The value set for the key, if it is a whole number; else 0.
   int64_t Whole(std::string_view key) const {
     const Json* value = config_.Find(key);
     return value && value->is_int() ? value->integer() : 0;

@@ -23,7 +23,8 @@ struct Mamba {
         groups(pass.weights.shard.mamba_groups),
         columns(spec, pass.weights.shard),
         head_dim(static_cast<size_t>(spec.head_dim)),
-        state_dim(static_cast<size_t>(spec.state_dim)) {}
+        state_dim(static_cast<size_t>(spec.state_dim)),
+        runs_are_whole(normalises() && RunsAreWhole()) {}
 
   const ForwardPass& pass;
   const MambaSpec& spec;
@@ -32,12 +33,20 @@ struct Mamba {
   const Range heads, groups;
   const MambaColumns columns;
   const size_t head_dim, state_dim;
+  // Whether every run of heads that is normalised together is on one rank. All ranks agree.
+  const bool runs_are_whole;
 
   size_t group_of(size_t head) const {
     return (heads.begin + head) / static_cast<size_t>(spec.heads_per_group()) - groups.begin;
   }
   bool normalises() const { return spec.norm_runs > 0; }
   size_t heads_per_run() const { return static_cast<size_t>(spec.heads / spec.norm_runs); }
+  bool RunsAreWhole() const {
+    const RankExchange& exchange = pass.model.exchange;
+    for (size_t rank = 0; rank < exchange.ranks(); ++rank)
+      if (exchange.shard(rank).mamba_heads.begin % heads_per_run() != 0) return false;
+    return true;
+  }
   float* projected(size_t row) const { return pass.w.qkv + row * pass.w.qkv_stride; }
   // Of `head` among the rank's: its x and then its output; its gate and then its gated output.
   float* x(size_t row, size_t head) const { return projected(row) + head * head_dim; }
@@ -47,14 +56,6 @@ struct Mamba {
     return pass.w.recurred + at * kernels::SizeOf(pass.activation);
   }
 };
-
-// Whether every run of heads that is normalised together is on one rank. All ranks agree.
-bool RunsAreWhole(const Mamba& mamba) {
-  const RankExchange& exchange = mamba.pass.model.exchange;
-  for (size_t rank = 0; rank < exchange.ranks(); ++rank)
-    if (exchange.shard(rank).mamba_heads.begin % mamba.heads_per_run() != 0) return false;
-  return true;
-}
 
 void Convolve(const Mamba& mamba) {
   const ForwardPass& pass = mamba.pass;
@@ -224,7 +225,7 @@ void Recur(const Mamba& mamba) {
     if (slice.first_position == 0) std::fill_n(state, mamba.state_dim * mamba.head_dim, 0.0f);
     RunSlice(mamba, slice, i % heads, state);
   };
-  if (!mamba.normalises() || RunsAreWhole(mamba))
+  if (!mamba.normalises() || mamba.runs_are_whole)
     return mamba.pass.worker.ShareOneByOne(slices.size() * heads, run);
   mamba.pass.worker.ShareOneByOne(slices.size() * heads, run, PhaseScope::kRanks);
   Fetch(mamba.pass, [&](RankExchange& exchange) { exchange.FetchRowSums(mamba.pass.rows); });
@@ -238,7 +239,7 @@ float RunScale(const Mamba& mamba, size_t row, size_t run) {
   const RankExchange& exchange = mamba.pass.model.exchange;
   const RowSums squares(mamba.pass.spec);
   const size_t heads = mamba.heads_per_run();
-  const float* all = RunsAreWhole(mamba) ? exchange.own_row_sums() : exchange.row_sums();
+  const float* all = mamba.runs_are_whole ? exchange.own_row_sums() : exchange.row_sums();
   const float* of_run = all + row * squares.stride + squares.mamba + run * heads;
   float sum = 0;
   for (size_t i = 0; i < heads; ++i) sum += of_run[i];

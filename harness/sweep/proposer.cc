@@ -38,7 +38,7 @@ int64_t SeedOf(const ProposalQuestion& question) {
   return static_cast<int64_t>(question.seed % (uint64_t{1} << 31)) / 2;
 }
 
-// As many as were asked for, each once: anything else that a process prints is no proposal.
+// A proposal names as many candidates as were asked for, each once; every other answer is refused.
 Result<std::vector<int>> ProposedBy(const Json& answer, const ProposalQuestion& question) {
   const Json* proposed = answer.Find("proposed");
   std::vector<int> ids, left = question.among;
@@ -56,7 +56,7 @@ Result<std::vector<int>> ProposedBy(const Json& answer, const ProposalQuestion& 
   }
   if (is_one) return ids;
   return Fail(ErrorCode::kFailed,
-              StrCat("Optuna's process answered ", Excerpt(answer), ", which is no proposal of ",
+              StrCat("Optuna's process answered ", Excerpt(answer), ", which does not propose ",
                      count, " of the candidates asked about"));
 }
 

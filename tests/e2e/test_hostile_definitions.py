@@ -6,7 +6,7 @@ import json
 import pytest
 
 SERVER = {"engine": "command", "name": "mine", "command": ["./server", "--port", "{port}"]}
-# What is wrong with the text as JSON.
+# Texts that are not JSON, or not JSON that is read.
 TEXTS = {
     "not a number": (b'{"epsilon": NaN}', "not valid JSON"),
     "infinity": (b'{"budget": Infinity}', "not valid JSON"),
@@ -17,7 +17,7 @@ TEXTS = {
     "two values": (b"{} {}", "not valid JSON"),
     "megabytes": (b'{"' + b"x" * 3_000_000 + b'": 1}', "is a text of 3000000 bytes"),
 }
-# What is wrong with what it says, up to the configurations that it makes.
+# JSON that makes no definition, or a definition that makes no configurations.
 DEFINITIONS = [
     ({"axes": {"isa": []}}, "at least one value, not []"),
     ({"axes": {"max_num_seqs": [-2**63]}}, str(-2**63)),

@@ -168,7 +168,7 @@ def test_the_stores_size_per_million_tokens_is_told(sweep, top, tmp_path):
     whole = float(found[3]) * tokens + float(found[5]) * 1e3 * trials
     assert whole == pytest.approx((sweep / "results.db").stat().st_size, rel=0.05)
     (tmp_path / "a#b?c").symlink_to(sweep)
-    assert told(tmp_path / "a#b?c").stdout == done.stdout, "a folder's name is no part of a URI"
+    assert told(tmp_path / "a#b?c").stdout == done.stdout, "the folder's name is not read as a URI"
     missing = told(tmp_path)
     assert missing.returncode == 1 and f"{tmp_path}/results.db does not exist" in missing.stderr
 
