@@ -12,6 +12,7 @@
 #include "harness/profile/command.h"
 #include "harness/profile/profile.h"
 #include "harness/report/live_table.h"
+#include "harness/report/page_parts.h"
 #include "harness/report/pair_words.h"
 #include "harness/report/write.h"
 #include "harness/sweep/load.h"
@@ -21,11 +22,6 @@
 
 namespace pinion::harness {
 namespace {
-
-// Rounds of two trials that a budget is to hold. Twice as many narrow an interval by a third, and
-// then half of a trial is its start.
-constexpr int kRounds = 24;
-constexpr double kLeastTrialSeconds = 8;
 
 // The two sides, and what they have in common.
 struct Contest {
@@ -88,9 +84,6 @@ Result<Definition> DefinitionOf(const Contest& contest, const CompareRaceFlags& 
   definition.engines = contest.engines;
   definition.objectives = {contest.objective};
   PINION_ASSIGN(definition.budget_s, ParseDuration(flags.budget, "--budget"));
-  definition.trial_limit_s =
-      std::max(kLeastTrialSeconds,
-               definition.budget_s / (kRounds * static_cast<double>(definition.engines.size())));
   // A batch says most in the least time; a single client's latency varies several times as much.
   Workload& load = definition.workload = {128, 32, {}, 16};
   if (contest.objective != Objective::kThroughput)
@@ -169,6 +162,7 @@ Result<PairVerdict> RunRace(const SweepRequest& request, const char* kind, Resul
 }  // namespace
 
 Result<bool> CompareRace(const CompareRaceFlags& flags) {
+  PINION_TRY(FindPageParts());  // else the report fails after all trials
   CatchStopRequests({SIGINT, SIGTERM});
   PINION_ASSIGN(const Contest contest, ContestOf(flags));
   PINION_ASSIGN(const SweepRequest request, RequestFor(contest, flags));

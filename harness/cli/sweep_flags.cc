@@ -88,7 +88,9 @@ void SweepFlags::AddLoad(CLI::App& command) {
                   "and --kv-cache-space")
       ->delimiter(',')
       ->check(CLI::Range(1, kMaxReplicas));
-  command.add_option("--num-prompts", num_prompts, "prompts of the batch (default 16; --quick 8)");
+  command.add_option("--num-prompts", num_prompts,
+                     "prompts of the batch (default 16; --quick 8); fewer if the defaults do not "
+                     "end so many in a trial and --trial-limit is not given");
 }
 
 void SweepFlags::AddSearch(CLI::App& command) {

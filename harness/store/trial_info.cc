@@ -19,6 +19,7 @@ void EachMember(Info& info, const Visit& visit) {
   visit("quantiles", info.quantiles);
   visit("slo", info.slo);
   visit("no_ceilings_because", info.no_ceilings_because);
+  visit("batch_prompts", info.batch_prompts);
   visit("once_s", info.once_s);
   visit("out_of_time_s", info.out_of_time_s);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,8 @@
 #include "harness/stats/quantiles.h"
 
 namespace pinion::harness {
+
+inline constexpr char kBatchCut[] = "offline batch cut";  // in TrialInfo::cut
 
 // The search of a trial for its SLO's load.
 struct SearchedLevels {
@@ -23,13 +26,16 @@ struct TrialInfo {
   int threads = 0, ranks = 0;
   Json plan;                     // ToJson(Plan)
   std::string command;           // how a user starts the server; empty: `pinion launch` does
-  std::vector<std::string> cut;  // what was measured on less than the whole load: "batch cut"
+  std::vector<std::string> cut;  // what was measured on less than the whole load: kBatchCut
   std::vector<Distribution> quantiles;
   std::optional<SearchedLevels> slo;
   std::string no_ceilings_because;
+  int batch_prompts = 0;                // of the offline batch, if fewer than the workload's
   std::optional<double> once_s;         // spent on the ceilings, which no later trial needs again
   std::optional<double> out_of_time_s;  // of a failed trial: the limit that was too short
   Json rest = Json::MakeObject();       // what no decision rests on: stages, counters, windows, ...
+
+  bool has_cut_batch() const { return std::find(cut.begin(), cut.end(), kBatchCut) != cut.end(); }
 };
 
 Json ToJson(const TrialInfo& info);

@@ -14,6 +14,7 @@
 #include "harness/sweep/score.h"
 #include "harness/sweep/slo.h"
 #include "harness/sweep/source.h"
+#include "harness/sweep/warnings.h"
 
 namespace pinion::harness {
 namespace {
@@ -228,39 +229,11 @@ void MarkUndecided(const ProtocolState& state, Results& results) {
   }
 }
 
-void AddWarnings(const SweepMeta& meta, const std::vector<TrialRow>& trials, Results& results) {
-  for (const std::string& objective : meta.unavailable) results.warnings.push_back(objective);
-  size_t suspect = 0, failed = 0, cut = 0;
-  for (const TrialRow& trial : trials) {
-    suspect += trial.ok && !trial.suspect.empty() ? 1 : 0;
-    failed += trial.ok ? 0 : 1;
-    cut += trial.info.cut.empty() ? 0 : 1;
-  }
-  const auto warn = [&](size_t count, const char* what) {
-    if (count > 0)
-      results.warnings.push_back(StrCat(count, " of ", trials.size(), " trials ", what));
-  };
-  const bool busy = 2 * suspect > trials.size() - failed;
-  warn(suspect,
-       busy ? "were disturbed by other work on the machine: end it (find it with pinion doctor or "
-              "top) and sweep again"
-            : "were disturbed by other work on the machine; they are marked and kept");
-  warn(failed, "failed; see the candidates for the reasons");
-  warn(cut, "reached their time limit and were measured on fewer tokens; raise --trial-limit");
-  const bool undecided =
-      std::any_of(results.verdicts.begin(), results.verdicts.end(),
-                  [](const Verdict& verdict) { return verdict.outcome == Outcome::kTooFewRounds; });
-  // Of a pair, one of whose sides is out, a larger budget would measure the other one.
-  const bool has_lost_side =
-      results.definition.strategy == Strategy::kPair &&
-      std::any_of(results.candidates.begin(), results.candidates.end(), [](const Candidate& one) {
-        return one.status != CandidateStatus::kOk && one.status != CandidateStatus::kPending;
-      });
-  if (undecided && !has_lost_side)
-    results.warnings.push_back(
-        StrCat("only ", Counted(static_cast<size_t>(results.rounds_done), "whole round"), " and ",
-               results.confirmation_rounds > 0 ? StrCat(results.confirmation_rounds) : "none",
-               " to confirm, too few for a verdict; raise the budget"));
+// Of the batch as it was measured.
+int BatchPrompts(const std::vector<TrialRow>& trials, int asked) {
+  for (const TrialRow& trial : trials)
+    if (trial.ok && trial.info.batch_prompts > 0) return trial.info.batch_prompts;
+  return asked;
 }
 
 }  // namespace
@@ -331,6 +304,8 @@ Results Assemble(const SweepMeta& meta, const SweepProgress& progress,
   Results results;
   results.model = meta.model;
   results.definition = meta.definition;
+  Workload& load = results.definition.workload;
+  load.num_prompts = BatchPrompts(trials, load.num_prompts);
   results.command_line = meta.command_line;
   results.version = meta.version;
   results.commit = meta.commit;
@@ -358,7 +333,7 @@ Results Assemble(const SweepMeta& meta, const SweepProgress& progress,
   if (const auto& slo = meta.definition.workload.slo)
     for (Candidate& candidate : results.candidates)
       candidate.slo = PooledBoundary(trials, candidate.id, *slo);
-  AddWarnings(meta, trials, results);
+  results.warnings = WarningsOf(meta, trials, results);
   return results;
 }
 

@@ -62,6 +62,14 @@ void Take(const TrialOutcome& outcome, double limit_s, TrialRow& trial) {
   if (outcome.out_of_time) trial.info.out_of_time_s = limit_s;
 }
 
+// Of a trial whose figures are not worth comparing others with.
+void FailForTime(const TrialRequest& request, TrialRow& trial) {
+  trial.ok = false;
+  trial.reason = StrCat("its offline batch of ", *request.batch_prompts,
+                        " prompts did not end in a trial of ", FormatSeconds(request.limit_s));
+  trial.info.out_of_time_s = request.limit_s;
+}
+
 }  // namespace
 
 LiveSource::LiveSource(LiveOptions options, const SweepMeta& meta,
@@ -86,7 +94,7 @@ Result<std::optional<TrialRow>> LiveSource::Run(const Slot& slot, int position,
                                                 const ProgressLine& line) {
   if (const auto found = stored_.find(slot); found != stored_.end()) return found->second;
   if (options_.interrupted()) return std::optional<TrialRow>();
-  PINION_TRY(RaiseTrialLimit());
+  PINION_TRY(FitTrials());
   progress_.Begin(line);
   // The first trial has no limit: without it there is no estimate of a sensible budget.
   const double room_s = stored_.empty() ? std::numeric_limits<double>::infinity()
@@ -109,17 +117,48 @@ Result<std::vector<int>> LiveSource::Propose(int round, const ProposalQuestion& 
   return proposed;
 }
 
-// Raises a trial limit that was chosen by the budget if it is too short for the defaults' first
-// trials, because of the model or a busy machine. At that point there are no results yet that a
-// longer trial could not be compared with.
+// Requested limits stay. Otherwise all trials so far lacked time: one that succeeded, or failed for
+// another reason, ends the fitting, because later ones must be comparable with it.
+bool LiveSource::IsFitting() const {
+  return !meta_.definition.trial_limit_s &&
+         std::all_of(stored_.begin(), stored_.end(),
+                     [](const auto& known) { return known.second.info.out_of_time_s.has_value(); });
+}
+
+// Fits trials to what the defaults' first ones took, because of the model or a busy machine.
+Status LiveSource::FitTrials() {
+  for (const auto& [slot, trial] : stored_)
+    options_.batch_prompts = std::min(options_.batch_prompts, BatchPromptsOf(trial));
+  if (!IsFitting()) return {};
+  ShrinkBatch();
+  return RaiseTrialLimit();
+}
+
+int LiveSource::BatchPromptsOf(const TrialRow& trial) const {
+  return trial.info.batch_prompts > 0 ? trial.info.batch_prompts
+                                      : meta_.definition.workload.num_prompts;
+}
+
+// To a quarter, if the smallest so far did not end in its time: whatever is cut looks slower than
+// it is, and others may be slower than the defaults.
+void LiveSource::ShrinkBatch() {
+  constexpr int kPart = 4;
+  int fitting = options_.batch_prompts;
+  for (const auto& [slot, trial] : stored_)
+    if (trial.info.has_cut_batch())
+      fitting = std::min(fitting, std::max(1, BatchPromptsOf(trial) / kPart));
+  if (fitting == options_.batch_prompts) return;
+  progress_.Note(StrCat("the defaults do not end an offline batch of ", options_.batch_prompts,
+                        " prompts in time; it gets ", fitting));
+  options_.batch_prompts = fitting;
+}
+
+// A limit that was chosen by the budget and is too short for the defaults even so.
 Status LiveSource::RaiseTrialLimit() {
-  if (meta_.definition.trial_limit_s) return {};
   double too_short_s = 0;
-  for (const auto& [slot, trial] : stored_) {
-    const std::optional<double> limit_s = trial.info.out_of_time_s;
-    if (!limit_s) return {};  // it succeeded, or failed for another reason
-    too_short_s = std::max(too_short_s, *limit_s);
-  }
+  for (const auto& [slot, trial] : stored_)
+    if (!trial.info.has_cut_batch() || BatchPromptsOf(trial) == 1)
+      too_short_s = std::max(too_short_s, *trial.info.out_of_time_s);
   const double raised_s = std::min(2 * too_short_s, kMostTrialSeconds);
   if (raised_s <= options_.trial_limit_s) return {};
   progress_.Note(StrCat("the defaults need more than ", FormatSeconds(too_short_s),
@@ -143,6 +182,7 @@ Result<LiveSource::Asked> LiveSource::AskFor(const CandidateRow& row, const Slot
   request.workload = meta_.definition.workload;
   request.seed = RoundSeed(meta_.definition.seed, slot.phase, slot.round);
   request.limit_s = options_.trial_limit_s;
+  request.batch_prompts = options_.batch_prompts;
   request.deadline_s = DeadlineSeconds(request.engine);
   request.ceilings =
       IsFirst(slot) &&
@@ -172,6 +212,9 @@ Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int positi
   if (!outcome.ok && outcome.seconds > room_s) why_none_ = SweepEnd::kBudget;
   if (outcome.interrupted || why_none_ == SweepEnd::kBudget) return std::optional<TrialRow>();
   Take(outcome, request.limit_s, trial);
+  if (options_.batch_prompts < meta_.definition.workload.num_prompts)
+    trial.info.batch_prompts = options_.batch_prompts;
+  if (trial.ok && trial.info.has_cut_batch() && IsFitting()) FailForTime(request, trial);
   if (const auto cost = CostPerMillionTokens(trial, meta_.definition))
     trial.samples.push_back({"cost_per_mtoken", 0, *cost});
   const std::string key = ConfigurationKey(row.engine, asked.configuration, asked.settings);

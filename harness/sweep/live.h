@@ -18,6 +18,7 @@ struct LiveOptions {
   std::string folder;         // of the sweep; logs go to its logs/
   std::string binary;         // the pinion program, which runs trials as its children
   double trial_limit_s = 60;  // initially
+  int batch_prompts = 16;     // initially, of the offline batch
   std::function<bool()> interrupted = [] { return false; };
   const Clock* clock = &kMachineClock;  // of the seconds that trials take
   Proposer* proposer = nullptr;         // of the strategies that need one
@@ -39,6 +40,11 @@ class LiveSource : public StoredSource {
  private:
   // A trial that takes longer than `room_s` is killed and lost.
   Result<std::optional<TrialRow>> Measure(const Slot& slot, int position, double room_s);
+  // Whether trials still get the time and the batch that the defaults need: until one has run.
+  bool IsFitting() const;
+  Status FitTrials();
+  int BatchPromptsOf(const TrialRow& trial) const;
+  void ShrinkBatch();
   Status RaiseTrialLimit();
   double DeadlineSeconds(const EngineChoice& engine) const;
   // What a trial's process is asked, the configuration that it measures, and its settings.

@@ -117,7 +117,8 @@ Result<SweepEnd> Protocol::Run() {
 }
 
 Status Protocol::Calibrate() {
-  if (IsPair() || HasNoCalibration()) return {};
+  if (HasNoCalibration()) return {};
+  if (IsPair()) return FitTrials();
   for (int pair = 1; pair <= kCalibrationPairs && !Ended(); ++pair) {
     const double after_s = spending_.spent_s() + 2 * spending_.mean_s();
     const bool enough = after_s > kCalibrationShare * definition_.budget_s;
@@ -125,6 +126,13 @@ Status Protocol::Calibrate() {
     PINION_TRY(RunRound({0}, Phase::kCalibration, pair));
     if (!Ended()) ++state_.calibrations_done;
   }
+  return {};
+}
+
+// Trials of the first side alone, until one has run: they tell how long a trial has to be.
+Status Protocol::FitTrials() {
+  for (int trial = 1; !BaselineHasRun() && !Ended(); ++trial)
+    PINION_TRY(RunRound({0}, Phase::kCalibration, trial));
   return {};
 }
 

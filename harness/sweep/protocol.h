@@ -98,6 +98,7 @@ class Protocol {
 
  private:
   Status Calibrate();
+  Status FitTrials();
   Status Search();
   Status SearchByCoordinates();
   Status SearchByHalving();

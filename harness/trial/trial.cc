@@ -26,6 +26,7 @@ Json ToJson(const TrialRequest& request) {
   object.Set("prefill_replicas", request.prefill_replicas);
   object.Set("log", request.log);
   object.Set("workload", ToJson(request.workload));
+  if (request.batch_prompts) object.Set("batch_prompts", *request.batch_prompts);
   object.Set("seed", request.seed);
   object.Set("limit_s", request.limit_s);
   if (request.deadline_s) object.Set("deadline_s", *request.deadline_s);
@@ -44,6 +45,9 @@ Result<TrialRequest> ReadTrialRequest(const Json& object) {
   }
   PINION_TRY(FromJson(*options, request.options));
   PINION_TRY(FromJson(*workload, request.workload));
+  if (object.Find("batch_prompts")) {
+    PINION_ASSIGN(request.batch_prompts, Require<int>(object, "batch_prompts"));
+  }
   PINION_ASSIGN(const int64_t seed, Require<int64_t>(object, "seed"));
   PINION_ASSIGN(request.limit_s, Require<double>(object, "limit_s"));
   if (object.Find("deadline_s")) {

@@ -23,6 +23,8 @@ struct TrialRequest {
   int prefill_replicas = 0;  // of them, those that compute the others' prompts
   std::string log;           // the file that the process writes its standard error to; "": unknown
   Workload workload;
+  // Of the offline batch, if the machine is too slow for the workload's number.
+  std::optional<int> batch_prompts;
   uint64_t seed = 1;    // of the prompts; the same for every candidate of a round
   double limit_s = 60;  // from the process's start; the load is cut to end by then
   // From the process's start, too: the end of all but the ceilings, however slow the start was. The
@@ -60,11 +62,12 @@ Result<TrialResult> ReadTrialResult(const Json& object);
 //
 // `start_ns` is when the process began; the limit counts from there, but the load always gets at
 // least half of it, and at least as long as the start took; a phase that would not see one request
-// end may take another half (2 s at least). Each wait ends at a share of the request's deadline
-// (harness/trial/patience.h), with a sentence of its own. A phase that is cut off is measured as
-// far as it went (info "cut"). A phase without an answer ends the trial as too slow, and so does a
-// server of Pinion's that is not ready by its share. The time of requested `ceilings`
-// is info "once_s", which no later trial needs again. `interrupted` is asked while it runs.
+// end, and an offline batch, may take another half (2 s at least). Each wait ends at a share of the
+// request's deadline (harness/trial/patience.h), with a sentence of its own. A phase that is cut
+// off is measured as far as it went (info "cut"). A phase without an answer ends the trial as too
+// slow, and so does a server of Pinion's that is not ready by its share. The time of requested
+// `ceilings` is info "once_s", which no later trial needs again. `interrupted` is asked while it
+// runs.
 Result<TrialResult> RunTrial(const TrialRequest& request, int64_t start_ns,
                              const std::function<bool()>& interrupted);
 

@@ -8,19 +8,21 @@ namespace {
 // Every member is set, and the rest has what no member is for.
 constexpr char kWhole[] =
     R"({"stages":{"load":1.5},"isa":"avx2","dtype":"bfloat16","threads":2,"ranks":1,)"
-    R"("plan":{"ranks":[]},"command":"serve","cut":["batch cut"],)"
+    R"("plan":{"ranks":[]},"command":"serve","cut":["offline batch cut"],)"
     R"("quantiles":[{"metric":"ttft_s","n":7,"values":[0.5,1.0],"concurrency":0,"rate":2.5}],)"
     R"("slo":{"unit":"clients","levels":[{"load":2.0,"good":3,"total":4}]},)"
-    R"("no_ceilings_because":"no room","once_s":2.5,"out_of_time_s":30.0})";
+    R"("no_ceilings_because":"no room","batch_prompts":4,"once_s":2.5,"out_of_time_s":30.0})";
 
 TEST(TrialInfo, SurvivesTheRoundTripThroughJson) {
   const TrialInfo info = ReadTrialInfo(*Json::Parse(kWhole));
   EXPECT_EQ(info.isa, "avx2");
-  EXPECT_EQ(info.cut, std::vector<std::string>{"batch cut"});
+  EXPECT_EQ(info.cut, std::vector<std::string>{kBatchCut});
   ASSERT_EQ(info.quantiles.size(), 1u);
   EXPECT_EQ(info.quantiles[0].level, LoadLevel::AtRate(2.5));
   EXPECT_EQ(info.slo->levels.at(2).good, 3u);
   EXPECT_EQ(info.out_of_time_s, 30);
+  EXPECT_EQ(info.batch_prompts, 4);
+  EXPECT_TRUE(info.has_cut_batch());
   EXPECT_EQ(info.rest.Dump(), R"({"stages":{"load":1.5}})");
   EXPECT_EQ(ToJson(info).Dump(), kWhole);
   EXPECT_EQ(ToJson(ReadTrialInfo(Json())).Dump(), "{}");
@@ -32,6 +34,7 @@ TEST(TrialInfo, LeavesWhatHasAnotherTypeUnset) {
       R"("slo":{"levels":[{"load":"high"},{"load":1.0,"good":-1,"total":4},{"load":2.0}]}})"));
   EXPECT_TRUE(info.isa.empty() && info.cut.empty() && info.quantiles.empty() && !info.once_s);
   EXPECT_EQ(info.threads, 0);
+  EXPECT_FALSE(info.has_cut_batch());
   EXPECT_TRUE(info.slo->levels.empty());
 }
 

@@ -188,6 +188,39 @@ TEST(Trial, UnfinishedLoadIsMeasuredAsFarAsItWent) {
   EXPECT_FALSE(result->info.cut.empty());
 }
 
+// A batch of six takes 6.6 of the trial's 10 seconds, of which half is its share.
+TEST(Trial, ABatchThatIsAlmostDoneEndsAndTheLoopsKeepTheirTime) {
+  FakeTarget target;
+  target.serves_s = 1.1;
+  TrialRequest request = SmallRequest();
+  request.limit_s = 10;
+  const auto result = Measured(target, request);
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_FALSE(result->info.has_cut_batch());
+  EXPECT_NEAR(Find(*result, "output_tokens_per_s", 0)->value, 4 / 1.1, 0.01);
+  for (const LoadPhase& phase : target.phases) {
+    if (phase.most_output > 0) continue;
+    EXPECT_GE(phase.deadline_s, 1.9) << phase.clients << " clients";
+  }
+  target.serves_s = 5;
+  EXPECT_TRUE(Measured(target, request)->info.has_cut_batch()) << "the trial has an end";
+}
+
+TEST(Trial, TheBatchHasAsManyPromptsAsTheSweepFoundToFit) {
+  FakeTarget target;
+  TrialRequest request = SmallRequest();
+  request.batch_prompts = 2;
+  const auto read = ReadTrialRequest(ToJson(request));
+  ASSERT_TRUE(read && Measured(target, *read));
+  const auto& phases = target.phases;
+  EXPECT_TRUE(std::any_of(phases.begin(), phases.end(), [](const LoadPhase& phase) {
+    return phase.most_output == 0 && phase.clients == 2 && phase.requests == 2;
+  }));
+  EXPECT_TRUE(std::none_of(phases.begin(), phases.end(), [](const LoadPhase& phase) {
+    return phase.most_output == 0 && phase.clients == 6;
+  }));
+}
+
 TEST(Trial, ALoadMayLastAsLongAsTheStartTook) {
   FakeTarget target;
   target.step_s = 0.005;

@@ -1,0 +1,53 @@
+#include "harness/sweep/warnings.h"
+
+#include <algorithm>
+
+#include "engine/base/strings.h"
+#include "engine/base/words.h"
+
+namespace pinion::harness {
+
+std::vector<std::string> WarningsOf(const SweepMeta& meta, const std::vector<TrialRow>& trials,
+                                    const Results& results) {
+  std::vector<std::string> warnings = meta.unavailable;
+  size_t suspect = 0, failed = 0, cut = 0;
+  for (const TrialRow& trial : trials) {
+    suspect += trial.ok && !trial.suspect.empty() ? 1 : 0;
+    failed += trial.ok ? 0 : 1;
+    cut += trial.ok && !trial.info.cut.empty() ? 1 : 0;
+  }
+  const auto warn = [&](size_t count, const char* what) {
+    if (count > 0) warnings.push_back(StrCat(count, " of ", trials.size(), " trials ", what));
+  };
+  const bool busy = 2 * suspect > trials.size() - failed;
+  warn(suspect,
+       busy ? "were disturbed by other work on the machine: end it (find it with pinion doctor or "
+              "top) and sweep again"
+            : "were disturbed by other work on the machine; they are marked and kept");
+  warn(failed, "failed; see the candidates for the reasons");
+  warn(cut, "reached their time limit and were measured on fewer tokens; raise --trial-limit");
+  if (const int fewer = results.definition.workload.num_prompts;
+      fewer < meta.definition.workload.num_prompts)
+    warnings.push_back(
+        StrCat("the offline batch has ", Counted(static_cast<size_t>(fewer), "prompt"),
+               " instead of ", meta.definition.workload.num_prompts, ", for which throughput was ",
+               "predicted: the defaults do not end so many in a trial; set --trial-limit to ",
+               "measure them"));
+  const bool undecided =
+      std::any_of(results.verdicts.begin(), results.verdicts.end(),
+                  [](const Verdict& verdict) { return verdict.outcome == Outcome::kTooFewRounds; });
+  // Of a pair, one of whose sides is out, a larger budget would measure the other one.
+  const bool has_lost_side =
+      results.definition.strategy == Strategy::kPair &&
+      std::any_of(results.candidates.begin(), results.candidates.end(), [](const Candidate& one) {
+        return one.status != CandidateStatus::kOk && one.status != CandidateStatus::kPending;
+      });
+  if (undecided && !has_lost_side)
+    warnings.push_back(
+        StrCat("only ", Counted(static_cast<size_t>(results.rounds_done), "whole round"), " and ",
+               results.confirmation_rounds > 0 ? StrCat(results.confirmation_rounds) : "none",
+               " to confirm, too few for a verdict; raise the budget"));
+  return warnings;
+}
+
+}  // namespace pinion::harness
