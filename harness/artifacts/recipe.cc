@@ -8,7 +8,7 @@
 #include "harness/artifacts/makers.h"
 #include "harness/artifacts/names.h"
 #include "harness/artifacts/yaml.h"
-#include "harness/profile/command.h"
+#include "harness/profile/other_engines.h"
 
 namespace pinion::harness {
 namespace {
@@ -109,7 +109,7 @@ std::string Guide(const Profile& profile, const std::string& repo, const Command
   std::string text = StrCat(
       "## Overview\n\n", repo, " on CPUs, with the settings that measuring found best for ",
       profile.objective, ".\n\n## Launch command\n\n```bash\n", ShellText(command), "\n```\n\n");
-  const auto lacks = WithoutVllmCounterpart(profile.configuration);
+  const auto lacks = WithoutCounterpart(profile.configuration, &SettingRow::vllm);
   if (!lacks.empty()) text += StrCat("vLLM has no setting for ", Join(lacks, ", "), ".\n\n");
   text +=
       StrCat("## Measured\n\nBy Pinion ", TextAt(profile.evidence, "version", "(version unknown)"),

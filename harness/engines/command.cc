@@ -105,43 +105,16 @@ Result<EngineCommand> Vllm(const Configuration& configuration, const Plan& plan,
   return made;
 }
 
-// Sequences, and the context that they share.
-void AddSequences(const EngineOptions& options, const ServedLoad& load,
-                  std::vector<std::string>& words) {
-  const int sequences =
-      load.clients > 0 ? std::min(load.clients, options.max_num_seqs) : options.max_num_seqs;
-  const int64_t tokens = options.max_model_len.value_or(load.sequence_tokens);
-  Append(words, {"-np", StrCat(sequences)});
-  if (tokens > 0) Append(words, {"-c", StrCat(tokens * sequences)});
-}
-
-// A setting that llama.cpp takes as it is, if it differs from our default or from llama.cpp's.
-void AddLlamaFlag(const char* key, const EngineOptions& options, std::vector<std::string>& words) {
-  const SettingRow& row = *FindSetting(key);
-  const Configuration all{options};
-  const Json value = row.get(all);
-  const auto text = CounterpartValue(row.llama_cpp, value);
-  if (text && (row.llama_cpp.always || value != row.get({})))
-    AddFlags(row.llama_cpp.name, value, *text, words);
-}
-
-Result<EngineCommand> LlamaCpp(const EngineOptions& options, const Plan& plan, int port,
+Result<EngineCommand> LlamaCpp(const Configuration& configuration, const Plan& plan, int port,
                                const ServedLoad& load) {
-  if (!options.model.ends_with(".gguf"))
-    return Fail(ErrorCode::kUsage, StrCat("llama.cpp reads only GGUF files, which ", options.model,
+  const std::string& model = configuration.options.model;
+  if (!model.ends_with(".gguf"))
+    return Fail(ErrorCode::kUsage, StrCat("llama.cpp reads only GGUF files, which ", model,
                                           " is not; convert it with convert_hf_to_gguf.py"));
   EngineCommand made;
-  auto& words = made.command.arguments;
-  const std::string threads = StrCat(plan.total_threads());
-  words = {"llama-server", "-m", options.model, "--host", "127.0.0.1", "--port",
-           StrCat(port),   "-t", threads,       "-tb",    threads};
-  for (const char* key : {"max_num_batched_tokens", "kv_cache_dtype"})
-    AddLlamaFlag(key, options, words);
-  AddSequences(options, load, words);
-  if (const std::vector<int> cpus = CpusOf(plan); !cpus.empty()) {
-    Append(words, {"-C", CpuMask(cpus), "-Cb", CpuMask(cpus), "--cpu-strict", "1"});
-    made.cpus = cpus;
-  }
+  made.command = LlamaCommand(configuration, ToJson(plan), load);
+  Append(made.command.arguments, {"--host", "127.0.0.1", "--port", StrCat(port)});
+  if (std::vector<int> cpus = CpusOf(plan); !cpus.empty()) made.cpus = std::move(cpus);
   return made;
 }
 
@@ -180,7 +153,7 @@ Result<EngineCommand> ByKind(const EngineChoice& engine, const Configuration& co
     case EngineChoice::Kind::kVllm:
       return Vllm(configuration, plan, port);
     case EngineChoice::Kind::kLlamaCpp:
-      return LlamaCpp(options, plan, port, load);
+      return LlamaCpp(configuration, plan, port, load);
     case EngineChoice::Kind::kCommand:
       return Custom(engine, placeholders);
   }
@@ -188,16 +161,6 @@ Result<EngineCommand> ByKind(const EngineChoice& engine, const Configuration& co
 }
 
 }  // namespace
-
-std::string CpuMask(const std::vector<int>& cpus) {
-  const int highest = *std::max_element(cpus.begin(), cpus.end());
-  std::vector<int> digits(static_cast<size_t>(highest) / 4 + 1, 0);
-  for (const int cpu : cpus) digits[static_cast<size_t>(cpu) / 4] |= 1 << (cpu % 4);
-  std::string text = "0x";
-  for (auto digit = digits.rbegin(); digit != digits.rend(); ++digit)
-    text += "0123456789abcdef"[*digit];
-  return text;
-}
 
 Result<EngineCommand> CommandFor(const EngineChoice& engine, const Configuration& configuration,
                                  const Plan& plan, const Machine& machine, int port,

@@ -33,17 +33,4 @@ std::vector<std::string> EngineArguments(const EngineOptions& options);
 // `pinion serve` with these options and so many engines; [0] is the running program.
 Command ServeCommand(const Configuration& configuration, const std::string& host, int port);
 
-// The closest equivalent with vLLM's CPU backend: `vllm serve MODEL` and its environment, without
-// LD_PRELOAD, which a trial's processes inherit. `plan` as below; of its lists each engine of
-// several takes those of its ranks.
-Command VllmCommand(const Configuration& configuration, const Json& plan);
-
-// The same as a shell line, with LD_PRELOAD, after one that writes the weights if
-// the model is a preset. `plan` (ToJson(Plan), or null if unknown) gives explicit CPU lists,
-// because vLLM's `auto` chooses differently.
-std::string VllmShellText(const Configuration& configuration, const Json& plan);
-
-// Settings of the configuration without a counterpart in vLLM; empty if it has all of them.
-std::vector<std::string> WithoutVllmCounterpart(const Configuration& configuration);
-
 }  // namespace pinion::harness

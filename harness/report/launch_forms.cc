@@ -116,6 +116,11 @@ std::vector<LaunchForm> FormsOfOurs(const LaunchCommands& commands, const Place&
       {"Pinion", commands.pinion, ""},
       {"vLLM", commands.vllm,
        commands.vllm_lacks.empty() ? "" : "vLLM has no setting for " + commands.vllm_lacks + "."},
+      {"llama.cpp", commands.llama_cpp,
+       StrCat("Its -np sequences share the context of -c.",
+              commands.llama_cpp_lacks.empty()
+                  ? ""
+                  : StrCat(" It has no setting for ", commands.llama_cpp_lacks, "."))},
       {"systemd unit", Systemd(place, objective), ""},
       {"Container", Container(place),
        "The image: `podman build -t pinion .` in Pinion's source folder."},

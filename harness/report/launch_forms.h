@@ -10,7 +10,7 @@
 namespace pinion::harness {
 
 struct LaunchForm {
-  std::string title;  // "Pinion", "vLLM", "systemd unit", "Container", "Slurm job"
+  std::string title;  // "Pinion", "vLLM", "llama.cpp", "systemd unit", "Container", "Slurm job"
   std::string text;   // a command, or a whole file
   std::string note;   // what to know before pasting it; may be empty
 };

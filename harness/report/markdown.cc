@@ -61,6 +61,8 @@ std::string LaunchText(const Results& results, const std::string& folder) {
                    CodeBlock(launch.pinion + launch.other));  // one of them
     if (!launch.vllm.empty())
       text += "The same with vLLM's CPU backend:\n\n" + CodeBlock(launch.vllm);
+    if (!launch.llama_cpp.empty())
+      text += "The same with llama.cpp:\n\n" + CodeBlock(launch.llama_cpp);
     text += FilesText(ProfileFileLines(results, *group.verdicts[0], folder));
   }
   return text.empty() ? text : "## Launch\n\n" + text;

@@ -5,6 +5,7 @@
 
 #include "engine/base/strings.h"
 #include "harness/profile/command.h"
+#include "harness/profile/other_engines.h"
 #include "harness/report/export.h"
 #include "harness/report/words.h"
 #include "harness/space/own_settings.h"
@@ -113,6 +114,17 @@ Result<std::optional<Profile>> ProfileOf(const Results& results, Objective objec
   return profile;
 }
 
+namespace {
+
+// As many clients as a loop of the sweep had, or as requests came at once in its batch.
+ServedLoad LoadOf(const Definition& definition) {
+  const std::vector<int>& clients = definition.workload.concurrency;
+  return {clients.empty() ? definition.workload.num_prompts
+                          : *std::max_element(clients.begin(), clients.end())};
+}
+
+}  // namespace
+
 LaunchCommands LaunchCommandsOf(const Results& results, const Verdict& verdict,
                                 const std::string& folder) {
   const Candidate* candidate = results.Find(verdict.recommended);
@@ -128,7 +140,9 @@ LaunchCommands LaunchCommandsOf(const Results& results, const Verdict& verdict,
   commands.pinion = ShellText(
       {{}, {ProgramOf(results, *candidate), "launch", ProfilePath(folder, verdict.objective)}});
   commands.vllm = VllmShellText(*configuration, candidate->plan);
-  commands.vllm_lacks = Join(WithoutVllmCounterpart(*configuration), ", ");
+  commands.vllm_lacks = Join(WithoutCounterpart(*configuration, &SettingRow::vllm), ", ");
+  commands.llama_cpp = LlamaShellText(*configuration, candidate->plan, LoadOf(results.definition));
+  commands.llama_cpp_lacks = Join(WithoutCounterpart(*configuration, &SettingRow::llama_cpp), ", ");
   return commands;
 }
 

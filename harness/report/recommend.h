@@ -39,6 +39,7 @@ struct LaunchCommands {
   std::string other;       // if another engine was measured: its own command, and the rest is empty
   std::string vllm;        // the closest equivalent with vLLM; may have several lines
   std::string vllm_lacks;  // "isa=avx2": settings without a counterpart in vLLM
+  std::string llama_cpp, llama_cpp_lacks;  // the same with llama-server
 };
 LaunchCommands LaunchCommandsOf(const Results& results, const Verdict& verdict,
                                 const std::string& folder);

@@ -137,6 +137,7 @@ Json VerdictJson(const Results& results, const Verdict& verdict, const std::stri
   json.Set("profile", commands.pinion.empty() ? Json() : Json(ProfileFile(verdict.objective)));
   json.Set("launch", commands.pinion + commands.other);  // one of the two is empty
   json.Set("launch_vllm", commands.vllm);
+  json.Set("launch_llama_cpp", commands.llama_cpp);
   return json;
 }
 

@@ -1,5 +1,6 @@
 #include "engine/base/check.h"
 #include "harness/profile/command.h"
+#include "harness/profile/other_engines.h"
 #include "harness/profile/profile.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -21,7 +22,8 @@ void Profile(std::string_view text) {
   (void)Validate(profile->configuration.options);
   (void)harness::ShellText(harness::ServeCommand(profile->configuration, "127.0.0.1", 8000));
   (void)harness::VllmShellText(profile->configuration, Json());
-  (void)harness::WithoutVllmCounterpart(profile->configuration);
+  (void)harness::LlamaShellText(profile->configuration, Json(), {});
+  (void)harness::WithoutCounterpart(profile->configuration, &SettingRow::vllm);
 }
 
 }  // namespace pinion::fuzz

@@ -174,11 +174,6 @@ TEST(EngineCommand, RefusesModelsThatTheEngineCannotRead) {
   EXPECT_THAT(For(Choice(Kind::kVllm), made).error().message, HasSubstr("pinion model make"));
 }
 
-TEST(CpuMask, HasTheFormThatLlamaCppTakes) {
-  EXPECT_EQ(CpuMask({0, 1, 5}), "0x23");
-  EXPECT_EQ(CpuMask({64}), "0x10000000000000000");
-}
-
 TEST(EngineChoice, ReadsItsTwoForms) {
   EXPECT_EQ(ReadEngineChoice(Json("vllm"))->kind, Kind::kVllm);
   const Json json = *Json::Parse(
