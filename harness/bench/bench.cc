@@ -18,8 +18,8 @@ namespace {
 // Whether the model makes an embedding or scores of a text, and no text of its own.
 bool Pools(const Engine& engine) { return engine.info().task != ModelTask::kGenerate; }
 
-LoadPlan PlanOf(const Engine& engine, const BenchPlan& plan, int round) {
-  LoadPlan load;
+EngineLoad PlanOf(const Engine& engine, const BenchPlan& plan, int round) {
+  EngineLoad load;
   load.clock = plan.clock;
   load.requests = plan.mode == BenchMode::kLatency ? plan.batch : plan.num_prompts;
   load.clients = plan.mode == BenchMode::kThroughput ? plan.num_prompts : plan.batch;
@@ -214,7 +214,7 @@ Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const
                              const std::function<void(const BenchResult& so_far)>& progress,
                              CeilingProbe* ceilings) {
   PINION_TRY(Validate(plan));
-  LoadPlan warm_up = PlanOf(engine, plan, 0);
+  EngineLoad warm_up = PlanOf(engine, plan, 0);
   warm_up.requests = std::min(warm_up.requests, warm_up.clients);
   warm_up.output_len = std::min(warm_up.output_len, 8);
   PINION_TRY(RunLoad(engine, warm_up));
@@ -235,7 +235,7 @@ Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const
     const TraceSpan span("round", "number", static_cast<int64_t>(round));
     engine.DropPrefixCache();
     Counters counting = Counters::Start({});
-    LoadPlan asked = PlanOf(engine, plan, round);
+    EngineLoad asked = PlanOf(engine, plan, round);
     if (ceilings) asked.after_step = [&limits](const LoadStep& step) { limits.AfterStep(step); };
     const EngineStats at_start = engine.stats();
     PINION_ASSIGN(const LoadResult load, RunLoad(engine, asked));

@@ -21,7 +21,7 @@ class LimitTaker {
   // Measures at once; does nothing without a probe.
   LimitTaker(CeilingProbe* probe, const BenchPlan& plan);
 
-  // For LoadPlan::after_step.
+  // For EngineLoad::after_step.
   void AfterStep(const LoadStep& step);
   // After a round, whose values have been added to `values`.
   void Take(const LoadResult& load, const RoundValues& values);

@@ -18,7 +18,7 @@ uint64_t NextRequestId() {
 
 class Loop {
  public:
-  Loop(Engine& engine, const LoadPlan& plan) : engine_(engine), plan_(plan) {}
+  Loop(Engine& engine, const EngineLoad& plan) : engine_(engine), plan_(plan) {}
 
   Result<LoadResult> Run() {
     const EngineStats before = engine_.stats();
@@ -87,7 +87,7 @@ class Loop {
   }
 
   Engine& engine_;
-  const LoadPlan& plan_;
+  const EngineLoad& plan_;
   LoadResult result_;
   std::unordered_map<uint64_t, size_t> live_;  // request id -> index in result_.clients
   int sent_ = 0;
@@ -109,7 +109,7 @@ std::vector<RequestTrace> LoadResult::Traces() const {
   return traces;
 }
 
-Result<LoadResult> RunLoad(Engine& engine, const LoadPlan& plan) {
+Result<LoadResult> RunLoad(Engine& engine, const EngineLoad& plan) {
   return Loop(engine, plan).Run();
 }
 

@@ -36,7 +36,7 @@ struct LoadResult {
 
 // Requests to one engine, EOS ignored, greedy: `clients` at a time, each next one sent when one
 // ends.
-struct LoadPlan {
+struct EngineLoad {
   int clients = 1;
   int requests = 1;    // in all; clients >= requests: everything at once
   int output_len = 8;  // tokens of each answer
@@ -50,6 +50,6 @@ struct LoadPlan {
 
 // Runs the load on an idle engine, from the thread that started it; the engine is idle afterwards.
 // Errors: the engine refuses a request.
-Result<LoadResult> RunLoad(Engine& engine, const LoadPlan& plan);
+Result<LoadResult> RunLoad(Engine& engine, const EngineLoad& plan);
 
 }  // namespace pinion::harness

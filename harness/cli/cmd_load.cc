@@ -27,15 +27,17 @@ struct LoadFlags {
   std::optional<double> ramp_from, ramp_to;
   std::optional<int> shared_prefix, prefixes, turns, max_concurrency;
   bool obey_eos = false, json = false, detailed = false;
-  ServerLoad load;
+  LoadedServer server;
+  LoadPlan plan = {.num_prompts = 100};
+  Slo slo;
   AccessFlags access;
   std::string find;  // "rate" or "concurrency"
   std::optional<double> find_start, find_low, find_high;
   SloSearchOptions search;
 };
 
-Status ReadDuration(const std::optional<std::string>& text, const char* flag,
-                    std::optional<double>& seconds) {
+template <typename T>
+Status ReadDuration(const std::optional<std::string>& text, const char* flag, T& seconds) {
   if (!text) return {};
   PINION_ASSIGN(seconds, ParseDuration(*text, flag));
   return {};
@@ -59,64 +61,73 @@ Status ReadGoodput(const std::vector<std::string>& texts, Slo& slo) {
   return {};
 }
 
-Status ReadShape(const LoadFlags& flags, WorkloadShape& shape) {
+Status ReadShape(const LoadFlags& flags, LoadPlan& plan) {
+  WorkloadShape& shape = plan.shape;
   PINION_ASSIGN(shape, FindWorkload(flags.workload));
   if (flags.prompt_len) {
     PINION_ASSIGN(shape.prompt, ParseLengths(*flags.prompt_len, "--prompt-len"));
   }
   if (flags.output_len) {
     PINION_ASSIGN(shape.output, ParseLengths(*flags.output_len, "--output-len"));
+    plan.answers = shape.output;
   }
   shape.shared_prefix = flags.shared_prefix.value_or(shape.shared_prefix);
   shape.prefixes = flags.prefixes.value_or(shape.prefixes);
-  shape.turns = flags.turns.value_or(shape.turns);
+  shape.turns = flags.turns.value_or(plan.dataset.empty() ? shape.turns : 1);
   return {};
 }
 
-Status ReadRamp(const LoadFlags& flags, ServerLoad& load) {
+Status ReadRamp(const LoadFlags& flags, std::optional<Ramp>& ramp) {
   if (!flags.ramp_from && !flags.ramp_to) return {};
   if (!flags.ramp_from || !flags.ramp_to)
     return Fail(ErrorCode::kUsage, "a ramp needs both --ramp-up-start-rps and --ramp-up-end-rps");
-  load.ramp = Ramp{flags.ramp == "exponential", *flags.ramp_from, *flags.ramp_to};
+  ramp = Ramp{flags.ramp == "exponential", *flags.ramp_from, *flags.ramp_to};
   return {};
 }
 
-Result<ServerLoad> LoadFrom(const LoadFlags& flags) {
-  ServerLoad load = flags.load;
-  PINION_ASSIGN(load.endpoint, ParseEndpoint(flags.endpoint));
-  PINION_TRY(ReadShape(flags, load.shape));
-  PINION_TRY(ReadRamp(flags, load));
-  if (flags.output_len) load.output = load.shape.output;
-  if (!load.dataset.empty() && !flags.turns) load.shape.turns = 1;
-  const int clients = flags.workload == "batch" ? static_cast<int>(load.num_prompts) : 8;
-  load.max_concurrency = flags.max_concurrency.value_or(load.open_loop() ? 0 : clients);
-  PINION_TRY(ReadDuration(flags.duration, "--duration", load.duration_s));
-  std::optional<double> timeout_s;
-  PINION_TRY(ReadDuration(flags.timeout, "--timeout", timeout_s));
-  load.timeout_s = timeout_s.value_or(load.timeout_s);
-  PINION_TRY(ReadDuration(flags.slo_ttft, "--slo-ttft", load.slo.ttft_s));
-  PINION_TRY(ReadDuration(flags.slo_tpot, "--slo-tpot", load.slo.tpot_s));
-  PINION_TRY(ReadDuration(flags.slo_e2el, "--slo-e2el", load.slo.e2el_s));
-  PINION_TRY(ReadGoodput(flags.goodput, load.slo));
-  load.ignore_eos = !flags.obey_eos;
-  if (flags.cpus) {
-    PINION_ASSIGN(load.cpus, ParseCpuList(*flags.cpus));
-  }
-  if (flags.extra_body) {
-    PINION_ASSIGN(load.extra_body, Json::Parse(*flags.extra_body));
-    if (!load.extra_body.is_object())
-      return Fail(ErrorCode::kUsage, "--extra-body must be a JSON object, such as {\"top_k\":1}");
-  }
-  load.access = flags.access.Resolve();
-  return load;
+Result<LoadPlan> PlanFrom(const LoadFlags& flags) {
+  LoadPlan plan = flags.plan;
+  PINION_TRY(ReadShape(flags, plan));
+  PINION_TRY(ReadRamp(flags, plan.arrivals.ramp));
+  const int clients = flags.workload == "batch" ? plan.num_prompts : 8;
+  plan.concurrency = flags.max_concurrency.value_or(plan.open_loop() ? 0 : clients);
+  PINION_TRY(ReadDuration(flags.duration, "--duration", plan.stop_sending_s));
+  return plan;
 }
 
-LoadHooks Hooks(const ServerLoad& load) {
+Result<LoadedServer> ServerFrom(const LoadFlags& flags) {
+  LoadedServer server = flags.server;
+  PINION_ASSIGN(server.url, ParseServerUrl(flags.url));
+  PINION_ASSIGN(server.style.endpoint, ParseEndpoint(flags.endpoint));
+  PINION_TRY(ReadDuration(flags.timeout, "--timeout", server.timeout_s));
+  server.style.ignore_eos = !flags.obey_eos;
+  server.access = flags.access.Resolve();
+  if (!flags.extra_body) return server;
+  PINION_ASSIGN(server.style.extra_body, Json::Parse(*flags.extra_body));
+  if (!server.style.extra_body.is_object())
+    return Fail(ErrorCode::kUsage, "--extra-body must be a JSON object, such as {\"top_k\":1}");
+  return server;
+}
+
+Result<Slo> SloFrom(const LoadFlags& flags) {
+  Slo slo;
+  PINION_TRY(ReadDuration(flags.slo_ttft, "--slo-ttft", slo.ttft_s));
+  PINION_TRY(ReadDuration(flags.slo_tpot, "--slo-tpot", slo.tpot_s));
+  PINION_TRY(ReadDuration(flags.slo_e2el, "--slo-e2el", slo.e2el_s));
+  PINION_TRY(ReadGoodput(flags.goodput, slo));
+  return slo;
+}
+
+Result<LoadHooks> HooksFrom(const LoadFlags& flags) {
   LoadHooks hooks;
   hooks.interrupted = StopRequested;
+  if (flags.cpus) {
+    PINION_ASSIGN(hooks.cpus, ParseCpuList(*flags.cpus));
+  }
   if (isatty(STDERR_FILENO))
-    hooks.progress = [total = load.num_prompts](size_t completed, size_t failed, double elapsed_s) {
-      std::fprintf(stderr, "\r%zu of %zu complete, %zu failed, %.0f s\033[K", completed, total,
+    hooks.progress = [total = flags.plan.num_prompts](size_t completed, size_t failed,
+                                                      double elapsed_s) {
+      std::fprintf(stderr, "\r%zu of %d complete, %zu failed, %.0f s\033[K", completed, total,
                    failed, elapsed_s);
     };
   return hooks;
@@ -131,7 +142,8 @@ SloSearchOptions SearchOf(const LoadFlags& flags) {
   return search;
 }
 
-Result<bool> RunSearch(const LoadFlags& flags, const PreparedLoad& prepared, LoadHooks hooks) {
+Result<bool> RunSearch(const LoadFlags& flags, const LoadedServer& server, const LoadPlan& plan,
+                       const Slo& slo, LoadHooks hooks) {
   const SloSearchOptions search = SearchOf(flags);
   PINION_TRY(Validate(search));
   hooks.progress = nullptr;
@@ -140,7 +152,7 @@ Result<bool> RunSearch(const LoadFlags& flags, const PreparedLoad& prepared, Loa
     std::fprintf(stderr, "run %d: %.4g %s: %zu of %zu good\n", ++runs, load,
                  search.whole ? "clients" : "requests/s", run.good, run.total);
   };
-  PINION_ASSIGN(const SloReport report, FindLoadBoundary(prepared, search, hooks, told));
+  PINION_ASSIGN(const SloReport report, FindLoadBoundary(server, plan, slo, search, hooks, told));
   const std::string json = ToJson(report).Dump(2) + "\n";
   if (!flags.save.empty()) PINION_TRY(WriteFile(flags.save, json));
   std::cout << (flags.json ? json : Render(report)) << std::flush;
@@ -149,16 +161,17 @@ Result<bool> RunSearch(const LoadFlags& flags, const PreparedLoad& prepared, Loa
 }
 
 Result<bool> RunLoadCommand(const LoadFlags& flags) {
-  PINION_ASSIGN(const ServerUrl url, ParseServerUrl(flags.url));
-  PINION_ASSIGN(const ServerLoad load, LoadFrom(flags));
+  PINION_ASSIGN(LoadedServer server, ServerFrom(flags));
+  PINION_ASSIGN(LoadPlan plan, PlanFrom(flags));
+  PINION_ASSIGN(const Slo slo, SloFrom(flags));
+  PINION_ASSIGN(const LoadHooks hooks, HooksFrom(flags));
   if (!flags.save.empty()) PINION_TRY(CheckWritable(flags.save));
   if (!flags.find.empty()) PINION_TRY(Validate(SearchOf(flags)));
   // The first Ctrl-C ends the load and reports the results so far; a second one ends it at once.
   CatchStopRequests({SIGINT, SIGTERM});
-  const LoadHooks hooks = Hooks(load);
-  PINION_ASSIGN(const PreparedLoad prepared, PrepareLoad(url, load, hooks));
-  if (!flags.find.empty()) return RunSearch(flags, prepared, hooks);
-  PINION_ASSIGN(const LoadReport report, SendLoad(prepared, hooks));
+  PINION_TRY(PrepareLoad(server, plan, hooks));
+  if (!flags.find.empty()) return RunSearch(flags, server, plan, slo, hooks);
+  PINION_ASSIGN(const LoadReport report, SendLoad(server, plan, slo, hooks));
   if (hooks.progress) std::fprintf(stderr, "\r\033[K");
   const std::string json = ToJson(report, flags.detailed).Dump(2) + "\n";
   if (!flags.save.empty()) PINION_TRY(WriteFile(flags.save, json));
@@ -170,7 +183,7 @@ Result<bool> RunLoadCommand(const LoadFlags& flags) {
 }
 
 void AddWhat(CLI::App& command, LoadFlags& flags) {
-  ServerLoad& load = flags.load;
+  LoadPlan& plan = flags.plan;
   command
       .add_option("--workload", flags.workload,
                   "kind of requests: chat, rag (a long shared prefix), code, summarise or batch")
@@ -188,29 +201,29 @@ void AddWhat(CLI::App& command, LoadFlags& flags) {
   command.add_option("--turns", flags.turns,
                      "questions of a conversation, one after the other (default: the workload's)");
   command
-      .add_option("--dataset", load.dataset, "take conversations from this ShareGPT file instead")
+      .add_option("--dataset", plan.dataset, "take conversations from this ShareGPT file instead")
       ->check(CLI::ExistingFile);
   command
-      .add_option("--trace", load.trace,
+      .add_option("--trace", plan.trace,
                   "take times and lengths from this trace (JSON lines or CSV) instead")
       ->check(CLI::ExistingFile);
   command
-      .add_option("--num-prompts", load.num_prompts,
+      .add_option("--num-prompts", plan.num_prompts,
                   "conversations to send, one request for each turn")
       ->capture_default_str();
-  command.add_option("--seed", load.seed, "seed of texts, lengths and times")
+  command.add_option("--seed", plan.seed, "seed of texts, lengths and times")
       ->check(Unsigned())
       ->capture_default_str();
 }
 
 void AddWhen(CLI::App& command, LoadFlags& flags) {
-  ServerLoad& load = flags.load;
-  command.add_option("--request-rate", load.rate,
+  LoadPlan& plan = flags.plan;
+  command.add_option("--request-rate", plan.arrivals.rate,
                      "open loop: conversations per second, any real number, such as 0.05 "
                      "(default: a closed loop)");
   command
       .add_option(
-          "--burstiness", load.burstiness,
+          "--burstiness", plan.arrivals.burstiness,
           "open loop: burstiness of arrivals; 1 is Poisson, below 1 burstier, inf all gaps equal")
       ->capture_default_str();
   command
@@ -230,13 +243,13 @@ void AddWhen(CLI::App& command, LoadFlags& flags) {
 }
 
 void AddHow(CLI::App& command, LoadFlags& flags) {
-  ServerLoad& load = flags.load;
+  RequestStyle& style = flags.server.style;
   command.add_option("--endpoint", flags.endpoint, "the server's endpoint: completions or chat")
       ->capture_default_str();
-  command.add_option("--model", load.model,
+  command.add_option("--model", style.model,
                      "model name in the requests (default: the server's first model)");
   command
-      .add_option("--temperature", load.temperature,
+      .add_option("--temperature", style.temperature,
                   "the server's sampling temperature; 0 is greedy")
       ->capture_default_str();
   command.add_flag("--obey-eos", flags.obey_eos,

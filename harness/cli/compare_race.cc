@@ -85,11 +85,13 @@ Result<Definition> DefinitionOf(const Contest& contest, const CompareRaceFlags& 
   definition.objectives = {contest.objective};
   PINION_ASSIGN(definition.budget_s, ParseDuration(flags.budget, "--budget"));
   // A batch says most in the least time; a single client's latency varies several times as much.
-  Workload& load = definition.workload = {128, 32, {}, 16};
+  Workload& workload = definition.workload = {{.shape = WorkloadShape::Fixed(128, 32)}, {}};
   if (contest.objective != Objective::kThroughput)
-    load.concurrency = {std::max(1, contest.objective.level.clients)};
-  if (contest.objective.level.is_open()) load.rates = {contest.objective.level.rate};
-  load.num_prompts = std::max(load.num_prompts, LeastPrompts(contest.objective, load.output_len));
+    workload.concurrency = {std::max(1, contest.objective.level.clients)};
+  if (contest.objective.level.is_open()) workload.rates = {contest.objective.level.rate};
+  LoadPlan& load = workload.load;
+  load.num_prompts =
+      std::max(load.num_prompts, LeastPrompts(contest.objective, load.shape.output_len()));
   definition.strategy = Strategy::kPair;
   definition.rounds = flags.rounds;
   definition.epsilon = std::max(flags.threshold, kLeastEpsilon);

@@ -57,10 +57,11 @@ Result<std::vector<EngineChoice>> EnginesFrom(const SweepFlags& flags, const Jso
 Status TakeKv(const EngineOptions& base, const PlannedModel& model, const Workload& workload,
               SpaceContext& context) {
   PINION_ASSIGN(const std::vector<RankNeeds> needs, NeedsFor(base, model));
-  int contexts = workload.num_prompts;
+  const LoadPlan& load = workload.load;
+  int contexts = load.num_prompts;
   for (const int clients : workload.concurrency) contexts = std::max(contexts, clients);
   contexts = std::min(contexts, base.max_num_seqs);
-  const int tokens = workload.shared_prefix + workload.prompt_len + workload.output_len;
+  const int tokens = load.shape.shared_prefix + load.shape.prompt_len() + load.shape.output_len();
   context.kv_bytes_of_context =
       LargestBlockBytes(needs) * BlocksOfSequence(needs, base, static_cast<size_t>(tokens));
   context.kv_bytes_of_load = context.kv_bytes_of_context * static_cast<uint64_t>(contexts);
@@ -90,9 +91,9 @@ Status ApplyLoadFlags(const SweepFlags& flags, Workload& workload) {
     named.Set("name", flags.workload);
     PINION_TRY(FromJson(named, workload));
   }
-  take(flags.prompt_len, workload.prompt_len);
-  take(flags.output_len, workload.output_len);
-  take(flags.num_prompts, workload.num_prompts);
+  take(flags.prompt_len, workload.load.shape.prompt.a);
+  take(flags.output_len, workload.load.shape.output.a);
+  take(flags.num_prompts, workload.load.num_prompts);
   take(flags.concurrency, workload.concurrency);
   take(flags.request_rate, workload.rates);
   return {};

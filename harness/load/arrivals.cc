@@ -18,7 +18,7 @@ Status CheckRate(const char* what, double rate) {
 }
 
 double RateAt(const ArrivalPlan& plan, size_t i, size_t count) {
-  if (!plan.ramp) return plan.rate;
+  if (!plan.ramp) return *plan.rate;
   const double progress = count > 1 ? static_cast<double>(i) / static_cast<double>(count - 1) : 0;
   const Ramp& ramp = *plan.ramp;
   if (ramp.exponential) return ramp.from * std::pow(ramp.to / ramp.from, progress);
@@ -28,7 +28,7 @@ double RateAt(const ArrivalPlan& plan, size_t i, size_t count) {
 }  // namespace
 
 Status Validate(const ArrivalPlan& plan) {
-  PINION_TRY(CheckRate("the request rate", plan.rate));
+  if (plan.rate) PINION_TRY(CheckRate("the request rate", *plan.rate));
   if (!(plan.burstiness > 0))
     return Fail(ErrorCode::kUsage, StrCat("the burstiness is ", plan.burstiness,
                                           "; it must be above 0: 1 is Poisson, inf even"));

@@ -23,14 +23,23 @@ struct Conversation {
   std::vector<Turn> turns;
 };
 
+// The name of a shape that is none of the built-in ones.
+inline constexpr char kFixedShape[] = "fixed";
+
 // The shape of requests. Lengths in tokens; `scale` gives the number of words of made-up text.
 struct WorkloadShape {
-  std::string name = "chat";
-  Lengths prompt, output;
+  std::string name = kFixedShape;
+  Lengths prompt = Lengths::Fixed(256), output = Lengths::Fixed(64);
   int shared_prefix = 0;  // tokens before the prompt that several conversations have in common
   int prefixes = 1;       // number of different ones
   int turns = 1;
   TextStyle style = TextStyle::kProse;
+
+  static WorkloadShape Fixed(int prompt_len, int output_len) {
+    return {kFixedShape, Lengths::Fixed(prompt_len), Lengths::Fixed(output_len)};
+  }
+  int prompt_len() const { return static_cast<int>(prompt.Median()); }
+  int output_len() const { return static_cast<int>(output.Median()); }
 };
 
 // The built-in ones:

@@ -1,232 +1,235 @@
 #include "harness/load/exchange.h"
 
-#include <cmath>
+#include <concepts>
+#include <limits>
+#include <type_traits>
+#include <utility>
 
 #include "engine/base/strings.h"
 
 namespace pinion::harness {
 namespace {
 
-// JSON has no infinity: null.
-Json Limit(double seconds) { return std::isfinite(seconds) ? Json(seconds) : Json(); }
+// Each type's members are listed once: `member` is told their names and, as `it` is const or not,
+// writes or reads them.
+template <typename T, typename Type>
+concept Is = std::same_as<std::remove_const_t<T>, Type>;
 
-Result<double> ReadLimit(const Json& object, const char* key) {
-  const Json* value = object.Find(key);
-  if (!value || value->is_null()) return std::numeric_limits<double>::infinity();
-  return Require<double>(object, key);
+void Members(Is<RequestStyle> auto& it, const auto& member) {
+  member("endpoint", it.endpoint);
+  member("model", it.model);
+  member("ignore_eos", it.ignore_eos);
+  member("temperature", it.temperature);
+  member("extra_body", it.extra_body);
 }
 
-template <typename T>
-Json MaybeJson(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
+void Members(Is<TokenScale> auto& it, const auto& member) {
+  member("per_word", it.per_word);
+  member("overhead", it.overhead);
+  member("is_known", it.is_known);
 }
 
-template <typename T>
-Result<std::optional<T>> ReadMaybe(const Json& object, const char* key) {
-  const Json* value = object.Find(key);
-  if (!value || value->is_null()) return std::optional<T>();
-  PINION_ASSIGN(T read, Require<T>(object, key));
-  return std::optional<T>(std::move(read));
+void Members(Is<LoadedServer> auto& it, const auto& member) {
+  member("url", it.url.text);
+  member("style", it.style);
+  member("timeout_s", it.timeout_s);
+  member("scale", it.scale);
+  member("longest", it.longest);
 }
 
-Result<const Json::Array*> List(const Json& object, const char* key) {
-  const Json* value = object.Find(key);
-  if (!value || !value->is_array())
-    return Fail(ErrorCode::kUsage, StrCat("'", key, "' must be a list"));
-  return &value->array();
+void Members(Is<Lengths> auto& it, const auto& member) {
+  member("kind", it.kind);
+  member("a", it.a);
+  member("b", it.b);
 }
 
-Result<std::vector<double>> Numbers(const Json& object, const char* key) {
-  PINION_ASSIGN(const Json::Array* list, List(object, key));
-  std::vector<double> numbers;
-  for (const Json& one : *list) numbers.push_back(one.is_number() ? one.number() : 0);
-  return numbers;
+void Members(Is<WorkloadShape> auto& it, const auto& member) {
+  member("name", it.name);
+  member("prompt", it.prompt);
+  member("output", it.output);
+  member("shared_prefix", it.shared_prefix);
+  member("prefixes", it.prefixes);
+  member("turns", it.turns);
+  member("style", it.style);
 }
 
-Result<std::vector<int>> Integers(const Json& object, const char* key) {
-  PINION_ASSIGN(const std::vector<double> numbers, Numbers(object, key));
-  return std::vector<int>(numbers.begin(), numbers.end());
+void Members(Is<Ramp> auto& it, const auto& member) {
+  member("exponential", it.exponential);
+  member("from", it.from);
+  member("to", it.to);
 }
 
-Json ToJson(const Conversation& conversation) {
-  Json turns = Json::MakeArray();
-  for (const Turn& turn : conversation.turns)
-    turns.Append(Json::Object{{"text", turn.text}, {"output_len", turn.output_len}});
-  return Json::Object{{"context", conversation.context}, {"turns", std::move(turns)}};
+void Members(Is<ArrivalPlan> auto& it, const auto& member) {
+  member("rate", it.rate);
+  member("burstiness", it.burstiness);
+  member("ramp", it.ramp);
 }
 
-Result<Conversation> ReadConversation(const Json& object) {
-  Conversation conversation;
-  PINION_ASSIGN(conversation.context, Require<std::string>(object, "context"));
-  PINION_ASSIGN(const Json::Array* turns, List(object, "turns"));
-  for (const Json& one : *turns) {
-    Turn turn;
-    PINION_ASSIGN(turn.text, Require<std::string>(one, "text"));
-    PINION_ASSIGN(turn.output_len, Require<int>(one, "output_len"));
-    conversation.turns.push_back(std::move(turn));
+void Members(Is<LoadPlan> auto& it, const auto& member) {
+  member("shape", it.shape);
+  member("num_prompts", it.num_prompts);
+  member("seed", it.seed);
+  member("dataset", it.dataset);
+  member("trace", it.trace);
+  member("answers", it.answers);
+  member("arrivals", it.arrivals);
+  member("concurrency", it.concurrency);
+  member("stop_sending_s", it.stop_sending_s);
+  member("deadline_s", it.deadline_s);
+  member("last_deadline_s", it.last_deadline_s);
+}
+
+// A record's tokens in whole microseconds, the first since it was sent, each next since the one
+// before; and their times again.
+std::vector<int64_t> GapsOf(const RequestRecord& record) {
+  std::vector<int64_t> gaps_us;
+  int64_t last_ns = record.sent_ns;
+  for (const int64_t time_ns : record.token_ns) {
+    gaps_us.push_back((time_ns - last_ns) / 1000);
+    last_ns += gaps_us.back() * 1000;
   }
-  return conversation;
+  return gaps_us;
 }
 
-Json ToJson(const RequestStyle& style) {
-  return Json::Object{{"endpoint", Name(style.endpoint)},
-                      {"model", style.model},
-                      {"ignore_eos", style.ignore_eos},
-                      {"temperature", style.temperature},
-                      {"extra_body", style.extra_body}};
+void SetTimes(const std::vector<int64_t>& gaps_us, RequestRecord& record) {
+  record.token_ns.clear();
+  int64_t time_ns = record.sent_ns;
+  for (const int64_t gap_us : gaps_us) record.token_ns.push_back(time_ns += gap_us * 1000);
 }
 
-Result<RequestStyle> ReadStyle(const Json& object) {
-  RequestStyle style;
-  PINION_ASSIGN(const std::string endpoint, Require<std::string>(object, "endpoint"));
-  PINION_ASSIGN(style.endpoint, ParseEndpoint(endpoint));
-  PINION_ASSIGN(style.model, Require<std::string>(object, "model"));
-  PINION_ASSIGN(style.ignore_eos, Require<bool>(object, "ignore_eos"));
-  PINION_ASSIGN(style.temperature, Require<double>(object, "temperature"));
-  if (const Json* extra = object.Find("extra_body")) style.extra_body = *extra;
-  return style;
+void Members(Is<RequestRecord> auto& it, const auto& member) {
+  member("conversation", it.conversation);
+  member("turn", it.turn);
+  member("scheduled_ns", it.scheduled_ns);
+  member("sent_ns", it.sent_ns);
+  auto gaps_us = GapsOf(it);
+  member("token_us", gaps_us);
+  if constexpr (!std::is_const_v<std::remove_reference_t<decltype(it)>>) SetTimes(gaps_us, it);
+  member("ended_ns", it.ended_ns);
+  member("output_len", it.output_len);
+  member("prompt_tokens", it.prompt_tokens);
+  member("output_tokens", it.output_tokens);
+  member("cached_tokens", it.cached_tokens);
+  member("status", it.status);
+  member("error", it.error);
+  member("cut", it.cut);
 }
 
-Json ToJson(const GeneratorLoad& own) {
-  return Json::Object{{"cpu_s", own.cpu_s},
-                      {"cpu_share", own.cpu_share},
-                      {"late_s", Json(own.late_s)},
-                      {"lag_s", Json(own.lag_s)},
-                      {"cpus", Json(own.cpus)}};
+void Members(Is<GeneratorLoad> auto& it, const auto& member) {
+  member("cpu_s", it.cpu_s);
+  member("cpu_share", it.cpu_share);
+  member("late_s", it.late_s);
+  member("lag_s", it.lag_s);
+  member("cpus", it.cpus);
 }
 
-Result<GeneratorLoad> ReadGeneratorLoad(const Json& object) {
-  GeneratorLoad own;
-  PINION_ASSIGN(own.cpu_s, Require<double>(object, "cpu_s"));
-  PINION_ASSIGN(own.cpu_share, Require<double>(object, "cpu_share"));
-  PINION_ASSIGN(own.late_s, Numbers(object, "late_s"));
-  PINION_ASSIGN(own.lag_s, Numbers(object, "lag_s"));
-  PINION_ASSIGN(own.cpus, Integers(object, "cpus"));
-  return own;
+void Members(Is<ServerLoadResult> auto& it, const auto& member) {
+  member("open_loop", it.open_loop);
+  member("start_ns", it.start_ns);
+  member("end_ns", it.end_ns);
+  member("requests", it.requests);
+  member("most_at_once", it.most_at_once);
+  member("never_sent", it.never_sent);
+  member("generator", it.generator);
+}
+
+template <typename T>
+constexpr bool kIsOptional = false;
+template <typename T>
+constexpr bool kIsOptional<std::optional<T>> = true;
+template <typename T>
+constexpr bool kIsList = false;
+template <typename T>
+constexpr bool kIsList<std::vector<T>> = true;
+// Written as signed integers, which JSON keeps exactly: a seed has 64 bits.
+template <typename T>
+constexpr bool kIsWhole = std::is_enum_v<T> || (std::integral<T> && !std::same_as<T, bool>);
+
+template <typename T>
+Json Write(const T& it) {
+  if constexpr (kIsOptional<T>) {
+    return it ? Write(*it) : Json();
+  } else if constexpr (kIsList<T>) {
+    Json list = Json::MakeArray();
+    for (const auto& one : it) list.Append(Write(one));
+    return list;
+  } else if constexpr (kIsWhole<T>) {
+    return static_cast<int64_t>(it);
+  } else if constexpr (std::convertible_to<T, Json>) {
+    return it;
+  } else {
+    Json object = Json::MakeObject();
+    const auto member = [&](const char* key, const auto& value) { object.Set(key, Write(value)); };
+    Members(it, member);
+    return object;
+  }
+}
+
+// False if the JSON is of another type; `at` then becomes the path of keys to it.
+template <typename T>
+bool Read(const Json& json, T& it, std::string& at) {
+  if constexpr (kIsOptional<T>) {
+    it.reset();
+    return json.is_null() || Read(json, it.emplace(), at);
+  } else if constexpr (kIsList<T>) {
+    if (!json.is_array()) return false;
+    it.resize(json.array().size());
+    for (size_t i = 0; i < it.size(); ++i)
+      if (!Read(json.array()[i], it[i], at)) return false;
+  } else if constexpr (kIsWhole<T>) {
+    if (!json.is_int()) return false;
+    it = static_cast<T>(json.integer());
+  } else if constexpr (std::same_as<T, double>) {
+    if (!json.is_number() && !json.is_null()) return false;
+    it = json.is_null() ? std::numeric_limits<double>::infinity() : json.number();
+  } else if constexpr (std::same_as<T, bool>) {
+    if (!json.is_bool()) return false;
+    it = json.boolean();
+  } else if constexpr (std::same_as<T, std::string>) {
+    if (!json.is_string()) return false;
+    it = json.string();
+  } else if constexpr (std::same_as<T, Json>) {
+    it = json;
+  } else {
+    bool all = true;
+    const auto member = [&](const char* key, auto& value) {
+      const Json* found = json.Find(key);
+      if (!all || (found && Read(*found, value, at))) return;
+      all = false;
+      at = StrCat(key, at.empty() ? "" : ".", at);
+    };
+    Members(it, member);
+    return all;
+  }
+  return true;
+}
+
+template <typename T>
+Result<T> ReadAll(const Json& object) {
+  T it;
+  std::string at;
+  if (Read(object, it, at)) return it;
+  return Fail(ErrorCode::kUsage, StrCat("'", at, "' is missing, or of another type"));
 }
 
 }  // namespace
 
-Json ToJson(const RequestRecord& record) {
-  Json tokens = Json::MakeArray();
-  int64_t last_ns = record.sent_ns;
-  for (const int64_t time_ns : record.token_ns) {
-    const int64_t gap_us = (time_ns - last_ns) / 1000;
-    tokens.Append(gap_us);
-    last_ns += gap_us * 1000;
-  }
-  return Json::Object{{"conversation", static_cast<uint64_t>(record.conversation)},
-                      {"turn", static_cast<uint64_t>(record.turn)},
-                      {"scheduled_ns", record.scheduled_ns},
-                      {"sent_ns", record.sent_ns},
-                      {"token_us", std::move(tokens)},
-                      {"ended_ns", record.ended_ns},
-                      {"output_len", record.output_len},
-                      {"prompt_tokens", MaybeJson(record.prompt_tokens)},
-                      {"output_tokens", MaybeJson(record.output_tokens)},
-                      {"cached_tokens", MaybeJson(record.cached_tokens)},
-                      {"status", record.status},
-                      {"error", record.error},
-                      {"cut", record.cut}};
-}
+Json ToJson(const LoadedServer& server) { return Write(server); }
+Json ToJson(const LoadPlan& plan) { return Write(plan); }
+Json ToJson(const RequestRecord& record) { return Write(record); }
+Json ToJson(const ServerLoadResult& result) { return Write(result); }
 
+Result<LoadedServer> ReadLoadedServer(const Json& object) {
+  PINION_ASSIGN(LoadedServer server, ReadAll<LoadedServer>(object));
+  PINION_ASSIGN(server.url, ParseServerUrl(server.url.text));
+  return server;
+}
+Result<LoadPlan> ReadLoadPlan(const Json& object) { return ReadAll<LoadPlan>(object); }
 Result<RequestRecord> ReadRequestRecord(const Json& object) {
-  RequestRecord record;
-  const auto index = [&](const char* key, size_t& member) -> Status {
-    PINION_ASSIGN(const int64_t value, Require<int64_t>(object, key));
-    member = static_cast<size_t>(value);
-    return {};
-  };
-  PINION_TRY(index("conversation", record.conversation));
-  PINION_TRY(index("turn", record.turn));
-  PINION_ASSIGN(record.scheduled_ns, Require<int64_t>(object, "scheduled_ns"));
-  PINION_ASSIGN(record.sent_ns, Require<int64_t>(object, "sent_ns"));
-  PINION_ASSIGN(const std::vector<double> gaps_us, Numbers(object, "token_us"));
-  int64_t time_ns = record.sent_ns;
-  for (const double gap_us : gaps_us)
-    record.token_ns.push_back(time_ns += static_cast<int64_t>(gap_us) * 1000);
-  PINION_ASSIGN(record.ended_ns, Require<int64_t>(object, "ended_ns"));
-  PINION_ASSIGN(record.output_len, Require<int>(object, "output_len"));
-  PINION_ASSIGN(record.prompt_tokens, ReadMaybe<int>(object, "prompt_tokens"));
-  PINION_ASSIGN(record.output_tokens, ReadMaybe<int>(object, "output_tokens"));
-  PINION_ASSIGN(record.cached_tokens, ReadMaybe<int>(object, "cached_tokens"));
-  PINION_ASSIGN(record.status, Require<int>(object, "status"));
-  PINION_ASSIGN(record.error, Require<std::string>(object, "error"));
-  PINION_ASSIGN(record.cut, Require<bool>(object, "cut"));
-  return record;
+  return ReadAll<RequestRecord>(object);
 }
-
-Json ToJson(const ServerLoadPlan& plan) {
-  Json conversations = Json::MakeArray();
-  for (const Conversation& one : plan.conversations) conversations.Append(ToJson(one));
-  return Json::Object{{"url", plan.url.text},
-                      {"style", ToJson(plan.style)},
-                      {"conversations", std::move(conversations)},
-                      {"arrival_s", plan.arrival_s ? Json(*plan.arrival_s) : Json()},
-                      {"concurrency", plan.concurrency},
-                      {"stop_sending_s", Limit(plan.stop_sending_s)},
-                      {"deadline_s", Limit(plan.deadline_s)},
-                      {"last_deadline_s", MaybeJson(plan.last_deadline_s)},
-                      {"longest", plan.longest},
-                      {"timeout_s", plan.timeout_s},
-                      {"cpus", Json(plan.cpus)}};
-}
-
-Result<ServerLoadPlan> ReadServerLoadPlan(const Json& object) {
-  ServerLoadPlan plan;
-  PINION_ASSIGN(const std::string url, Require<std::string>(object, "url"));
-  PINION_ASSIGN(plan.url, ParseServerUrl(url));
-  const Json* style = object.Find("style");
-  if (!style) return Fail(ErrorCode::kUsage, "a generator's order needs 'style'");
-  PINION_ASSIGN(plan.style, ReadStyle(*style));
-  PINION_ASSIGN(const Json::Array* conversations, List(object, "conversations"));
-  for (const Json& one : *conversations) {
-    PINION_ASSIGN(Conversation conversation, ReadConversation(one));
-    plan.conversations.push_back(std::move(conversation));
-  }
-  if (const Json* arrivals = object.Find("arrival_s"); arrivals && !arrivals->is_null()) {
-    PINION_ASSIGN(plan.arrival_s, Numbers(object, "arrival_s"));
-  }
-  PINION_ASSIGN(plan.concurrency, Require<int>(object, "concurrency"));
-  PINION_ASSIGN(plan.stop_sending_s, ReadLimit(object, "stop_sending_s"));
-  PINION_ASSIGN(plan.deadline_s, ReadLimit(object, "deadline_s"));
-  PINION_ASSIGN(plan.last_deadline_s, ReadMaybe<double>(object, "last_deadline_s"));
-  PINION_ASSIGN(plan.longest, Require<int>(object, "longest"));
-  PINION_ASSIGN(plan.timeout_s, Require<double>(object, "timeout_s"));
-  PINION_ASSIGN(plan.cpus, Integers(object, "cpus"));
-  return plan;
-}
-
-Json ToJson(const ServerLoadResult& result) {
-  Json requests = Json::MakeArray();
-  for (const RequestRecord& record : result.requests) requests.Append(ToJson(record));
-  return Json::Object{{"open_loop", result.open_loop},
-                      {"start_ns", result.start_ns},
-                      {"end_ns", result.end_ns},
-                      {"requests", std::move(requests)},
-                      {"most_at_once", static_cast<uint64_t>(result.most_at_once)},
-                      {"never_sent", static_cast<uint64_t>(result.never_sent)},
-                      {"generator", ToJson(result.generator)}};
-}
-
 Result<ServerLoadResult> ReadServerLoadResult(const Json& object) {
-  ServerLoadResult result;
-  PINION_ASSIGN(result.open_loop, Require<bool>(object, "open_loop"));
-  PINION_ASSIGN(result.start_ns, Require<int64_t>(object, "start_ns"));
-  PINION_ASSIGN(result.end_ns, Require<int64_t>(object, "end_ns"));
-  PINION_ASSIGN(const int64_t most_at_once, Require<int64_t>(object, "most_at_once"));
-  PINION_ASSIGN(const int64_t never_sent, Require<int64_t>(object, "never_sent"));
-  result.most_at_once = static_cast<size_t>(most_at_once);
-  result.never_sent = static_cast<size_t>(never_sent);
-  PINION_ASSIGN(const Json::Array* requests, List(object, "requests"));
-  for (const Json& one : *requests) {
-    PINION_ASSIGN(RequestRecord record, ReadRequestRecord(one));
-    result.requests.push_back(std::move(record));
-  }
-  const Json* generator = object.Find("generator");
-  if (!generator) return Fail(ErrorCode::kUsage, "a load's result needs 'generator'");
-  PINION_ASSIGN(result.generator, ReadGeneratorLoad(*generator));
-  return result;
+  return ReadAll<ServerLoadResult>(object);
 }
 
 }  // namespace pinion::harness

@@ -73,10 +73,12 @@ class Pinned {
 
 class Generator {
  public:
-  Generator(const ServerLoadPlan& plan, HttpClient& client) : plan_(plan), client_(client) {}
+  Generator(const LoadedServer& server, const LoadPlan& plan, const DrawnLoad& drawn,
+            const LoadHooks& hooks, HttpClient& client)
+      : server_(server), plan_(plan), drawn_(drawn), hooks_(hooks), client_(client) {}
 
   ServerLoadResult Run() {
-    result_.open_loop = plan_.arrival_s.has_value();
+    result_.open_loop = drawn_.arrival_s.has_value();
     result_.generator.cpus = Pinned::Now();
     const double cpu_s = ThreadCpuSeconds();
     result_.start_ns = NowNs();
@@ -110,12 +112,12 @@ class Generator {
   double Elapsed() const { return SecondsSince(result_.start_ns); }
   // A load without a request would measure nothing: the first one starts in any case.
   bool MayBegin() const {
-    return next_ < plan_.conversations.size() && !ending_ &&
+    return next_ < drawn_.conversations.size() && !ending_ &&
            (next_ == 0 || Elapsed() <= plan_.stop_sending_s);
   }
 
   void Begin() {
-    if (!plan_.arrival_s) {
+    if (!drawn_.arrival_s) {
       for (int client = 0; client < plan_.concurrency && MayBegin(); ++client)
         Open(next_++, result_.start_ns);
       return;
@@ -125,11 +127,12 @@ class Generator {
 
   // One timer at a time: the next arrival.
   void ScheduleArrival() {
-    if (next_ >= plan_.conversations.size() || (*plan_.arrival_s)[next_] > plan_.stop_sending_s) {
+    if (next_ >= drawn_.conversations.size() || (*drawn_.arrival_s)[next_] > plan_.stop_sending_s) {
       all_arrived_ = true;
       return;
     }
-    const int64_t due_ns = result_.start_ns + static_cast<int64_t>((*plan_.arrival_s)[next_] * 1e9);
+    const int64_t due_ns =
+        result_.start_ns + static_cast<int64_t>((*drawn_.arrival_s)[next_] * 1e9);
     client_.At(due_ns, [this, due_ns] {
       if (plan_.concurrency > 0 && live_ >= static_cast<size_t>(plan_.concurrency)) {
         waiting_.emplace_back(next_++, due_ns);
@@ -143,14 +146,14 @@ class Generator {
   void Open(size_t conversation, int64_t due_ns) {
     auto talk = std::make_shared<Talk>();
     talk->conversation = conversation;
-    talk->exchanges.context = plan_.conversations[conversation].context;
+    talk->exchanges.context = drawn_.conversations[conversation].context;
     ++live_;
     result_.most_at_once = std::max(result_.most_at_once, live_);
     Send(talk, due_ns);
   }
 
   void Send(const std::shared_ptr<Talk>& talk, int64_t due_ns) {
-    const Turn& turn = plan_.conversations[talk->conversation].turns[talk->turn];
+    const Turn& turn = drawn_.conversations[talk->conversation].turns[talk->turn];
     talk->exchanges.said.push_back(turn.text);
     const size_t index = result_.requests.size();
     RequestRecord record;
@@ -159,9 +162,9 @@ class Generator {
     record.output_len = turn.output_len;
     record.scheduled_ns = due_ns;
     HttpCall call;
-    call.path = Path(plan_.style.endpoint);
-    call.body = RequestBody(plan_.style, talk->exchanges, turn.output_len);
-    call.timeout_s = plan_.timeout_s;
+    call.path = Path(server_.style.endpoint);
+    call.body = RequestBody(server_.style, talk->exchanges, turn.output_len);
+    call.timeout_s = server_.timeout_s;
     auto answer = std::make_shared<Answer>();
     auto events = std::make_shared<SseReader>(
         [this, index, answer](auto data) { TakeEvent(result_.requests[index], data, *answer); });
@@ -180,7 +183,7 @@ class Generator {
 
   void TakeEvent(RequestRecord& record, std::string_view data, Answer& answer) const {
     if (!record.error.empty()) return;
-    auto event = ReadStreamEvent(data, plan_.style.endpoint);
+    auto event = ReadStreamEvent(data, server_.style.endpoint);
     if (!event) {
       record.error = event.error().message;
       return;
@@ -210,7 +213,7 @@ class Generator {
   // The next turn, or the next conversation.
   void Continue(const std::shared_ptr<Talk>& talk, const std::string& answer,
                 const RequestRecord& record) {
-    const Conversation& conversation = plan_.conversations[talk->conversation];
+    const Conversation& conversation = drawn_.conversations[talk->conversation];
     const int64_t ended_ns = record.ended_ns;
     const bool goes_on =
         record.complete() && talk->turn + 1 < conversation.turns.size() && !ending_ &&
@@ -222,11 +225,11 @@ class Generator {
       return Send(talk, ended_ns);
     }
     --live_;
-    if (plan_.arrival_s && !waiting_.empty() && !ending_) {
+    if (drawn_.arrival_s && !waiting_.empty() && !ending_) {
       const auto [next, due_ns] = waiting_.front();
       waiting_.pop_front();
       Open(next, due_ns);
-    } else if (!plan_.arrival_s && MayBegin()) {
+    } else if (!drawn_.arrival_s && MayBegin()) {
       Open(next_++, ended_ns);
     }
     if (Done()) client_.CancelTimers();
@@ -236,7 +239,7 @@ class Generator {
   // than it was drawn with, at most one a byte; the question's are as the server counted so far.
   bool HasRoom(const Exchanges& before, const std::string& answer, const RequestRecord& record,
                const Turn& next) const {
-    if (plan_.longest <= 0 || !record.prompt_tokens) return true;
+    if (server_.longest <= 0 || !record.prompt_tokens) return true;
     size_t bytes = before.context.size();
     for (const std::string& text : before.said) bytes += text.size();
     const double prompt = *record.prompt_tokens;
@@ -244,18 +247,18 @@ class Generator {
     const double said = std::max(size(answer), static_cast<double>(record.tokens()));
     const double question =
         prompt * size(next.text) / static_cast<double>(std::max<size_t>(1, bytes));
-    return prompt + said + question + next.output_len <= plan_.longest;
+    return prompt + said + question + next.output_len <= server_.longest;
   }
 
   bool Done() const {
     if (live_ > 0) return false;
-    return ending_ || (plan_.arrival_s ? all_arrived_ && waiting_.empty() : !MayBegin());
+    return ending_ || (drawn_.arrival_s ? all_arrived_ && waiting_.empty() : !MayBegin());
   }
 
   // Checks for the deadline and Ctrl-C, and reports progress.
   void Watch() {
     if (Done()) return client_.CancelTimers();
-    const bool stop = plan_.hooks.interrupted();
+    const bool stop = hooks_.interrupted();
     const double deadline_s = completed_ + failed_ > 0
                                   ? plan_.deadline_s
                                   : plan_.last_deadline_s.value_or(plan_.deadline_s);
@@ -266,9 +269,9 @@ class Generator {
       return client_.CutOff();
     }
     const int64_t now_ns = NowNs();
-    if (plan_.hooks.progress && now_ns - told_ns_ >= kProgressNs) {
+    if (hooks_.progress && now_ns - told_ns_ >= kProgressNs) {
       told_ns_ = now_ns;
-      plan_.hooks.progress(completed_, failed_, Elapsed());
+      hooks_.progress(completed_, failed_, Elapsed());
     }
     client_.At(now_ns + kWatchNs, [this] { Watch(); });
   }
@@ -282,7 +285,10 @@ class Generator {
     });
   }
 
-  const ServerLoadPlan& plan_;
+  const LoadedServer& server_;
+  const LoadPlan& plan_;
+  const DrawnLoad& drawn_;
+  const LoadHooks& hooks_;
   HttpClient& client_;
   ServerLoadResult result_;
   size_t next_ = 0, live_ = 0, completed_ = 0, failed_ = 0;
@@ -297,45 +303,48 @@ double Seconds(const ServerLoadResult& result) {
 
 }  // namespace
 
-Result<ServerLoadResult> RunServerLoad(const ServerLoadPlan& plan) {
+Result<ServerLoadResult> RunServerLoad(const LoadedServer& server, const LoadPlan& plan,
+                                       const LoadHooks& hooks) {
   // A low limit is no reason not to run: few requests at once may do with it.
   if (const auto limits = RaiseNofile(); !limits) LogWarning(limits.error().message);
-  PINION_ASSIGN(const auto client, HttpClient::Make(plan.url, plan.access));
+  PINION_ASSIGN(const DrawnLoad drawn, Draw(plan, server.scale, server.longest));
+  PINION_ASSIGN(const auto client, HttpClient::Make(server.url, server.access));
   Pinned pinned;
-  PINION_TRY(pinned.To(plan.cpus));
-  return Generator(plan, *client).Run();
+  PINION_TRY(pinned.To(hooks.cpus));
+  return Generator(server, plan, drawn, hooks, *client).Run();
 }
 
-Result<ServedModel> FindServedModel(const ServerUrl& url, const HttpAccess& access) {
+Status FindServedModel(LoadedServer& server) {
   constexpr double kPatienceSeconds = 10;
-  PINION_ASSIGN(const std::string text, HttpFetch(url, "/v1/models", kPatienceSeconds, access));
+  PINION_ASSIGN(const std::string text,
+                HttpFetch(server.url, "/v1/models", kPatienceSeconds, server.access));
   const auto json = Json::Parse(text);
   const Json* data = json ? json->Find("data") : nullptr;
   const Json* first =
       data && data->is_array() && !data->array().empty() ? &data->array().front() : nullptr;
   const Json* id = first ? first->Find("id") : nullptr;
   if (!id || !id->is_string())
-    return Fail(ErrorCode::kFailed, StrCat(url.text,
+    return Fail(ErrorCode::kFailed, StrCat(server.url.text,
                                            "/v1/models lists no model; name it with "
                                            "--model"));
-  const Json* longest = first->Find("max_model_len");
-  return ServedModel{id->string(),
-                     longest && longest->is_int()
-                         ? static_cast<int>(std::clamp<int64_t>(longest->integer(), 0, kMaxLength))
-                         : 0};
+  server.style.model = id->string();
+  if (const Json* longest = first->Find("max_model_len"); longest && longest->is_int())
+    server.longest = static_cast<int>(std::clamp<int64_t>(longest->integer(), 0, kMaxLength));
+  return {};
 }
 
-Result<TokenScale> MeasureTokenScale(const ServerLoadPlan& plan) {
+Status MeasureTokenScale(LoadedServer& server, double deadline_s, const LoadHooks& hooks) {
   constexpr int kWords[] = {16, 80};
   double tokens[2] = {0, 0};
-  std::mt19937_64 random(1);
+  LoadedServer uncounted = server;
+  uncounted.scale = {};  // as many words as tokens
+  LoadHooks quiet = hooks;
+  quiet.progress = nullptr;
   for (int i = 0; i < 2; ++i) {
-    ServerLoadPlan probe = plan;
-    probe.conversations = {{"", {{MakeText(random, kWords[i], TextStyle::kProse), 4}}}};
-    probe.arrival_s.reset();
-    probe.concurrency = 1;
-    probe.hooks.progress = nullptr;
-    PINION_ASSIGN(const ServerLoadResult result, RunServerLoad(probe));
+    LoadPlan probe{.num_prompts = 1, .deadline_s = deadline_s};
+    probe.shape.prompt = Lengths::Fixed(kWords[i]);
+    probe.shape.output = Lengths::Fixed(4);
+    PINION_ASSIGN(const ServerLoadResult result, RunServerLoad(uncounted, probe, quiet));
     if (result.requests.empty() || result.interrupted)
       return Fail(ErrorCode::kFailed, "interrupted");
     const RequestRecord& record = result.requests.front();
@@ -346,7 +355,8 @@ Result<TokenScale> MeasureTokenScale(const ServerLoadPlan& plan) {
       return Fail(ErrorCode::kFailed, StrCat("the first request failed: ", record.error));
     tokens[i] = record.prompt_tokens.value_or(0);
   }
-  return TokenScale::From(kWords[0], tokens[0], kWords[1], tokens[1]);
+  server.scale = TokenScale::From(kWords[0], tokens[0], kWords[1], tokens[1]);
+  return {};
 }
 
 }  // namespace pinion::harness

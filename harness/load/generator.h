@@ -2,47 +2,35 @@
 
 #include <cstdint>
 #include <functional>
-#include <limits>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/base/result.h"
-#include "harness/load/conversations.h"
 #include "harness/load/http_client.h"
 #include "harness/load/openai.h"
+#include "harness/load/plan.h"
 #include "harness/load/request_record.h"
 
 namespace pinion::harness {
 
-// What a load's user is told, and may ask for, while it runs.
-struct LoadHooks {
-  std::function<void(size_t completed, size_t failed, double elapsed_s)>
-      progress;                                              // twice a second
-  std::function<bool()> interrupted = [] { return false; };  // asked 20 times a second
+// A server as a load's clients know it.
+struct LoadedServer {
+  ServerUrl url;
+  HttpAccess access{};
+  RequestStyle style{};
+  double timeout_s = 600;  // of one request
+  TokenScale scale{};      // how it counts made-up text
+  // Most tokens of a prompt and its answer (max_model_len): a conversation ends before a turn that
+  // would exceed it, by the server's counts so far. 0: unknown.
+  int longest = 0;
 };
 
-// A load on a server: its requests and their times.
-struct ServerLoadPlan {
-  ServerUrl url;
-  RequestStyle style;
-  HttpAccess access;
-  std::vector<Conversation> conversations;
-  // Open loop: when each conversation begins, in seconds from the start, ascending. Unset: a closed
-  // loop, in which each of `concurrency` clients begins the next conversation when one ends.
-  std::optional<std::vector<double>> arrival_s;
-  int concurrency = 1;  // open loop: most at a time, beyond which requests wait; 0: no limit
-  // No request is sent after this, except the first one.
-  double stop_sending_s = std::numeric_limits<double>::infinity();
-  double deadline_s = std::numeric_limits<double>::infinity();  // running requests are cut off
-  // If set and later: until then the deadline waits for the first request to end.
-  std::optional<double> last_deadline_s;
-  // Tokens that a request may have with its answer: a conversation ends before a turn that would
-  // exceed it, by the server's counts so far. 0: unknown.
-  int longest = 0;
-  double timeout_s = 600;  // of one request
-  std::vector<int> cpus;   // of the generator itself; empty: unchanged
-  LoadHooks hooks;
+// Where a load runs; what its user is told, and may ask for, meanwhile.
+struct LoadHooks {
+  std::function<void(size_t completed, size_t failed, double elapsed_s)>
+      progress{};                                            // twice a second
+  std::function<bool()> interrupted = [] { return false; };  // asked 20 times a second
+  std::vector<int> cpus{};                                   // of the generator; empty: unchanged
 };
 
 // The generator's own load and delays, which affect the measurement.
@@ -65,20 +53,17 @@ struct ServerLoadResult {
 };
 
 // Runs the load from the calling thread. A request that fails is a record with its error;
-// RunServerLoad fails only if the load cannot run at all (CPUs that do not exist). Raises the
-// process's limit of open descriptors.
-Result<ServerLoadResult> RunServerLoad(const ServerLoadPlan& plan);
+// RunServerLoad fails only if the load cannot run at all (CPUs or files that do not exist). Raises
+// the process's limit of open descriptors.
+Result<ServerLoadResult> RunServerLoad(const LoadedServer& server, const LoadPlan& plan,
+                                       const LoadHooks& hooks = {});
 
-// The model that the server has: the first of /v1/models.
-struct ServedModel {
-  std::string name;
-  int longest = 0;  // most tokens of a prompt and its answer (max_model_len); 0: unknown
-};
-Result<ServedModel> FindServedModel(const ServerUrl& url, const HttpAccess& access);
+// Asks for the server's model, the first of /v1/models, and the longest sequence that it takes.
+Status FindServedModel(LoadedServer& server);
 
-// How the server counts made-up text, from two short prompts (which also warm it up). Unknown
+// Finds how the server counts made-up text, from two short prompts (which also warm it up). Unknown
 // if its answers carry no usage. Errors: the server refuses, with its reason (kFailed); it has not
-// answered by the plan's deadline (kTimeout).
-Result<TokenScale> MeasureTokenScale(const ServerLoadPlan& plan);
+// answered by the deadline of either (kTimeout).
+Status MeasureTokenScale(LoadedServer& server, double deadline_s, const LoadHooks& hooks = {});
 
 }  // namespace pinion::harness

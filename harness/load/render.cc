@@ -122,8 +122,11 @@ std::string EnergyLine(const LoadReport& report, const ServingSummary& summary) 
 std::string Render(const LoadReport& report) {
   const ServerLoadResult& result = report.result;
   const ServingSummary summary = Summarise(TracesOf(result), report.slo);
-  std::string text = StrCat(report.url, ": ", report.model, ", ", report.endpoint, "\n",
-                            report.workload, "\n", report.arrivals, ", seed ", report.seed, "\n\n");
+  const LoadedServer& server = report.server;
+  std::string text =
+      StrCat(server.url.text, ": ", server.style.model, ", ", Name(server.style.endpoint), "\n",
+             DescribeRequests(report.plan, server.scale), "\n", DescribeArrivals(report.plan),
+             ", seed ", report.plan.seed, "\n\n");
   text += StrCat(summary.requests, " of ", result.requests.size(), " requests complete in ",
                  Number(summary.window_s), " s, at most ", result.most_at_once, " at a time");
   if (result.never_sent > 0) text += StrCat("; ", result.never_sent, " were due and never sent");

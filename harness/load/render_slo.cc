@@ -50,8 +50,8 @@ Json ToJson(const SloReport& report) {
   Json levels = Json::MakeArray();
   for (const SloLevel& level : found.levels) levels.Append(LevelJson(level));
   Json json = Json::MakeObject();
-  json.Set("url", report.url);
-  json.Set("model_id", report.model);
+  json.Set("url", report.server.url.text);
+  json.Set("model_id", report.server.style.model);
   json.Set("unit", report.options.whole ? "clients" : "requests/s");
   json.Set("attain", report.options.attain);
   json.Set("pass", found.pass ? LevelJson(found.levels[*found.pass]) : Json());
@@ -66,7 +66,8 @@ Json ToJson(const SloReport& report) {
 
 std::string Render(const SloReport& report) {
   std::string text =
-      StrCat(report.url, ": ", report.model, "\n", report.workload, "\na load passes if ",
+      StrCat(report.server.url.text, ": ", report.server.style.model, "\n",
+             DescribeRequests(report.plan, report.server.scale), "\na load passes if ",
              Percent(report.options.attain), " of the requests are good\n\n");
   text += report.options.whole ? "   clients" : "requests/s";
   text += "   good       of   share    95 % interval     runs\n";

@@ -4,13 +4,15 @@
 #include <vector>
 
 #include "engine/base/json.h"
+#include "harness/load/generator.h"
 #include "harness/load/slo_search.h"
 
 namespace pinion::harness {
 
 // The result of a search, with the server and the load that it is for.
 struct SloReport {
-  std::string url, model, workload;
+  LoadedServer server;
+  LoadPlan plan;  // each run has its own load and seed
   SloSearchOptions options;
   SloBoundary boundary;
   std::vector<std::string> suspect;  // disturbances of any of the runs

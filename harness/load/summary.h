@@ -11,16 +11,11 @@ namespace pinion::harness {
 
 // A load with its report.
 struct LoadReport {
-  std::string url, model, endpoint;
-  std::string workload;     // in words
-  std::string arrivals;     // in words
-  double request_rate = 0;  // requests/s; 0: a closed loop
-  double burstiness = 1;
-  int max_concurrency = 0;  // 0: no limit
-  uint64_t seed = 0;
-  Slo slo;
-  ServerLoadResult result;
-  std::vector<std::string> suspect;  // disturbances from outside
+  LoadedServer server;
+  LoadPlan plan;
+  Slo slo{};
+  ServerLoadResult result{};
+  std::vector<std::string> suspect{};  // disturbances from outside
   // Of all packages, from the first request to the last answer; or why it cannot be read.
   Result<double> joules = Fail(ErrorCode::kUnsupported, "not measured");
 };

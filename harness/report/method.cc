@@ -53,15 +53,18 @@ std::string LoopsText(const Workload& load) {
 }
 
 std::string WorkloadText(const Results& results) {
-  const Workload& load = results.definition.workload;
+  const Workload& workload = results.definition.workload;
+  const LoadPlan& load = workload.load;
   return StrCat(
       "Every trial starts the configuration's server, warms it up over HTTP and generates ",
-      load.output_len, " tokens for each of ", load.num_prompts, " prompts of ", load.prompt_len,
-      load.name.empty() ? "" : StrCat(" (", load.name, ", medians)"), " tokens as one batch.",
-      LoopsText(load),
-      load.slo ? " Then the trial searches for the highest load at which enough requests meet the "
-                 "SLO; a request that is cut off after it missed a limit counts as missed."
-               : "",
+      load.shape.output_len(), " tokens for each of ", load.num_prompts, " prompts of ",
+      load.shape.prompt_len(),
+      load.shape.name == kFixedShape ? "" : StrCat(" (", load.shape.name, ", medians)"),
+      " tokens as one batch.", LoopsText(workload),
+      workload.slo
+          ? " Then the trial searches for the highest load at which enough requests meet the "
+            "SLO; a request that is cut off after it missed a limit counts as missed."
+          : "",
       HasReplicas(results)
           ? " A server with several engines gives each request to the one that has its prefix or "
             "the least to do."
@@ -114,7 +117,7 @@ Html MethodSection(const Results& results) {
       Tag("p", "", DecisionText(results)) +
       Tag("p", "",
           StrCat("Throughput = output tokens/s of the batch. Latency = 1 / (TTFT + (",
-                 results.definition.workload.output_len,
+                 results.definition.workload.load.shape.output_len(),
                  " - 1) × TPOT) with one client. Balanced = geometric mean of both, each relative "
                  "to the defaults."));
   return text + Tag("details", Tag("summary", "", "Glossary") + ToHtml(WordFacts(results), "")) +

@@ -119,7 +119,7 @@ namespace {
 // As many clients as a loop of the sweep had, or as requests came at once in its batch.
 ServedLoad LoadOf(const Definition& definition) {
   const std::vector<int>& clients = definition.workload.concurrency;
-  return {clients.empty() ? definition.workload.num_prompts
+  return {clients.empty() ? definition.workload.load.num_prompts
                           : *std::max_element(clients.begin(), clients.end())};
 }
 

@@ -8,6 +8,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
+#include "harness/load/plan.h"
 #include "harness/space/engine_choice.h"
 #include "harness/space/objectives.h"
 #include "harness/space/strategy.h"
@@ -54,17 +55,12 @@ struct SloTarget {
   const char* unit() const { return by_rate ? "requests/s" : "clients"; }
 };
 
-// The load of every trial: random prompts, the same for all candidates of a round. With a
-// name, one of WorkloadNames() in harness/load/conversations.h, lengths spread about `prompt_len`
-// and `output_len` as there, and the named workload's values are the defaults of those below.
+// The load of every trial: random prompts, the same for all candidates of a round.
 struct Workload {
-  int prompt_len = 256;                   // tokens
-  int output_len = 64;                    // tokens, EOS ignored
+  // What each of its loads sends, EOS ignored; num_prompts are those of the offline batch, and the
+  // fewest of the others.
+  LoadPlan load{};
   std::vector<int> concurrency = {1, 8};  // closed loops, each measured on its own
-  int num_prompts = 16;                   // of the offline batch; conversations
-  std::string name{};                     // empty: all of the same length
-  int shared_prefix = 0, prefixes = 1;    // tokens before each prompt; number of different prefixes
-  int turns = 1;
   std::optional<SloTarget> slo{};
   std::vector<double> rates{};  // open loops, each measured on its own: requests/s
 

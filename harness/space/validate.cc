@@ -33,11 +33,12 @@ std::optional<T> FirstTwice(const std::vector<T>& list) {
 }
 
 Status CheckTokens(const Workload& workload) {
-  int64_t prompts = workload.num_prompts;
+  const LoadPlan& load = workload.load;
+  int64_t prompts = load.num_prompts;
   for (const int clients : workload.concurrency)
     prompts = std::max<int64_t>(prompts, RequestsForSteadyWindow(clients));
   const int64_t each =
-      workload.shared_prefix + int64_t{workload.turns} * int64_t{workload.prompt_len};
+      load.shape.shared_prefix + int64_t{load.shape.turns} * int64_t{load.shape.prompt_len()};
   if (prompts * each <= kMostLoadTokens) return {};
   return Fail(ErrorCode::kUsage,
               StrCat("a load of ", prompts, " prompts of ", each, " tokens has ", prompts * each,
@@ -48,13 +49,14 @@ Status CheckTokens(const Workload& workload) {
 }  // namespace
 
 Status Validate(const Workload& workload) {
-  PINION_TRY(CheckRange("prompt_len", workload.prompt_len, 1, kMaxTokens));
+  const WorkloadShape& shape = workload.load.shape;
+  PINION_TRY(CheckRange("prompt_len", shape.prompt_len(), 1, kMaxTokens));
   // At least two tokens: with one there is no time per token after the first.
-  PINION_TRY(CheckRange("output_len", workload.output_len, 2, kMaxTokens));
-  PINION_TRY(CheckRange("num_prompts", workload.num_prompts, 1, kMaxTokens));
-  PINION_TRY(CheckRange("shared_prefix", workload.shared_prefix, 0, kMaxTokens));
-  PINION_TRY(CheckRange("prefixes", workload.prefixes, 1, kMaxClients));
-  PINION_TRY(CheckRange("turns", workload.turns, 1, kMaxClients));
+  PINION_TRY(CheckRange("output_len", shape.output_len(), 2, kMaxTokens));
+  PINION_TRY(CheckRange("num_prompts", workload.load.num_prompts, 1, kMaxTokens));
+  PINION_TRY(CheckRange("shared_prefix", shape.shared_prefix, 0, kMaxTokens));
+  PINION_TRY(CheckRange("prefixes", shape.prefixes, 1, kMaxClients));
+  PINION_TRY(CheckRange("turns", shape.turns, 1, kMaxClients));
   for (int clients : workload.concurrency)
     PINION_TRY(CheckRange("concurrency", clients, 1, kMaxClients));
   if (const auto twice = FirstTwice(workload.concurrency))
@@ -160,12 +162,13 @@ Status CheckLoad(const Definition& definition, Objective objective) {
                        LevelText(objective.level), ": add ", key.substr(0, key.find('r')), " to '",
                        is_open ? "request_rate" : "concurrency", "'"));
   }
-  const int least = LeastPrompts(objective, definition.workload.output_len);
-  if (definition.workload.num_prompts >= least) return {};
+  const LoadPlan& load = definition.workload.load;
+  const int least = LeastPrompts(objective, load.shape.output_len());
+  if (load.num_prompts >= least) return {};
   return Fail(ErrorCode::kUsage,
               StrCat("objective '", Name(objective), "' needs at least ", least,
                      " requests in every trial for a 95th percentile: raise 'num_prompts' from ",
-                     definition.workload.num_prompts, " to ", least));
+                     load.num_prompts, " to ", least));
 }
 
 // Each objective needs a load that measures it.

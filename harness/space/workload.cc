@@ -1,7 +1,6 @@
 // The load of a definition, and its SLO, as JSON.
 
 #include "engine/base/strings.h"
-#include "harness/load/conversations.h"
 #include "harness/space/definition.h"
 #include "harness/space/json_fields.h"
 
@@ -70,18 +69,28 @@ Status ReadSlo(const Json& value, Workload& workload) {
 // Reads the name's workload first, so that other keys override it.
 Status ReadName(const Json& value, Workload& workload) {
   PINION_ASSIGN(const std::string name, ToText(value, "'name' in 'workload'"));
-  PINION_ASSIGN(const WorkloadShape shape, FindWorkload(name));
-  workload.name = name;
-  workload.prompt_len = static_cast<int>(shape.prompt.Median());
-  workload.output_len = static_cast<int>(shape.output.Median());
-  workload.shared_prefix = shape.shared_prefix;
-  workload.prefixes = shape.prefixes;
-  workload.turns = shape.turns;
+  PINION_ASSIGN(workload.load.shape, FindWorkload(name));
   return {};
 }
 
-bool HasPrefix(const Workload& workload) { return workload.shared_prefix > 0; }
-bool HasTurns(const Workload& workload) { return workload.turns > 1; }
+Json WriteName(const Workload& workload) {
+  const std::string& name = workload.load.shape.name;
+  return name == kFixedShape ? Json() : Json(name);
+}
+
+bool HasPrefix(const Workload& workload) { return workload.load.shape.shared_prefix > 0; }
+bool HasTurns(const Workload& workload) { return workload.load.shape.turns > 1; }
+
+// A whole number of the load; of lengths their median.
+template <typename Member>
+JsonField<Workload> OfLoad(const char* key, Member member) {
+  return {key,
+          [=](const Json& value, Workload& workload) -> Status {
+            PINION_ASSIGN(member(workload.load), ToInt(value, StrCat("'", key, "'")));
+            return {};
+          },
+          [=](const Workload& workload) { return Json(static_cast<int>(member(workload.load))); }};
+}
 
 // [] for no loops.
 Status ReadConcurrency(const Json& value, Workload& workload) {
@@ -97,12 +106,11 @@ Json WriteRates(const Workload& workload) {
 
 const JsonFields<Workload>& WorkloadFields() {
   static const JsonFields<Workload> fields = {
-      {"name", ReadName,
-       [](const Workload& workload) {
-         return workload.name.empty() ? Json() : Json(workload.name);
-       }},
-      Value("prompt_len", &Workload::prompt_len, ToInt),
-      Value("output_len", &Workload::output_len, ToInt),
+      {"name", ReadName, WriteName},
+      OfLoad(
+          "prompt_len", [](auto& load) -> auto& { return load.shape.prompt.a; }),
+      OfLoad(
+          "output_len", [](auto& load) -> auto& { return load.shape.output.a; }),
       // Always written: without loops there is the batch alone, which is not the default.
       {"concurrency", ReadConcurrency,
        [](const Workload& workload) { return Json(workload.concurrency); }},
@@ -111,10 +119,15 @@ const JsonFields<Workload>& WorkloadFields() {
          return ReadList(value, "request_rate", ToNumber, workload.rates);
        },
        WriteRates},
-      Value("num_prompts", &Workload::num_prompts, ToInt),
-      OnlyIf(HasPrefix, Value("shared_prefix", &Workload::shared_prefix, ToInt)),
-      OnlyIf(HasPrefix, Value("prefixes", &Workload::prefixes, ToInt)),
-      OnlyIf(HasTurns, Value("turns", &Workload::turns, ToInt)),
+      OfLoad(
+          "num_prompts", [](auto& load) -> auto& { return load.num_prompts; }),
+      OnlyIf(HasPrefix,
+             OfLoad(
+                 "shared_prefix", [](auto& load) -> auto& { return load.shape.shared_prefix; })),
+      OnlyIf(HasPrefix, OfLoad(
+                            "prefixes", [](auto& load) -> auto& { return load.shape.prefixes; })),
+      OnlyIf(HasTurns, OfLoad(
+                           "turns", [](auto& load) -> auto& { return load.shape.turns; })),
       {"slo", ReadSlo,
        [](const Workload& workload) {
          return workload.slo ? WriteFields(SloFields(), *workload.slo) : Json();

@@ -304,8 +304,8 @@ Results Assemble(const SweepMeta& meta, const SweepProgress& progress,
   Results results;
   results.model = meta.model;
   results.definition = meta.definition;
-  Workload& load = results.definition.workload;
-  load.num_prompts = BatchPrompts(trials, load.num_prompts);
+  int& prompts = results.definition.workload.load.num_prompts;
+  prompts = BatchPrompts(trials, prompts);
   results.command_line = meta.command_line;
   results.version = meta.version;
   results.commit = meta.commit;

@@ -136,7 +136,7 @@ Status LiveSource::FitTrials() {
 
 int LiveSource::BatchPromptsOf(const TrialRow& trial) const {
   return trial.info.batch_prompts > 0 ? trial.info.batch_prompts
-                                      : meta_.definition.workload.num_prompts;
+                                      : meta_.definition.workload.load.num_prompts;
 }
 
 // To a quarter, if the smallest so far did not end in its time: whatever is cut looks slower than
@@ -212,7 +212,7 @@ Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int positi
   if (!outcome.ok && outcome.seconds > room_s) why_none_ = SweepEnd::kBudget;
   if (outcome.interrupted || why_none_ == SweepEnd::kBudget) return std::optional<TrialRow>();
   Take(outcome, request.limit_s, trial);
-  if (options_.batch_prompts < meta_.definition.workload.num_prompts)
+  if (options_.batch_prompts < meta_.definition.workload.load.num_prompts)
     trial.info.batch_prompts = options_.batch_prompts;
   if (trial.ok && trial.info.has_cut_batch() && IsFitting()) FailForTime(request, trial);
   if (const auto cost = CostPerMillionTokens(trial, meta_.definition))

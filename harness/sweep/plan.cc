@@ -68,8 +68,8 @@ Result<Json> Listed(const Point& point, const Definition& definition, const Host
   const bool has_roles = point.configuration.prefill_replicas > 0;
   if (!ceilings || has_roles || !EngineNamed(definition, point.engine).is_pinion()) return one;
   PINION_ASSIGN(const PlannedModel model, PlanModel(point.configuration.options));
-  const auto prediction =
-      Predict(point, model, definition.workload, *ceilings, host.machine, CacheBytes(host.machine));
+  const auto prediction = Predict(point, model, definition.workload.load, *ceilings, host.machine,
+                                  CacheBytes(host.machine));
   if (prediction)
     one.Set("prediction", ToJson(*prediction));
   else

@@ -93,14 +93,14 @@ struct BusyReplicas {
   }
 };
 
-// Sequences of the workload that one step can hold: all, or as many as --kv-cache-space does.
+// Sequences of the load that one step can hold: all, or as many as --kv-cache-space does.
 Result<size_t> SequencesAtOnce(const EngineOptions& options, const PlannedModel& model,
-                               const Workload& workload) {
+                               const LoadPlan& load) {
   const auto most = static_cast<size_t>(options.max_num_seqs);
   if (!options.kv_cache_bytes) return most;
   PINION_ASSIGN(const std::vector<RankNeeds> needs, NeedsFor(options, model));
   const auto tokens =
-      static_cast<size_t>(workload.prompt_len) + static_cast<size_t>(workload.output_len);
+      static_cast<size_t>(load.shape.prompt_len()) + static_cast<size_t>(load.shape.output_len());
   const size_t blocks = *options.kv_cache_bytes / LargestBlockBytes(needs);
   return std::clamp<size_t>(blocks / BlocksOfSequence(needs, options, tokens), 1, most);
 }
@@ -110,16 +110,17 @@ StepCost Times(StepCost cost, uint64_t count) {
           cost.int8_ops * count};
 }
 
-// The cost of a model under a workload, with the expected number of experts read, or the least.
+// The cost of a model under an offline batch, with the expected number of experts read, or the
+// least.
 class Load {
  public:
-  Load(const CostModel& model, const Workload& workload, bool least_experts)
-      : model_(model), workload_(workload), least_experts_(least_experts) {}
+  Load(const CostModel& model, const LoadPlan& batch, bool least_experts)
+      : model_(model), batch_(batch), least_experts_(least_experts) {}
 
   // All decode steps of `sequences` sequences, of which `together` run at a time.
   Work Decode(size_t sequences, size_t together) const {
-    const auto prompt = static_cast<size_t>(workload_.prompt_len);
-    const auto tokens = static_cast<size_t>(workload_.output_len) - 1;
+    const auto prompt = static_cast<size_t>(batch_.shape.prompt_len());
+    const auto tokens = static_cast<size_t>(batch_.shape.output_len()) - 1;
     Work work = Passes(sequences, together, tokens);
     for (size_t i = 0; i < tokens; ++i)
       work.cost += Times(model_.Rows(prompt + i, 1, 1), sequences);
@@ -127,7 +128,7 @@ class Load {
   }
 
   Work Prefill(size_t sequences, size_t tokens_per_step) const {
-    const auto prompt = static_cast<size_t>(workload_.prompt_len);
+    const auto prompt = static_cast<size_t>(batch_.shape.prompt_len());
     Work work = Passes(sequences * prompt, tokens_per_step, 1);
     work.cost += Times(model_.Rows(0, prompt, 1), sequences);
     return work;
@@ -139,9 +140,9 @@ class Load {
     const auto per_step = static_cast<size_t>(options.max_num_batched_tokens);
     const double batch_s = roofs.together.Seconds(Prefill(sequences, per_step)) +
                            roofs.together.Seconds(Decode(sequences, std::min(sequences, at_once)));
-    return {static_cast<double>(workload_.num_prompts) * workload_.output_len / batch_s,
+    return {static_cast<double>(batch_.num_prompts) * batch_.shape.output_len() / batch_s,
             roofs.alone.Seconds(Prefill(1, per_step)),
-            roofs.alone.Seconds(Decode(1, 1)) / std::max(1, workload_.output_len - 1)};
+            roofs.alone.Seconds(Decode(1, 1)) / std::max(1, batch_.shape.output_len() - 1)};
   }
 
  private:
@@ -160,19 +161,19 @@ class Load {
   }
 
   const CostModel& model_;
-  const Workload& workload_;
+  const LoadPlan& batch_;
   bool least_experts_;
 };
 
 }  // namespace
 
-Result<Prediction> Predict(const Point& point, const PlannedModel& model, const Workload& workload,
+Result<Prediction> Predict(const Point& point, const PlannedModel& model, const LoadPlan& load,
                            const MachineCeilings& ceilings, const Machine& machine,
                            uint64_t cache_bytes) {
   const EngineOptions& options = point.configuration.options;
   const kernels::Dtype dtype = model.formats.dtype;
   const std::string isa = options.isa == "auto" ? ceilings.Isas().back() : options.isa;
-  const auto batch = static_cast<size_t>(workload.num_prompts);
+  const auto batch = static_cast<size_t>(load.num_prompts);
   const BusyReplicas replicas(point, batch, machine);
   Roof roof, raised;
   roof.bytes_per_s = ceilings.ReadBytesPerS(replicas.alone);
@@ -183,17 +184,17 @@ Result<Prediction> Predict(const Point& point, const PlannedModel& model, const 
   const Roofs roofs(roof, ceilings.ReadBytesPerS(replicas.together), replicas.busy);
   PINION_ASSIGN(const kernels::KvDtype kv_dtype, ResolveKvDtype(options, dtype));
   const CostModel cost(model.spec, model.formats, kv_dtype, options.tensor_parallel);
-  const Load load(cost, workload, false);
-  PINION_ASSIGN(const size_t at_once, SequencesAtOnce(options, model, workload));
+  const Load expected(cost, load, false);
+  PINION_ASSIGN(const size_t at_once, SequencesAtOnce(options, model, load));
   Prediction prediction;
   // The replica that ends last has the largest share of the batch; the bound assumes the least
   // share, and prefixes that sequences share, so that all of them fit.
   const size_t most = (batch + replicas.busy - 1) / replicas.busy, least = batch / replicas.busy;
-  static_cast<Figures&>(prediction) = load.Under(roofs, most, at_once, options);
-  prediction.at_best = Load(cost, workload, true)
+  static_cast<Figures&>(prediction) = expected.Under(roofs, most, at_once, options);
+  prediction.at_best = Load(cost, load, true)
                            .Under({raised, raised.bytes_per_s, replicas.busy}, least,
                                   static_cast<size_t>(options.max_num_seqs), options);
-  const Work decode = load.Decode(most, std::min(most, at_once));
+  const Work decode = expected.Decode(most, std::min(most, at_once));
   prediction.decode_bound_by_bytes =
       roofs.together.BytesSeconds(decode) >= roofs.together.ComputeSeconds(decode);
   return prediction;

@@ -30,11 +30,11 @@ struct Prediction : Figures {
 };
 
 // Replicas share the bandwidth and the batch; each reads its own weights at each of its steps.
-// t = sum over prefill and decode of max(bytes / bandwidth, operations / peak), of the workload's
-// offline batch and of one request alone. A stated --kv-cache-space limits the sequences of a step.
-// `point` must have its plan on `machine`; `model`: under its options (PlanModel).
+// t = sum over prefill and decode of max(bytes / bandwidth, operations / peak), of the load
+// as an offline batch and of one request alone. A stated --kv-cache-space limits the sequences of a
+// step. `point` must have its plan on `machine`; `model`: under its options (PlanModel).
 // `cache_bytes`: of all caches of the machine.
-Result<Prediction> Predict(const Point& point, const PlannedModel& model, const Workload& workload,
+Result<Prediction> Predict(const Point& point, const PlannedModel& model, const LoadPlan& load,
                            const MachineCeilings& ceilings, const Machine& machine,
                            uint64_t cache_bytes);
 

@@ -15,7 +15,7 @@ struct ScoreRule {
   ScoreRule(int output_tokens, double within = 0.05)
       : output_len(output_tokens), cores_within(within) {}
   ScoreRule(const Definition& definition)
-      : ScoreRule(definition.workload.output_len, definition.cores_within) {}
+      : ScoreRule(definition.workload.load.shape.output_len(), definition.cores_within) {}
   int output_len;
   double cores_within;  // share of the throughput that halving the cores may cost
 };

@@ -150,7 +150,7 @@ Result<SweepEnd> RunLive(const SweepRequest& request, const SweepMeta& meta, Sto
   options.interrupted = request.interrupted;
   options.clock = request.clock;
   options.proposer = proposer;
-  options.batch_prompts = meta.definition.workload.num_prompts;
+  options.batch_prompts = meta.definition.workload.load.num_prompts;
   PINION_ASSIGN(options.trial_limit_s, TrialLimit(store, meta, Feasible(candidates).size() + 1));
   PINION_TRY(WriteProgress(store, {NowIso8601(), meta.definition.rounds, false}));
   LiveSource source(options, meta, candidates, trials, store, progress);

@@ -26,13 +26,13 @@ std::vector<std::string> WarningsOf(const SweepMeta& meta, const std::vector<Tri
             : "were disturbed by other work on the machine; they are marked and kept");
   warn(failed, "failed; see the candidates for the reasons");
   warn(cut, "reached their time limit and were measured on fewer tokens; raise --trial-limit");
-  if (const int fewer = results.definition.workload.num_prompts;
-      fewer < meta.definition.workload.num_prompts)
-    warnings.push_back(
-        StrCat("the offline batch has ", Counted(static_cast<size_t>(fewer), "prompt"),
-               " instead of ", meta.definition.workload.num_prompts, ", for which throughput was ",
-               "predicted: the defaults do not end so many in a trial; set --trial-limit to ",
-               "measure them"));
+  if (const int fewer = results.definition.workload.load.num_prompts;
+      fewer < meta.definition.workload.load.num_prompts)
+    warnings.push_back(StrCat(
+        "the offline batch has ", Counted(static_cast<size_t>(fewer), "prompt"), " instead of ",
+        meta.definition.workload.load.num_prompts, ", for which throughput was ",
+        "predicted: the defaults do not end so many in a trial; set --trial-limit to ",
+        "measure them"));
   const bool undecided =
       std::any_of(results.verdicts.begin(), results.verdicts.end(),
                   [](const Verdict& verdict) { return verdict.outcome == Outcome::kTooFewRounds; });

@@ -14,9 +14,10 @@ class Child final : public GeneratorProcess {
  public:
   explicit Child(LineProcess process) : process_(std::move(process)) {}
 
-  Result<ServerLoadResult> Send(const ServerLoadPlan& plan,
+  Result<ServerLoadResult> Send(const LoadedServer& server, const LoadPlan& plan,
                                 const std::function<std::string()>& why_stop) override {
-    PINION_ASSIGN(const std::string line, process_.Ask(ToJson(plan).Dump(), why_stop));
+    const Json order = Json::Object{{"server", ToJson(server)}, {"plan", ToJson(plan)}};
+    PINION_ASSIGN(const std::string line, process_.Ask(order.Dump(), why_stop));
     PINION_ASSIGN(const Json json, Json::Parse(line));
     if (const Json* error = json.Find("error"))
       return Fail(ErrorCode::kFailed, error->is_string() ? error->string() : error->Dump());
@@ -29,8 +30,12 @@ class Child final : public GeneratorProcess {
 
 Result<ServerLoadResult> Obey(const std::string& line) {
   PINION_ASSIGN(const Json json, Json::Parse(line));
-  PINION_ASSIGN(const ServerLoadPlan plan, ReadServerLoadPlan(json));
-  return RunServerLoad(plan);
+  const Json *server = json.Find("server"), *plan = json.Find("plan");
+  if (!server || !plan)
+    return Fail(ErrorCode::kUsage, "a generator's order needs 'server' and 'plan'");
+  PINION_ASSIGN(const LoadedServer asked, ReadLoadedServer(*server));
+  PINION_ASSIGN(const LoadPlan load, ReadLoadPlan(*plan));
+  return RunServerLoad(asked, load);
 }
 
 }  // namespace

@@ -23,11 +23,11 @@ class GeneratorProcess {
   // Runs a load to its end. `why_stop` is asked five times a second: a text ends the load, and the
   // process with it, with that error (kFailed). Errors (kFailed): the process ended, or cannot run
   // the load.
-  virtual Result<ServerLoadResult> Send(const ServerLoadPlan& plan,
+  virtual Result<ServerLoadResult> Send(const LoadedServer& server, const LoadPlan& plan,
                                         const std::function<std::string()>& why_stop) = 0;
 };
 
-// The hidden command that runs in it: one plan a line on standard input, one result a line on
+// The hidden command that runs in it: one order a line on standard input, one result a line on
 // standard output, until the input ends. Returns its exit code.
 int RunGenerator();
 inline constexpr char kGeneratorCommand[] = "load-generator";

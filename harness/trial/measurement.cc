@@ -24,8 +24,8 @@ constexpr size_t kOfflineWeight = 2;
 
 constexpr char kBatch[] = "offline batch";
 
-// Clients of a warm-up that no loop states.
-constexpr int kWarmUpClients = 4;
+// Clients of a warm-up that no loop states, and the most tokens of its answers.
+constexpr int kWarmUpClients = 4, kWarmUpTokens = 8;
 
 // The largest shares of the remaining time for warm-ups: of the engine, and of each loop.
 constexpr double kStartShare = 0.15, kLoopShare = 0.05;
@@ -102,7 +102,7 @@ Result<TrialResult> Measurement::Run() {
 }
 
 Status Measurement::Measure() {
-  PINION_TRY(WarmUpFor(std::min(kWarmUpClients, request_.workload.num_prompts), kStartShare));
+  PINION_TRY(WarmUpFor(std::min(kWarmUpClients, request_.workload.load.num_prompts), kStartShare));
   output_tokens_ = 0;
   const Conditions before = Conditions::Of(target_.processes());
   Counters counters = Counters::Start({target_.processes()});
@@ -147,14 +147,14 @@ Status Measurement::RunPhases() {
 }
 
 Status Measurement::RunBatch(size_t weights_left) {
-  LoadPhase batch = Part(kOfflineWeight, weights_left);
-  batch.stream = kOfflineStream;
-  batch.clients = batch.requests = request_.batch_prompts.value_or(request_.workload.num_prompts);
+  LoadPlan batch = Part(kOfflineStream, kOfflineWeight, weights_left);
+  batch.num_prompts = request_.batch_prompts.value_or(request_.workload.load.num_prompts);
+  batch.concurrency = batch.num_prompts;
   batch.stop_sending_s = std::numeric_limits<double>::infinity();
   // Prompts take most of a batch's time and yield hardly a token, so that one that is cut shortly
   // before its end looks much slower than it is.
   const int64_t planned_ns = Later(clock_.NowNs(), batch.deadline_s);
-  batch.deadline_s = batch.last_deadline_s;
+  batch.deadline_s = *batch.last_deadline_s;
   PINION_TRY(Take(batch, 0, kBatch));
   // The loops keep their time.
   end_ns_ = std::min(last_ns_, end_ns_ + std::max<int64_t>(0, clock_.NowNs() - planned_ns));
@@ -164,18 +164,25 @@ Status Measurement::RunBatch(size_t weights_left) {
 Status Measurement::RunLoop(size_t index, size_t weights_left) {
   const LoadLevel level = request_.workload.levels()[index];
   PINION_TRY(WarmUpFor(level.is_open() ? kWarmUpClients : level.clients, kLoopShare));
-  LoadPhase loop = Part(1, weights_left);
-  loop.stream = kFirstLoopStream + index;
-  loop.requests = std::max(RequestsForSteadyWindow(level), request_.workload.num_prompts);
-  loop.clients = level.clients;
-  if (level.is_open()) loop.rate = level.rate;
+  LoadPlan loop = Part(kFirstLoopStream + index, 1, weights_left);
+  loop.num_prompts = std::max(RequestsForSteadyWindow(level), loop.num_prompts);
+  loop.concurrency = level.clients;
+  if (level.is_open()) loop.arrivals.rate = level.rate;
   return Take(loop, level, "loop of " + LevelText(level));
 }
 
+// What the workload sends, with prompts of its own that are the same for every candidate of a
+// round.
+LoadPlan Measurement::Phase(uint64_t stream) const {
+  LoadPlan phase = request_.workload.load;
+  phase.seed = request_.seed ^ (stream << 32);
+  return phase;
+}
+
 // A phase's share of the remaining time, by its weight among the phases still to come.
-LoadPhase Measurement::Part(size_t weight, size_t weights_left) const {
+LoadPlan Measurement::Part(uint64_t stream, size_t weight, size_t weights_left) const {
   const double part = static_cast<double>(weight) / static_cast<double>(weights_left);
-  LoadPhase phase;
+  LoadPlan phase = Phase(stream);
   phase.deadline_s = SecondsUntil(end_ns_) * part;
   phase.last_deadline_s = SecondsUntil(last_ns_) * part;
   // No new requests after this, so that those sent have time to end.
@@ -191,12 +198,12 @@ Status Measurement::WarmUpFor(int clients, double share) {
   const double limit_s = SecondsUntil(end_ns_) * share;
   double last_s = 0;
   for (int batch = 0; batch < 4 && SecondsSince(start_ns) < limit_s; ++batch) {
-    LoadPhase phase;
-    phase.stream = kWarmUpStream + (static_cast<uint64_t>(warm_up_batches_) << 20);
-    phase.clients = phase.requests = clients;
-    phase.most_output = 8;
-    phase.stop_sending_s = phase.deadline_s = phase.last_deadline_s =
-        limit_s - SecondsSince(start_ns);
+    LoadPlan phase = Phase(kWarmUpStream + (static_cast<uint64_t>(warm_up_batches_) << 20));
+    phase.shape.name = kWarmUpShape;
+    phase.shape.turns = 1;
+    phase.shape.output = Lengths::Fixed(std::min(kWarmUpTokens, phase.shape.output_len()));
+    phase.concurrency = clients;
+    phase.stop_sending_s = phase.deadline_s = limit_s - SecondsSince(start_ns);
     const int64_t batch_ns = clock_.NowNs();
     PINION_ASSIGN(const bool whole, WarmUp(phase));
     const double seconds = SecondsSince(batch_ns);
@@ -213,8 +220,7 @@ Status Measurement::Search(const SloTarget& target) {
   uint64_t stream = kFirstLoopStream + request_.workload.levels().size();
   Status failed;
   const auto run = [&](double load) -> Result<LevelRun> {
-    LoadPhase phase = SearchPhase(target, load);
-    phase.stream = stream++;
+    const LoadPlan phase = SearchPhase(target, load, stream++);
     const double least_s = target.by_rate ? phase.stop_sending_s : 0;
     if (least_s >= SecondsUntil(end_ns_))
       return Fail(ErrorCode::kExhausted, "no time for another run");
@@ -228,22 +234,22 @@ Status Measurement::Search(const SloTarget& target) {
 }
 
 // At a rate, a run goes on until the last request has met the limits or missed them.
-LoadPhase Measurement::SearchPhase(const SloTarget& target, double load) const {
+LoadPlan Measurement::SearchPhase(const SloTarget& target, double load, uint64_t stream) const {
   const double left_s = SecondsUntil(end_ns_);
-  LoadPhase phase;
-  phase.requests = std::max(request_.workload.num_prompts, RequestsToJudge(target, load));
+  LoadPlan phase = Phase(stream);
+  phase.num_prompts = std::max(phase.num_prompts, RequestsToJudge(target, load));
   phase.stop_sending_s = left_s;
   phase.deadline_s = left_s;
-  if (target.by_rate) {
-    phase.rate = load;
-    phase.stop_sending_s = phase.requests / load;
-    if (const auto decided_s = SecondsToDecide(
-            target.limits, static_cast<int>(ShapeOf(request_.workload).output.High())))
-      phase.deadline_s = std::min(left_s, phase.stop_sending_s + *decided_s);
-  } else {
-    phase.clients = static_cast<int>(load);
+  if (!target.by_rate) {
+    phase.concurrency = static_cast<int>(load);
+    return phase;
   }
-  phase.last_deadline_s = phase.deadline_s;
+  phase.concurrency = 0;
+  phase.arrivals.rate = load;
+  phase.stop_sending_s = phase.num_prompts / load;
+  if (const auto decided_s =
+          SecondsToDecide(target.limits, static_cast<int>(phase.shape.output.High())))
+    phase.deadline_s = std::min(left_s, phase.stop_sending_s + *decided_s);
   return phase;
 }
 
@@ -251,9 +257,8 @@ void Measurement::Add(const std::string& metric, LoadLevel level, double value) 
   result_.samples.push_back({metric, level, value});
 }
 
-Result<bool> Measurement::WarmUp(const LoadPhase& asked) {
-  LoadPhase phase = asked;
-  phase.clients = phase.requests = std::max(asked.clients, target_.replicas());
+Result<bool> Measurement::WarmUp(LoadPlan phase) {
+  phase.concurrency = phase.num_prompts = std::max(phase.concurrency, target_.replicas());
   PINION_ASSIGN(const PhaseResult sent, target_.Send(phase));
   CountOutput(sent.load);
   return std::none_of(sent.load.requests.begin(), sent.load.requests.end(),
@@ -261,18 +266,19 @@ Result<bool> Measurement::WarmUp(const LoadPhase& asked) {
 }
 
 // An error (kExhausted) if requests were cut off before it was known whether they met the limits.
-Result<LevelRun> Measurement::Level(const LoadPhase& phase, const Slo& limits) {
+Result<LevelRun> Measurement::Level(const LoadPlan& phase, const Slo& limits) {
   PINION_ASSIGN(const PhaseResult sent, target_.Send(phase));
   const ServerLoadResult& load = sent.load;
   CountOutput(load);
-  Keep(load, phase.rate ? LoadLevel::AtRate(*phase.rate) : phase.clients, "search");
+  const auto& rate = phase.arrivals.rate;
+  Keep(load, rate ? LoadLevel::AtRate(*rate) : phase.concurrency, "search");
   for (const RequestRecord& one : load.requests)
     if (!IsGood(one, load.open_loop, limits))
       return Fail(ErrorCode::kExhausted, "the time was over in the middle of a run");
   return RunOf(load, limits);
 }
 
-Status Measurement::Take(const LoadPhase& phase, LoadLevel level, const std::string& name) {
+Status Measurement::Take(const LoadPlan& phase, LoadLevel level, const std::string& name) {
   PINION_ASSIGN(const PhaseResult sent, target_.Send(phase));
   const ServerLoadResult& load = sent.load;
   PINION_TRY(CheckAnswered(load));

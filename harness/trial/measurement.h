@@ -15,17 +15,6 @@
 
 namespace pinion::harness {
 
-// One part of a trial's load; times in seconds from its beginning.
-struct LoadPhase {
-  uint64_t stream = 0;  // of its prompts
-  int clients = 1, requests = 1;
-  std::optional<double> rate;  // open loop: requests/s, and `clients` is ignored
-  int most_output = 0;         // warm-up: only first turns, with answers of at most so many tokens
-  double stop_sending_s = 0;   // no request is sent after it
-  double deadline_s = 0;       // running requests are cut off, once one has ended
-  double last_deadline_s = 0;  // running requests are cut off in any case
-};
-
 // A phase as its clients saw it, and what the server counted meanwhile, if it counts.
 struct PhaseResult {
   ServerLoadResult load;
@@ -33,12 +22,14 @@ struct PhaseResult {
   std::optional<double> kv_used_share;  // the highest seen; unset: it was never read
 };
 
+inline constexpr char kWarmUpShape[] = "warm-up";  // the shape's name in the plan of a warm-up
+
 // The server of a trial, and the generator that loads it.
 class LoadTarget {
  public:
   virtual ~LoadTarget() = default;
   // Errors end the trial: the server or the generator has ended, or the trial is interrupted.
-  virtual Result<PhaseResult> Send(const LoadPhase& phase) = 0;
+  virtual Result<PhaseResult> Send(const LoadPlan& phase) = 0;
   virtual std::vector<pid_t> processes() const = 0;  // of the server
   virtual int replicas() const = 0;                  // engines behind it
   virtual int threads() const = 0;                   // that compute
@@ -58,19 +49,20 @@ class Measurement {
   Result<TrialResult> Run();
 
  private:
-  LoadPhase Part(size_t weight, size_t weights_left) const;
+  LoadPlan Phase(uint64_t stream) const;
+  LoadPlan Part(uint64_t stream, size_t weight, size_t weights_left) const;
   Status Measure();
   Status WarmUpFor(int clients, double share);
-  Result<bool> WarmUp(const LoadPhase& phase);  // false: it was cut off
+  Result<bool> WarmUp(LoadPlan phase);  // false: it was cut off
   Status RunPhases();
   Status RunBatch(size_t weights_left);
   Status RunLoop(size_t index, size_t weights_left);
   Status Search(const SloTarget& target);
-  LoadPhase SearchPhase(const SloTarget& target, double load) const;
-  Result<LevelRun> Level(const LoadPhase& phase, const Slo& limits);
+  LoadPlan SearchPhase(const SloTarget& target, double load, uint64_t stream) const;
+  Result<LevelRun> Level(const LoadPlan& phase, const Slo& limits);
 
   // Sends a phase, and adds its samples at that level.
-  Status Take(const LoadPhase& phase, LoadLevel level, const std::string& name);
+  Status Take(const LoadPlan& phase, LoadLevel level, const std::string& name);
   ServingSummary SummariseSteady(const ServerLoadResult& load, LoadLevel level);
   Status CheckAnswered(const ServerLoadResult& load);
   void AddCounted(const ServerCounters& counted, LoadLevel level);

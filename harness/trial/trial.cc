@@ -1,6 +1,5 @@
 #include "harness/trial/trial.h"
 
-#include "engine/base/check.h"
 #include "harness/load/exchange.h"
 
 namespace pinion::harness {
@@ -59,25 +58,6 @@ Result<TrialRequest> ReadTrialRequest(const Json& object) {
   PINION_ASSIGN(request.ceilings, Optional(object, "ceilings", false));
   request.seed = static_cast<uint64_t>(seed);
   return request;
-}
-
-WorkloadShape ShapeOf(const Workload& workload) {
-  WorkloadShape shape;
-  if (workload.name.empty()) {
-    shape.name = "fixed";
-    shape.prompt = Lengths::Fixed(workload.prompt_len);
-    shape.output = Lengths::Fixed(workload.output_len);
-  } else {
-    const auto named = FindWorkload(workload.name);
-    CHECK(named) << "a workload that was not checked: " << workload.name;
-    shape = *named;
-    shape.prompt.a = workload.prompt_len;
-    shape.output.a = workload.output_len;
-  }
-  shape.shared_prefix = workload.shared_prefix;
-  shape.prefixes = workload.prefixes;
-  shape.turns = workload.turns;
-  return shape;
 }
 
 Json ToJson(const TrialResult& result) {

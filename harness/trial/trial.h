@@ -9,7 +9,6 @@
 #include "engine/base/json.h"
 #include "engine/base/result.h"
 #include "engine/run/options.h"
-#include "harness/load/conversations.h"
 #include "harness/space/definition.h"
 #include "harness/store/store.h"
 
@@ -35,9 +34,6 @@ struct TrialRequest {
 
 Json ToJson(const TrialRequest& request);
 Result<TrialRequest> ReadTrialRequest(const Json& object);
-
-// The workload's lengths, text and prefix, in the load generator's form.
-WorkloadShape ShapeOf(const Workload& workload);
 
 // The result of measuring one configuration once.
 struct TrialResult {

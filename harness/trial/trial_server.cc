@@ -9,7 +9,6 @@
 
 #include "engine/base/strings.h"
 #include "engine/run/replicas.h"
-#include "harness/load/arrivals.h"
 #include "harness/load/http_client.h"
 #include "harness/trial/runner.h"
 
@@ -20,10 +19,11 @@ namespace {
 ServedLoad LoadOf(const Workload& workload) {
   constexpr int kSlackTokens = 64;
   // A drawn length is almost never more than four times the median.
-  const int spread = workload.name.empty() ? 1 : 4;
-  ServedLoad load{workload.num_prompts,
-                  workload.shared_prefix +
-                      workload.turns * spread * (workload.prompt_len + workload.output_len) +
+  const WorkloadShape& shape = workload.load.shape;
+  const int spread = shape.prompt.kind == Lengths::Kind::kFixed ? 1 : 4;
+  ServedLoad load{workload.load.num_prompts,
+                  shape.shared_prefix +
+                      shape.turns * spread * (shape.prompt_len() + shape.output_len()) +
                       kSlackTokens};
   for (const int clients : workload.concurrency) load.clients = std::max(load.clients, clients);
   return load;
@@ -125,57 +125,24 @@ Status TrialServer::WaitUntilReady() {
 
 // Asks the server for its model's name and how it counts made-up text.
 Status TrialServer::Ask() {
-  PINION_ASSIGN(style_.endpoint, ParseEndpoint(request_.engine.endpoint));
-  PINION_ASSIGN(const ServedModel served, FindServedModel(server_->url(), {}));
-  style_.model = served.name;
-  longest_ = served.longest;
+  loaded_.url = server_->url();
+  PINION_ASSIGN(loaded_.style.endpoint, ParseEndpoint(request_.engine.endpoint));
+  PINION_TRY(FindServedModel(loaded_));
   return MeasureScale();
 }
 
 Status TrialServer::MeasureScale() {
   constexpr double kPatienceSeconds = 600;
   constexpr int kRequests = 2;
-  LoadPhase phase;
-  phase.stop_sending_s = phase.deadline_s = phase.last_deadline_s = std::min(
+  const double deadline_s = std::min(
       kPatienceSeconds, std::max(0.0, patience_.SecondsUntil(kFirstAnswerShare)) / kRequests);
-  ServerLoadPlan plan = PlanOf(phase);
-  plan.hooks.interrupted = interrupted_;
-  auto scale = MeasureTokenScale(plan);
-  if (scale) {
-    scale_ = *scale;
-    return {};
-  }
-  const bool too_slow = scale.error().code == ErrorCode::kTimeout;
-  if (!too_slow) return Unexpected(std::move(scale).error());
+  const Status found = MeasureTokenScale(loaded_, deadline_s, {.interrupted = interrupted_});
+  if (found || found.error().code != ErrorCode::kTimeout) return found;
   return Fail(request_.engine.is_pinion() ? ErrorCode::kTimeout : ErrorCode::kFailed,
-              scale.error().message + kRaiseTheLimit);
+              found.error().message + kRaiseTheLimit);
 }
 
-// The same texts for every candidate of a round, with lengths as its server counts them.
-ServerLoadPlan TrialServer::PlanOf(const LoadPhase& phase) const {
-  const uint64_t seed = request_.seed ^ (phase.stream << 32);
-  ServerLoadPlan plan;
-  plan.url = server_->url();
-  plan.style = style_;
-  plan.conversations = MakeConversations(
-      ShapeOf(request_.workload), static_cast<size_t>(phase.requests), seed, scale_, longest_);
-  plan.longest = longest_;
-  plan.concurrency = phase.rate ? 0 : phase.clients;
-  plan.stop_sending_s = phase.stop_sending_s;
-  plan.deadline_s = phase.deadline_s;
-  plan.last_deadline_s = phase.last_deadline_s;
-  if (phase.rate)
-    plan.arrival_s = ArrivalSeconds({*phase.rate, 1, {}}, static_cast<size_t>(phase.requests),
-                                    request_.seed ^ phase.stream);
-  for (Conversation& one : plan.conversations) {
-    if (phase.most_output == 0) break;
-    one.turns.resize(1);
-    one.turns[0].output_len = std::min(phase.most_output, one.turns[0].output_len);
-  }
-  return plan;
-}
-
-Result<PhaseResult> TrialServer::Send(const LoadPhase& phase) {
+Result<PhaseResult> TrialServer::Send(const LoadPlan& phase) {
   const auto before = CountersOf(server_->url());
   PhaseResult result;
   int64_t looked_ns = 0;
@@ -188,7 +155,7 @@ Result<PhaseResult> TrialServer::Send(const LoadPhase& phase) {
     }
     return WhyStop(0);
   };
-  auto load = generator_->Send(PlanOf(phase), why_stop);
+  auto load = generator_->Send(loaded_, phase, why_stop);
   if (const std::string why = WhyStop(load ? EndingSeconds(*load) : 0); !why.empty())
     return Fail(ErrorCode::kFailed, why);
   if (!load) return Unexpected(std::move(load).error());
@@ -229,8 +196,8 @@ void TrialServer::Describe(TrialResult& result) const {
   Json& rest = info.rest;
   rest.Set("engine", Name(request_.engine.kind));
   rest.Set("replicas", request_.replicas);
-  rest.Set("model", style_.model);
-  rest.Set("tokens_per_word", scale_.is_known ? Json(scale_.per_word) : Json());
+  rest.Set("model", loaded_.style.model);
+  rest.Set("tokens_per_word", loaded_.scale.is_known ? Json(loaded_.scale.per_word) : Json());
   rest.Set("ignored_settings", Json(ignored_));
   if (request_.engine.is_pinion()) TakeServerInfo(result);
 }

@@ -48,7 +48,7 @@ class TrialServer final : public LoadTarget {
                                                     const ServerPlan& plan, int64_t start_ns,
                                                     std::function<bool()> interrupted);
 
-  Result<PhaseResult> Send(const LoadPhase& phase) override;
+  Result<PhaseResult> Send(const LoadPlan& phase) override;
   std::vector<pid_t> processes() const override { return server_->processes(); }
   int replicas() const override { return request_.replicas; }
   int threads() const override { return plan_.whole.total_threads(); }
@@ -68,7 +68,6 @@ class TrialServer final : public LoadTarget {
   Status WaitUntilReady();
   Status Ask();
   Status MeasureScale();
-  ServerLoadPlan PlanOf(const LoadPhase& phase) const;
   std::string WhyStop(double patience_s);
   std::string WhyEnded(const char* when, double patience_s);
   void TakeServerInfo(TrialResult& result) const;
@@ -78,11 +77,9 @@ class TrialServer final : public LoadTarget {
   const Patience patience_;
   const std::function<bool()> interrupted_;
   std::unique_ptr<EngineServer> server_;
+  LoadedServer loaded_;  // the same as its clients know it
   std::unique_ptr<GeneratorProcess> generator_;
   std::vector<std::string> ignored_;  // settings without a counterpart in this engine
-  RequestStyle style_;
-  TokenScale scale_;
-  int longest_ = 0;  // most tokens of a prompt and its answer; 0: unknown
 };
 
 }  // namespace pinion::harness

@@ -10,8 +10,8 @@
 namespace pinion::harness {
 namespace {
 
-LoadPlan PlanOf(int clients, int requests, int output_len) {
-  LoadPlan plan;
+EngineLoad PlanOf(int clients, int requests, int output_len) {
+  EngineLoad plan;
   plan.clients = clients;
   plan.requests = requests;
   plan.output_len = output_len;
@@ -26,7 +26,7 @@ class TimedLoad : public ::testing::Test {
  protected:
   TimedLoad() { engine_.clock = &clock_; }
 
-  LoadPlan Timed(LoadPlan plan) const {
+  EngineLoad Timed(EngineLoad plan) const {
     plan.clock = &clock_;
     return plan;
   }
@@ -91,7 +91,7 @@ TEST_F(TimedLoad, ATokenComesWhenItsStepEnds) {
 TEST_F(TimedLoad, TheClockStandsStillBetweenSteps) {
   engine_.step_ns = 2 * kMs;
   std::vector<double> seconds;
-  LoadPlan plan = Timed(PlanOf(2, 2, 4));
+  EngineLoad plan = Timed(PlanOf(2, 2, 4));
   plan.after_step = [&](const LoadStep& step) {
     seconds.push_back(step.seconds);
     clock_.SleepNs(100 * kMs);
@@ -106,7 +106,7 @@ TEST_F(TimedLoad, TheClockStandsStillBetweenSteps) {
 
 TEST(RunLoad, ARefusedRequestIsAnError) {
   FakeEngine engine;
-  LoadPlan plan = PlanOf(1, 1, 4);
+  EngineLoad plan = PlanOf(1, 1, 4);
   plan.prompt = [](int) { return std::vector<int32_t>(); };
   EXPECT_FALSE(RunLoad(engine, plan));
 }

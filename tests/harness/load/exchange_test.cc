@@ -3,64 +3,104 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 namespace pinion::harness {
 namespace {
 
 using ::testing::HasSubstr;
 
-ServerLoadPlan SmallPlan() {
-  ServerLoadPlan plan;
-  plan.url = ServerUrl::OfPort(8001);
-  plan.style = {Endpoint::kChat, "m", false, 0.5, Json(Json::Object{{"top_k", 3}})};
-  plan.conversations = {{"system", {{"one \"quoted\" line\n", 4}, {"two", 5}}},
-                        {"", {{"three", 6}}}};
-  plan.arrival_s = std::vector<double>{0, 0.25};
+LoadPlan SmallPlan() {
+  LoadPlan plan;
+  plan.shape = {
+      "code",          {Lengths::Kind::kLogNormal, 1'048'575, 0.7}, Lengths::Fixed(6), 9, 2, 3,
+      TextStyle::kCode};
+  plan.num_prompts = 5;
+  plan.seed = 0xfedcba9876543211;  // more than a real number keeps
+  plan.dataset = "one \"quoted\" line\n";
+  plan.trace = "trace";
+  plan.answers = Lengths{Lengths::Kind::kUniform, 3, 4};
+  plan.arrivals = {0.25, HUGE_VAL, Ramp{true, 1, 2}};
   plan.concurrency = 7;
   plan.stop_sending_s = 1.5;
   plan.last_deadline_s = 3;
-  plan.longest = 512;
-  plan.timeout_s = 9;
-  plan.cpus = {1, 3};
   return plan;
 }
 
-TEST(Exchange, AnOrderComesBackAsItWas) {
-  const ServerLoadPlan sent = SmallPlan();
-  const auto read = ReadServerLoadPlan(*Json::Parse(ToJson(sent).Dump()));
+LoadedServer SmallServer() {
+  return {ServerUrl::OfPort(8001),
+          {},
+          {Endpoint::kChat, "m", false, 0.5, Json(Json::Object{{"top_k", 3}})},
+          9,
+          {1.25, 7, true},
+          512};
+}
+
+TEST(Exchange, APlanComesBackAsItWas) {
+  const LoadPlan sent = SmallPlan();
+  const auto read = ReadLoadPlan(*Json::Parse(ToJson(sent).Dump()));
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(ToJson(*read), ToJson(sent));
+  const LoadPlan& plan = *read;
+  EXPECT_EQ(plan.shape.name, "code");
+  EXPECT_EQ(plan.shape.prompt.kind, Lengths::Kind::kLogNormal);
+  EXPECT_EQ(plan.shape.prompt.a, 1'048'575);
+  EXPECT_EQ(plan.shape.style, TextStyle::kCode);
+  EXPECT_EQ(plan.seed, sent.seed);
+  EXPECT_EQ(plan.dataset, sent.dataset);
+  EXPECT_EQ(plan.answers->b, 4);
+  EXPECT_EQ(plan.arrivals.rate, 0.25);
+  EXPECT_EQ(plan.arrivals.burstiness, HUGE_VAL);
+  EXPECT_EQ(plan.arrivals.ramp->to, 2);
+  EXPECT_EQ(plan.stop_sending_s, 1.5);
+  EXPECT_EQ(plan.deadline_s, std::numeric_limits<double>::infinity());
+  EXPECT_EQ(plan.last_deadline_s, 3);
+}
+
+TEST(Exchange, AServerComesBackAsItWas) {
+  const LoadedServer sent = SmallServer();
+  const auto read = ReadLoadedServer(*Json::Parse(ToJson(sent).Dump()));
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(ToJson(*read), ToJson(sent));
   EXPECT_EQ(read->url.text, sent.url.text);
   EXPECT_TRUE(read->url.is_local);
-  const ServerLoadPlan& plan = *read;
-  EXPECT_EQ(plan.style.endpoint, Endpoint::kChat);
-  EXPECT_EQ(plan.style.extra_body, sent.style.extra_body);
-  EXPECT_EQ(plan.conversations[0].turns[0].text, "one \"quoted\" line\n");
-  EXPECT_EQ(plan.arrival_s, sent.arrival_s);
-  EXPECT_EQ(plan.stop_sending_s, 1.5);
-  EXPECT_EQ(plan.deadline_s, std::numeric_limits<double>::infinity());
-  EXPECT_EQ(plan.last_deadline_s, 3);
-  EXPECT_EQ(plan.cpus, sent.cpus);
+  EXPECT_EQ(read->style.endpoint, Endpoint::kChat);
+  EXPECT_EQ(read->style.extra_body, sent.style.extra_body);
+  EXPECT_EQ(read->scale.overhead, 7);
+  EXPECT_EQ(read->longest, 512);
 }
 
 TEST(Exchange, AClosedLoopHasNoArrivals) {
-  ServerLoadPlan plan = SmallPlan();
-  plan.arrival_s.reset();
+  LoadPlan plan = SmallPlan();
+  plan.trace.clear();
+  plan.arrivals = {};
   plan.last_deadline_s.reset();
-  const auto read = ReadServerLoadPlan(*Json::Parse(ToJson(plan).Dump()));
+  const auto read = ReadLoadPlan(*Json::Parse(ToJson(plan).Dump()));
   ASSERT_TRUE(read) << read.error().message;
-  EXPECT_FALSE(read->arrival_s);
+  EXPECT_FALSE(read->open_loop());
   EXPECT_FALSE(read->last_deadline_s);
 }
 
-TEST(Exchange, AnOrderWithoutAPartIsRefusedByName) {
-  for (const char* key : {"url", "style", "conversations", "concurrency", "longest"}) {
-    Json json = ToJson(SmallPlan());
-    Json::Object& fields = json.object();
-    std::erase_if(fields, [&](const auto& field) { return field.first == key; });
-    const auto read = ReadServerLoadPlan(json);
+TEST(Exchange, APlanOrAServerWithoutAPartIsRefusedByName) {
+  const auto without = [](Json json, const std::string& key) {
+    EXPECT_EQ(std::erase_if(json.object(), [&](const auto& field) { return field.first == key; }),
+              1u);
+    return json;
+  };
+  for (const char* key : {"shape", "num_prompts", "seed", "arrivals", "concurrency"}) {
+    const auto read = ReadLoadPlan(without(ToJson(SmallPlan()), key));
     ASSERT_FALSE(read) << key;
     EXPECT_THAT(read.error().message, HasSubstr(key));
   }
+  for (const char* key : {"url", "style", "longest"}) {
+    const auto read = ReadLoadedServer(without(ToJson(SmallServer()), key));
+    ASSERT_FALSE(read) << key;
+    EXPECT_THAT(read.error().message, HasSubstr(key));
+  }
+  Json plan = ToJson(SmallPlan());
+  plan.Set("arrivals", Json::Object{{"rate", "fast"}});
+  EXPECT_THAT(ReadLoadPlan(plan).error().message, HasSubstr("'arrivals.rate'"));
 }
 
 TEST(Exchange, AResultComesBackAsItWas) {

@@ -18,9 +18,7 @@ TEST(ServerLoad, RaisesTheLimitOfDescriptors) {
   rlimit low = before;
   low.rlim_cur = 300;
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
-  ServerLoadPlan plan;
-  plan.url = *ParseServerUrl("http://127.0.0.1:1");
-  const auto result = RunServerLoad(plan);
+  const auto result = RunServerLoad({.url = *ParseServerUrl("http://127.0.0.1:1")}, {});
   EXPECT_TRUE(result) << result.error().message;
   rlimit after;
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &after), 0);
@@ -47,10 +45,8 @@ struct SilentServer {
 
 TEST(TokenScale, AServerThatNeverAnswersIsGivenUpAtTheDeadline) {
   const SilentServer server;
-  ServerLoadPlan plan;
-  plan.url = ServerUrl::OfPort(server.port);
-  plan.deadline_s = 0.1;
-  const auto scale = MeasureTokenScale(plan);
+  LoadedServer loaded{.url = ServerUrl::OfPort(server.port)};
+  const Status scale = MeasureTokenScale(loaded, 0.1);
   ASSERT_FALSE(scale);
   EXPECT_EQ(scale.error().code, ErrorCode::kTimeout);
   EXPECT_THAT(scale.error().message, testing::HasSubstr("the first request had no whole answer"));
@@ -58,10 +54,8 @@ TEST(TokenScale, AServerThatNeverAnswersIsGivenUpAtTheDeadline) {
 
 TEST(TokenScale, AnInterruptionIsNoRefusal) {
   const SilentServer server;
-  ServerLoadPlan plan;
-  plan.url = ServerUrl::OfPort(server.port);
-  plan.hooks.interrupted = [] { return true; };
-  const auto scale = MeasureTokenScale(plan);
+  LoadedServer loaded{.url = ServerUrl::OfPort(server.port)};
+  const Status scale = MeasureTokenScale(loaded, 600, {.interrupted = [] { return true; }});
   ASSERT_FALSE(scale);
   EXPECT_EQ(scale.error().message, "interrupted");
 }

@@ -84,7 +84,7 @@ TEST(SloSearch, ReportsIfNoLoadFailsOrPasses) {
       options, [](double) { return 0.0; }, 10);
   EXPECT_FALSE(worst.pass);
   EXPECT_EQ(worst.levels[*worst.fail].load, 1);
-  EXPECT_THAT(Render(SloReport{"u", "m", "w", options, worst, {}}), HasSubstr("--find-low"));
+  EXPECT_THAT(Render(SloReport{{}, {}, options, worst, {}}), HasSubstr("--find-low"));
 }
 
 TEST(SloSearch, KeepsToTheLimitOfRuns) {

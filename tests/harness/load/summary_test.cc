@@ -15,7 +15,6 @@ constexpr int64_t kMs = 1'000'000;
 // Two requests: sent 5 ms after they were due, first token after 100 ms, then one each 10 ms.
 LoadReport Report(bool open_loop) {
   LoadReport report;
-  report.endpoint = "completions";
   report.result.open_loop = open_loop;
   for (int i = 0; i < 2; ++i) {
     RequestRecord record;

@@ -58,7 +58,7 @@ TEST(Definition, ReadsEveryField) {
   ASSERT_TRUE(status) << status.error().message;
   EXPECT_THAT(FindAxis(definition.axes, "threads_bind")->values, ElementsAre("auto", "0-1"));
   EXPECT_THAT(FindAxis(definition.axes, "kv_cache_space")->values, ElementsAre(2.0, 0.5));
-  EXPECT_EQ(definition.workload.prompt_len, 10);
+  EXPECT_EQ(definition.workload.load.shape.prompt_len(), 10);
   EXPECT_THAT(definition.workload.concurrency, ElementsAre(1, 8));
   EXPECT_THAT(definition.objectives, ElementsAre(Objective::kLatency));
   EXPECT_EQ(definition.budget_s, 600);
@@ -171,10 +171,10 @@ TEST(Definition, ShippedExamplesAreValid) {
 TEST(Definition, AWorkloadByNameBringsItsShape) {
   Workload rag;
   ASSERT_TRUE(FromJson(*Json::Parse(R"({"name":"rag","output_len":50,"prefixes":2})"), rag));
-  EXPECT_EQ(rag.shared_prefix, 1500);
-  EXPECT_EQ(rag.prefixes, 2);
-  EXPECT_EQ(rag.output_len, 50);
-  EXPECT_EQ(rag.prompt_len, 40);
+  EXPECT_EQ(rag.load.shape.shared_prefix, 1500);
+  EXPECT_EQ(rag.load.shape.prefixes, 2);
+  EXPECT_EQ(rag.load.shape.output_len(), 50);
+  EXPECT_EQ(rag.load.shape.prompt_len(), 40);
   Workload again;
   ASSERT_TRUE(FromJson(ToJson(rag), again));
   EXPECT_EQ(ToJson(again), ToJson(rag));

@@ -53,7 +53,7 @@ TrialRow Failed(int candidate, int round) {
 
 SweepMeta Meta() {
   SweepMeta meta;
-  meta.definition.workload.output_len = 11;
+  meta.definition.workload.load.shape.output = Lengths::Fixed(11);
   meta.definition.strategy = Strategy::kGrid;  // drops no candidate, so all rounds are complete
   meta.definition.rounds = 6;
   return meta;

@@ -117,10 +117,7 @@ TEST(Predict, BoundUsesRaisedCeilingsAndIsNeverBelowTheExpectation) {
 TEST(Predict, EachReplicaReadsItsOwnWeights) {
   const Imagined imagined = Imagine("preset:qwen2.5-0.5b", R"([{"replicas":3}])");
   const PlannedModel model = InBf16("preset:qwen2.5-0.5b");
-  Workload decoding;
-  decoding.prompt_len = 1;
-  decoding.output_len = 65;
-  decoding.num_prompts = 3;
+  LoadPlan decoding{.shape = WorkloadShape::Fixed(1, 65), .num_prompts = 3};
   const auto one =
       *Predict(imagined.points[0], model, decoding, Probed(), imagined.host.machine, 0);
   const auto three =
@@ -146,8 +143,7 @@ TEST(Predict, IntegersAndFloatsEachTakeTheirOwnRate) {
   for (int layer = 0; layer < integers.spec.layers; ++layer)
     for (const MatrixRole role : {MatrixRole::kMlpIn, MatrixRole::kDown})
       integers.formats.Set(layer, role, {});
-  Workload prompt;
-  prompt.prompt_len = 512;
+  const LoadPlan prompt{.shape = WorkloadShape::Fixed(512, 64)};
   const auto ttft_s = [&](const PlannedModel& model, double int8_ops_per_s) {
     Json probe = *Json::Parse(kProbe);
     probe.Set("int8",
@@ -166,12 +162,8 @@ TEST(Predict, IntegersAndFloatsEachTakeTheirOwnRate) {
 TEST(Predict, ExpertsCountAsExpected) {
   const Imagined imagined = Imagine("preset:qwen3-30b-a3b@3", "[]");
   const PlannedModel model = InBf16("preset:qwen3-30b-a3b@3");
-  Workload one;
-  one.num_prompts = 1;
-  Workload eight = one;
-  eight.num_prompts = 8;
-  one.prompt_len = eight.prompt_len = 1;
-  one.output_len = eight.output_len = 3;
+  const LoadPlan one{.shape = WorkloadShape::Fixed(1, 3), .num_prompts = 1};
+  const LoadPlan eight{.shape = WorkloadShape::Fixed(1, 3), .num_prompts = 8};
   const auto of_one = *Predict(imagined.points[0], model, one, Probed(), imagined.host.machine, 0);
   const auto of_eight =
       *Predict(imagined.points[0], model, eight, Probed(), imagined.host.machine, 0);
@@ -188,10 +180,8 @@ TEST(Predict, ExpertsCountAsExpected) {
 TEST(Predict, LittleKvSpaceTakesMoreSteps) {
   const Imagined imagined = Imagine("preset:qwen2.5-0.5b", R"([{"kv_cache_space":0.03125}])");
   const PlannedModel model = InBf16("preset:qwen2.5-0.5b");
-  Workload decoding;
-  decoding.prompt_len = 1;
-  decoding.output_len = 1023;  // 12 KiB a token, so 32 MiB hold two sequences
-  decoding.num_prompts = 8;
+  // 12 KiB a token, so 32 MiB hold two sequences.
+  const LoadPlan decoding{.shape = WorkloadShape::Fixed(1, 1023), .num_prompts = 8};
   const auto all =
       *Predict(imagined.points[0], model, decoding, Probed(), imagined.host.machine, 0);
   const auto two =

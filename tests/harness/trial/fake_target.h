@@ -13,27 +13,28 @@ namespace pinion::harness {
 // `step_s`, whatever else they compute.
 class FakeTarget final : public LoadTarget {
  public:
-  Result<PhaseResult> Send(const LoadPhase& phase) override {
+  Result<PhaseResult> Send(const LoadPlan& phase) override {
     phases.push_back(phase);
-    if (fails || (fails_at_rates && phase.rate))
+    if (fails || (fails_at_rates && phase.open_loop()))
       return Fail(ErrorCode::kFailed, "the server ended with exit code 3");
     PhaseResult result;
-    result.load.open_loop = phase.rate.has_value();
+    result.load.open_loop = phase.open_loop();
     const int64_t start_ns = result.load.start_ns = clock.NowNs();
     busy_until_ns_ = start_ns;  // what was cut off is no longer served
-    std::vector<int64_t> free_ns(static_cast<size_t>(phase.rate ? phase.requests : phase.clients),
-                                 start_ns);
+    const int clients = phase.open_loop() ? phase.num_prompts : phase.concurrency;
+    std::vector<int64_t> free_ns(static_cast<size_t>(clients), start_ns);
     bool complete = false;
-    for (int i = 0; i < phase.requests; ++i) {
+    for (int i = 0; i < phase.num_prompts; ++i) {
       const auto client = std::min_element(free_ns.begin(), free_ns.end());
       int64_t sent_ns = *client;
-      if (phase.rate) sent_ns = start_ns + Ns(i / *phase.rate);
+      if (phase.open_loop()) sent_ns = start_ns + Ns(i / *phase.arrivals.rate);
       if (i > 0 && sent_ns > start_ns + Ns(phase.stop_sending_s)) break;
       RequestRecord record = Answer(phase, sent_ns);
       if (fails_every > 0 && (i + 1) % fails_every == 0) Refuse(record);
       if (serves_s > 0) Queue(record);
       const int64_t deadline_ns =
-          start_ns + Ns(complete ? phase.deadline_s : phase.last_deadline_s);
+          start_ns +
+          Ns(complete ? phase.deadline_s : phase.last_deadline_s.value_or(phase.deadline_s));
       if (record.ended_ns > deadline_ns && !record.token_ns.empty()) Cut(deadline_ns, record);
       if (never_answers) Cut(deadline_ns, record);
       complete = complete || record.complete();
@@ -53,7 +54,6 @@ class FakeTarget final : public LoadTarget {
 
   FakeClock clock;
   double first_s = 0.002, step_s = 0.001;
-  int output_len = 4;          // tokens of every answer, except of warm-ups
   bool never_answers = false;  // requests wait until their deadline
   bool fails = false, fails_at_rates = false;
   double serves_s = 0;  // requests are served one after the other, so long each; 0: all at once
@@ -63,20 +63,20 @@ class FakeTarget final : public LoadTarget {
   GeneratorLoad generator;
   std::optional<ServerCounters> counted;
   std::optional<double> kv_used_share;
-  std::vector<LoadPhase> phases;
+  std::vector<LoadPlan> phases;
 
  private:
   int64_t busy_until_ns_ = 0;
 
   static int64_t Ns(double seconds) { return static_cast<int64_t>(std::min(seconds, 1e9) * 1e9); }
 
-  RequestRecord Answer(const LoadPhase& phase, int64_t sent_ns) const {
+  RequestRecord Answer(const LoadPlan& phase, int64_t sent_ns) const {
     RequestRecord record;
     record.scheduled_ns = record.sent_ns = record.ended_ns = sent_ns;
     record.error = error;
     if (!error.empty() || never_answers) return record;
-    const int tokens = phase.most_output ? std::min(phase.most_output, output_len) : output_len;
-    for (int i = 0; i < tokens; ++i) record.token_ns.push_back(sent_ns + Ns(first_s + i * step_s));
+    for (int i = 0; i < phase.shape.output_len(); ++i)
+      record.token_ns.push_back(sent_ns + Ns(first_s + i * step_s));
     record.ended_ns = record.token_ns.back();
     return record;
   }
@@ -104,7 +104,7 @@ class FakeTarget final : public LoadTarget {
 
 inline TrialRequest SmallRequest() {
   TrialRequest request;
-  request.workload = {16, 4, {1, 3}, 6};
+  request.workload = {{.shape = WorkloadShape::Fixed(16, 4), .num_prompts = 6}, {1, 3}};
   request.seed = 5;
   request.limit_s = 20;
   return request;

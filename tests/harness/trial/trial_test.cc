@@ -150,8 +150,8 @@ TEST(Trial, TheSeedDrawsTheOrderOfTheBatchAndTheLoops) {
     EXPECT_GE(result->info.rest.Find("warm_up_batches")->integer(),
               3);  // of the trial, of each loop
     std::vector<int> clients;
-    for (const LoadPhase& phase : target.phases)
-      if (phase.most_output == 0) clients.push_back(phase.clients);
+    for (const LoadPlan& phase : target.phases)
+      if (phase.shape.name != kWarmUpShape) clients.push_back(phase.concurrency);
     return clients;
   };
   std::set<std::vector<int>> seen;
@@ -163,23 +163,23 @@ TEST(Trial, TheSeedDrawsTheOrderOfTheBatchAndTheLoops) {
 TEST(Trial, NoPromptIsUsedTwice) {
   FakeTarget target;
   ASSERT_TRUE(Measured(target, SmallRequest()));
-  std::set<uint64_t> streams;
-  for (const LoadPhase& phase : target.phases) streams.insert(phase.stream);
-  EXPECT_EQ(streams.size(), target.phases.size());
+  std::set<uint64_t> seeds;
+  for (const LoadPlan& phase : target.phases) seeds.insert(phase.seed);
+  EXPECT_EQ(seeds.size(), target.phases.size());
 }
 
 TEST(Trial, AWarmUpHasAClientForEveryEngine) {
   FakeTarget target;
   target.engines = 7;
   ASSERT_TRUE(Measured(target, SmallRequest()));
-  for (const LoadPhase& phase : target.phases)
-    EXPECT_TRUE(phase.most_output == 0 || phase.clients >= 7);
+  for (const LoadPlan& phase : target.phases)
+    EXPECT_TRUE(phase.shape.name != kWarmUpShape || phase.concurrency >= 7);
 }
 
 TEST(Trial, UnfinishedLoadIsMeasuredAsFarAsItWent) {
   FakeTarget target;
-  target.output_len = 120;  // a request takes 0.12 s
   TrialRequest request = SmallRequest();
+  request.workload.load.shape.output = Lengths::Fixed(120);  // a request takes 0.12 s
   request.limit_s = 0.2;
   const auto result = Measured(target, request);
   ASSERT_TRUE(result) << result.error().message;
@@ -198,9 +198,9 @@ TEST(Trial, ABatchThatIsAlmostDoneEndsAndTheLoopsKeepTheirTime) {
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_FALSE(result->info.has_cut_batch());
   EXPECT_NEAR(Find(*result, "output_tokens_per_s", 0)->value, 4 / 1.1, 0.01);
-  for (const LoadPhase& phase : target.phases) {
-    if (phase.most_output > 0) continue;
-    EXPECT_GE(phase.deadline_s, 1.9) << phase.clients << " clients";
+  for (const LoadPlan& phase : target.phases) {
+    if (phase.shape.name == kWarmUpShape) continue;
+    EXPECT_GE(phase.deadline_s, 1.9) << phase.concurrency << " clients";
   }
   target.serves_s = 5;
   EXPECT_TRUE(Measured(target, request)->info.has_cut_batch()) << "the trial has an end";
@@ -212,13 +212,11 @@ TEST(Trial, TheBatchHasAsManyPromptsAsTheSweepFoundToFit) {
   request.batch_prompts = 2;
   const auto read = ReadTrialRequest(ToJson(request));
   ASSERT_TRUE(read && Measured(target, *read));
-  const auto& phases = target.phases;
-  EXPECT_TRUE(std::any_of(phases.begin(), phases.end(), [](const LoadPhase& phase) {
-    return phase.most_output == 0 && phase.clients == 2 && phase.requests == 2;
-  }));
-  EXPECT_TRUE(std::none_of(phases.begin(), phases.end(), [](const LoadPhase& phase) {
-    return phase.most_output == 0 && phase.clients == 6;
-  }));
+  std::vector<int> prompts;
+  for (const LoadPlan& phase : target.phases)
+    if (phase.shape.name != kWarmUpShape && phase.concurrency == phase.num_prompts)
+      prompts.push_back(phase.num_prompts);
+  EXPECT_THAT(prompts, testing::ElementsAre(2)) << "of the workload's six";
 }
 
 TEST(Trial, ALoadMayLastAsLongAsTheStartTook) {
@@ -234,9 +232,9 @@ TEST(Trial, ALoadMayLastAsLongAsTheStartTook) {
 TEST(Trial, AfterASlowStartTheLoadStillEndsBeforeTheDeadline) {
   TrialRequest request = SmallRequest();
   request.limit_s = 10;
+  request.workload.load.shape.output = Lengths::Fixed(1000);  // an answer takes a second
   const auto end_s = [&](std::optional<double> deadline_s) {
     FakeTarget target;
-    target.output_len = 1000;  // an answer takes a second
     request.deadline_s = deadline_s;
     const int64_t now_ns = target.clock.NowNs();
     (void)Measured(target, request, 30);
