@@ -4,33 +4,52 @@
 
 #include "engine/base/trace.h"
 #include "engine/decoder/forward_pass.h"
+#include "engine/decoder/mlp_tile.h"
 
 namespace pinion {
 namespace {
 
 using kernels::kBlockN;
 
-// The input projection goes through a tile of one (plain) or two (gated) blocks, which is
-// activated while it is in cache: the wide float32 result never reaches memory.
-void RunTile(const ForwardPass& pass, const LayerWeights& layer, const PreparedRows& x,
-             std::byte* mlp, size_t block, size_t unit, size_t row, size_t rows) {
-  const PackedMatrix& matrix = layer.mlp_in;
-  const size_t element = kernels::SizeOf(pass.activation), stride = unit * kBlockN;
+// The input projection goes through tiles of some rows and blocks, which are activated while they
+// are in cache: the wide float32 result never reaches memory.
+struct TileShape {
+  size_t rows, blocks;  // blocks: a multiple of `unit`
+  size_t unit;          // blocks of a tile that make one of the result: one (plain) or two (gated)
+};
+
+// Kernels that want several blocks per call get them if the tile has room.
+TileShape ShapeOf(const kernels::ProductCut& cut, size_t unit) {
+  const size_t rows = kMlpTileFloats / (cut.blocks * kBlockN);
+  if (cut.blocks <= unit || cut.blocks > kMlpTileBlocks) return {kMlpTileRows, unit, unit};
+  return {std::min({kMlpTileRows, rows, cut.rows}), cut.blocks / unit * unit, unit};
+}
+
+// Activates one row of a tile's product, src, of which `live` outputs are wanted.
+void ActivateRow(const ForwardPass& pass, float* src, size_t live, std::byte* dst) {
   const auto activation = pass.spec.activation;
+  if (pass.spec.gated && pass.spec.mlp_gate_multiplier != 1)
+    pass.table.scale(src, pass.spec.mlp_gate_multiplier, live);
+  if (pass.spec.gated)
+    pass.table.activate_gated(dst, pass.activation, activation, src, src + kBlockN, live);
+  else
+    pass.table.activate(dst, pass.activation, activation, src, live);
+}
+
+void RunTile(const ForwardPass& pass, const LayerWeights& layer, const PreparedRows& x,
+             std::byte* mlp, const TileShape& shape, size_t block, size_t row) {
+  const PackedMatrix& matrix = layer.mlp_in;
+  const size_t element = kernels::SizeOf(pass.activation), stride = shape.blocks * kBlockN;
   float* tile = pass.scratch.mlp_tile;
-  Multiply(pass, matrix, x, row, rows, block, unit, tile, stride);
-  const size_t column = block / unit * kBlockN;
-  const size_t live = std::min(kBlockN, layer.down.k - column);
-  for (size_t i = 0; i < rows; ++i) {
+  Multiply(pass, matrix, x, row, shape.rows, block, shape.blocks, tile, stride);
+  for (size_t i = 0; i < shape.rows; ++i) {
     float* src = tile + i * stride;
     if (layer.mlp_in_bias) pass.table.add(src, layer.mlp_in_bias + block * kBlockN, stride);
-    std::byte* dst = mlp + ((row + i) * layer.down.k_padded() + column) * element;
-    if (pass.spec.gated && pass.spec.mlp_gate_multiplier != 1)
-      pass.table.scale(src, pass.spec.mlp_gate_multiplier, live);
-    if (pass.spec.gated)
-      pass.table.activate_gated(dst, pass.activation, activation, src, src + kBlockN, live);
-    else
-      pass.table.activate(dst, pass.activation, activation, src, live);
+    for (size_t at = 0; at < shape.blocks; at += shape.unit) {
+      const size_t column = (block + at) / shape.unit * kBlockN;
+      ActivateRow(pass, src + at * kBlockN, std::min(kBlockN, layer.down.k - column),
+                  mlp + ((row + i) * layer.down.k_padded() + column) * element);
+    }
   }
 }
 
@@ -40,13 +59,19 @@ void RunMlpIn(const ForwardPass& pass, const LayerWeights& layer, std::byte* mlp
   const TraceSpan span("mlp_in");
   const size_t unit = pass.spec.gated ? 2 : 1;
   const PreparedRows x = Prepare(pass, layer.mlp_in, pass.w.normed, pass.rows);
+  const kernels::ProductCut cut = CutOf(pass, layer.mlp_in);
+  const TileShape most = ShapeOf(cut, unit);
   const auto run = [&](size_t row, size_t rows, size_t begin, size_t end) {
-    for (size_t block = begin; block < end; block += unit)
-      for (size_t tile = row; tile < row + rows; tile += kMlpTileRows)
-        RunTile(pass, layer, x, mlp, block, unit, tile, std::min(kMlpTileRows, row + rows - tile));
+    for (size_t block = begin; block < end; block += most.blocks) {
+      for (size_t first = row; first < row + rows; first += most.rows)
+        RunTile(pass, layer, x, mlp,
+                {std::min(most.rows, row + rows - first), std::min(most.blocks, end - block), unit},
+                block, first);
+    }
   };
-  // Tiles of one or two blocks: the cut in rows is that of calls with few blocks.
-  ShareProducts(pass, layer.mlp_in, CutOf(pass, layer.mlp_in).rows_of_few, 1, unit, run);
+  // The cut in rows is that of calls with as many blocks.
+  const size_t rows = most.blocks > unit ? cut.rows : cut.rows_of_few;
+  ShareProducts(pass, layer.mlp_in, rows, most.blocks, unit, run);
 }
 
 void RunMlp(const ForwardPass& pass, size_t layer) {

@@ -109,7 +109,7 @@ kernels::ProductCut CutOf(const ForwardPass& pass, const PackedMatrix& matrix) {
     return cut ? cut(*matrix.integers, pass.activation, pass.rows) : kernels::ProductCut{};
   }
   auto cut = kernels::GemmCut(pass.table, matrix.dtype, pass.rows, matrix.packed_columns());
-  if (matrix.integers) cut.rows = cut.rows_of_few;  // MultiplyBlocks takes block by block
+  if (matrix.integers) cut = {.rows = cut.rows_of_few};  // MultiplyBlocks takes block by block
   return cut;
 }
 

@@ -4,6 +4,7 @@
 #include <initializer_list>
 
 #include "engine/decoder/attend.h"
+#include "engine/decoder/mlp_tile.h"
 #include "engine/spec/stage.h"
 #include "engine/weights/weight_layout.h"
 
@@ -262,7 +263,6 @@ struct StreamRows {
 Result<ThreadScratch> MakeScratch(const DecoderSpec& spec, const Shard& shard,
                                   const FormatPlan& formats, const MemoryPolicy& memory) {
   ThreadScratch scratch;
-  const size_t tile = kMlpTileRows * 2 * kernels::kBlockN;
   const size_t delta = DeltaScratchFloats(spec.delta);
   const size_t state_chunk = StateScratchFloats(spec.mamba);
   const size_t part = PartFloats(WidestCachedShape(spec));
@@ -270,9 +270,9 @@ Result<ThreadScratch> MakeScratch(const DecoderSpec& spec, const Shard& shard,
   const size_t products = static_cast<size_t>(spec.index.heads) * kernels::kBlockN;
   const size_t apart_row = spec.moe.apart ? static_cast<size_t>(spec.hidden) : 0;
   const StreamRows streams(spec);
-  const size_t floats =
-      RoundUp(streams.count + tile + delta + state_chunk + part + products + hidden_row + apart_row,
-              64 / sizeof(float));
+  const size_t floats = RoundUp(streams.count + kMlpTileFloats + delta + state_chunk + part +
+                                    products + hidden_row + apart_row,
+                                64 / sizeof(float));
   PINION_ASSIGN(
       scratch.storage,
       Pages::Allocate(floats * sizeof(float) + LatentTileBytes(spec, formats.dtype) +
@@ -282,7 +282,7 @@ Result<ThreadScratch> MakeScratch(const DecoderSpec& spec, const Shard& shard,
   scratch.router_row = scratch.stream_rows + streams.router;
   scratch.input_row = scratch.stream_rows + streams.input;
   scratch.mlp_tile = scratch.stream_rows + streams.count;
-  scratch.delta = scratch.mlp_tile + tile;
+  scratch.delta = scratch.mlp_tile + kMlpTileFloats;
   scratch.state_chunk = scratch.delta + delta;
   scratch.part = scratch.state_chunk + state_chunk;
   scratch.hidden_row = scratch.part + part + products;

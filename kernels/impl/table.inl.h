@@ -7,7 +7,7 @@
 #include "kernels/impl/attention_merge.inl.h"
 #include "kernels/impl/convert.inl.h"
 #include "kernels/impl/delta_chunk.inl.h"
-#include "kernels/impl/gemm.inl.h"
+#include "kernels/impl/gemm_panels.inl.h"
 #include "kernels/impl/kv.inl.h"
 #include "kernels/impl/recurrent.inl.h"
 #include "kernels/impl/rowwise.inl.h"
@@ -23,9 +23,9 @@ template <void (*of_bytes)(const AttentionArgs&)>
 constexpr Table MakeTable(Isa isa) {
   return {
       .isa = isa,
-      .gemm_f32 = Gemm<OperandF32, float>,
-      .gemm_bf16 = Gemm<OperandBf16Widened, Bf16>,
-      .gemm_f16 = Gemm<OperandF16, float>,
+      .gemm_f32 = FloatGemm<OperandF32, float>,
+      .gemm_bf16 = FloatGemm<OperandBf16Widened, Bf16>,
+      .gemm_f16 = FloatGemm<OperandF16, float>,
       .rms_norm = RmsNorm,
       .layer_norm = LayerNorm,
       .rotary = Rotary,

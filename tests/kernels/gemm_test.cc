@@ -56,6 +56,44 @@ TEST_P(GemmTest, DepthsBeyondTheCacheAreWithinTheSummationBound) {
   }
 }
 
+// Kernels that pack the rows of such calls cut them, and K, more than once.
+TEST_P(GemmTest, ManyRowsOfSeveralBlocksAreWithinTheSummationBound) {
+  for (Dtype weights : kDtypes) {
+    for (size_t rows : {19, 20, 25, 31, 257}) {
+      for (size_t k : {32, 300, 1568}) {
+        if (rows > 31 && k > 300) continue;  // the scalar product would take long
+        RunAndCheck(TableFor(GetParam()), Problem(rows, k, 4, weights), 16);
+      }
+    }
+  }
+}
+
+// How rows and blocks are divided into calls changes no bit.
+TEST_P(GemmTest, AnyCutOfAProductGivesTheSameBits) {
+  for (Dtype weights : kDtypes) {
+    const size_t rows = 64, blocks = 5, n = blocks * kBlockN;
+    const Problem p(rows, 1100, blocks, weights);
+    const size_t row_bytes = p.k_padded * SizeOf(ActivationType(weights));
+    std::vector<float> want(rows * n + 16), got(want);
+    const auto aligned = [](std::vector<float>& y) {
+      return y.data() + (64 - reinterpret_cast<uintptr_t>(y.data()) % 64) % 64 / sizeof(float);
+    };
+    Kernel(TableFor(GetParam()),
+           weights)({p.x.data(), p.w.data(), aligned(want), rows, p.k_padded, blocks, n});
+    for (const auto [part, call] : {std::pair<size_t, size_t>{64, 1}, {7, 5}, {32, 4}, {1, 2}}) {
+      for (size_t row = 0; row < rows; row += part) {
+        for (size_t block = 0; block < blocks; block += call)
+          Kernel(TableFor(GetParam()), weights)(
+              {p.x.data() + row * row_bytes, p.w.data() + block * PackedBlockBytes(weights, p.k),
+               aligned(got) + row * n + block * kBlockN, std::min(part, rows - row), p.k_padded,
+               std::min(call, blocks - block), n});
+      }
+      ASSERT_EQ(std::memcmp(aligned(got), aligned(want), rows * n * sizeof(float)), 0)
+          << Name(weights) << ", parts of " << part << " rows, calls of " << call << " blocks";
+    }
+  }
+}
+
 // By every kernel that may be chosen, oneDNN's apart (onednn_test.cc).
 TEST_P(GemmTest, RowsMayLieApart) {
   constexpr size_t kGap = 32;
