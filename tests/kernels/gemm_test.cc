@@ -80,7 +80,7 @@ TEST_P(GemmTest, AnyCutOfAProductGivesTheSameBits) {
     };
     Kernel(TableFor(GetParam()),
            weights)({p.x.data(), p.w.data(), aligned(want), rows, p.k_padded, blocks, n});
-    for (const auto [part, call] : {std::pair<size_t, size_t>{64, 1}, {7, 5}, {32, 4}, {1, 2}}) {
+    for (const auto& [part, call] : {std::pair<size_t, size_t>{64, 1}, {7, 5}, {32, 4}, {1, 2}}) {
       for (size_t row = 0; row < rows; row += part) {
         for (size_t block = 0; block < blocks; block += call)
           Kernel(TableFor(GetParam()), weights)(
