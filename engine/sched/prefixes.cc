@@ -79,9 +79,9 @@ void Scheduler::ReserveStates() {
   }
 }
 
-// The step has copied the states.
-void Scheduler::SettleStates() {
-  for (const Slice& slice : slices_) {
+// The step copies the states before a later one begins with them, or writes to their places.
+void Scheduler::SettleStates(const std::vector<Slice>& slices) {
+  for (const Slice& slice : slices) {
     Sequence& sequence = *slice.sequence;
     if (slice.begins_from >= 0) states_->Release(std::exchange(sequence.begins_from, -1));
     if (slice.keeps_in < 0) continue;

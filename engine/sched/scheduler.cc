@@ -25,9 +25,10 @@ constexpr size_t kFullSpeedRows = 512;
 // How many rows tokens that jumped share in a bounded step: two of the longest runs.
 constexpr size_t kJumpedRows = 64;
 
-bool Contains(const std::vector<int32_t>& ids, int32_t id) {
-  return std::find(ids.begin(), ids.end(), id) != ids.end();
-}
+size_t CeilDiv(size_t value, size_t step) { return (value + step - 1) / step; }
+
+// Whether a running sequence has tokens that no step in flight computes, and is to go on.
+bool CanGoOn(const Sequence& sequence) { return sequence.left() > 0 && !sequence.aborted; }
 
 // Puts the sequence at its place in a queue that is in order; returns its index.
 template <typename Queue>
@@ -48,7 +49,8 @@ Scheduler::Scheduler(const SchedulerOptions& options, BlockPool& pool, StepTimes
       tables_(pool, options.reaches),
       times_(times),
       clock_(clock),
-      states_(states) {
+      states_(states),
+      open_(options.steps_in_flight) {
   CHECK(!states || pool.prefix_caching());
   CHECK(options.max_num_batched_tokens > 0 && options.max_num_seqs > 0);
   for (size_t place = options.max_num_seqs; place-- > 0;)
@@ -94,11 +96,13 @@ Status Scheduler::Add(std::unique_ptr<Sequence> sequence) {
 }
 
 std::unique_ptr<Sequence> Scheduler::Abort(uint64_t id) {
-  CHECK(!in_step_) << "sequence " << id << " aborted inside a step";
   const auto take = [id](auto& queue) -> std::unique_ptr<Sequence> {
-    const auto found = std::find_if(queue.begin(), queue.end(),
-                                    [id](const auto& sequence) { return sequence->id == id; });
+    const auto found = std::find_if(queue.begin(), queue.end(), [id](const auto& sequence) {
+      return sequence->id == id && !sequence->aborted;
+    });
     if (found == queue.end()) return nullptr;
+    (*found)->aborted = (*found)->steps_in_flight > 0;
+    if ((*found)->aborted) return nullptr;
     std::unique_ptr<Sequence> taken = std::move(*found);
     queue.erase(found);
     return taken;
@@ -121,27 +125,48 @@ SchedulerStats Scheduler::stats() const {
 // ---- A step's tokens ------------------------------------------------------------------------
 
 const std::vector<Slice>& Scheduler::Schedule() {
-  CHECK(!in_step_) << "Schedule called twice without Commit";
+  CHECK(!open_.full()) << "Schedule called for a step too many without Commit";
+  AdvanceNewest();
   slices_.clear();
   step_preempted_ = false;
-  size_t budget = ScheduleRunning(Left::kToken, options_.max_num_batched_tokens);
+  const size_t decodes = DecodesOfStep();
+  size_t budget = ScheduleRunning(Left::kToken, options_.max_num_batched_tokens, decodes);
   const size_t share = times_ ? std::min(budget, kJumpedRows) : budget;
-  budget -= share - ScheduleRunning(Left::kJumped, share);
+  budget -= share - ScheduleRunning(Left::kJumped, share, decodes);
   prefill_rows_ = 0;
   if (times_) {
     SharePrefill(budget);
   } else {
-    budget = ScheduleRunning(Left::kPrompt, budget);
+    budget = ScheduleRunning(Left::kPrompt, budget, SIZE_MAX);
     // A sequence preempted in this step is now in the queue: admitting it would take back the very
     // blocks it was preempted for.
     if (!step_preempted_) AdmitInOrder(budget);
   }
-  CHECK(!slices_.empty() || idle())
+  CHECK(!slices_.empty() || idle() || !open_.empty())
       << waiting_.size() << " waiting, " << running_.size() << " running, none can continue";
+  if (slices_.empty()) return slices_;
   if (states_) ReserveStates();
-  in_step_ = !slices_.empty();
-  if (times_) began_ns_ = clock_.NowNs();
-  return slices_;
+  for (const Slice& slice : slices_) ++slice.sequence->steps_in_flight;
+  OpenStep& step = open_.Push();
+  step.slices.swap(slices_);
+  step.load = load_;
+  step.bound_s = bound_s_;
+  if (times_) step.began_ns = clock_.NowNs();
+  newest_is_computed_ = false;
+  return step.slices;
+}
+
+// How many of the sequences that decode the step takes: so many that each of the steps that may be
+// in flight has as many, or as those that are free have of what is ready.
+size_t Scheduler::DecodesOfStep() const {
+  size_t decoding = 0, ready = 0;
+  for (const auto& sequence : running_) {
+    if (!sequence->decodes()) continue;
+    ++decoding;
+    if (CanGoOn(*sequence)) ++ready;
+  }
+  const size_t free = open_.most() - open_.size();
+  return std::min(CeilDiv(decoding, open_.most()), CeilDiv(ready, free));
 }
 
 Scheduler::Left Scheduler::LeftOf(const Sequence& sequence) {
@@ -149,12 +174,14 @@ Scheduler::Left Scheduler::LeftOf(const Sequence& sequence) {
   return sequence.decodes() ? Left::kJumped : Left::kPrompt;
 }
 
-// Schedules running sequences that have this left; returns the budget that is left. Single tokens
+// Schedules running sequences that have this left, while the step has less than `most` slices;
+// returns the budget that is left. Single tokens
 // go first, so that neither a long prefill, which can be cut into chunks, nor many tokens that
 // jumped at once delay the next token of a sequence that is already answering.
-size_t Scheduler::ScheduleRunning(Left left, size_t budget) {
-  for (size_t i = 0; i < running_.size() && budget > 0; ++i)
-    if (LeftOf(*running_[i]) == left) Continue(i, running_[i]->left(), budget);
+size_t Scheduler::ScheduleRunning(Left left, size_t budget, size_t most) {
+  for (size_t i = 0; i < running_.size() && budget > 0 && slices_.size() < most; ++i)
+    if (CanGoOn(*running_[i]) && LeftOf(*running_[i]) == left)
+      Continue(i, running_[i]->left(), budget);
   return budget;
 }
 
@@ -169,8 +196,9 @@ size_t Scheduler::Continue(size_t index, size_t most, size_t& budget, size_t alr
     if (kept > first) count = std::min(count, kept - first);
   }
   if (!MakeRoom(index, first + count, budget)) {
-    // Only the last gets here. It uses its own and the free blocks, or pauses for this step:
-    // preempting one before it would break the promise that the first progresses.
+    // The last gets here, or one that would have to preempt the last in flight. It uses its own and
+    // the free blocks, or pauses for this step: preempting one before it would break the promise
+    // that the first progresses.
     count = tables_.Fitting(sequence.tables, first, count);
   }
   if (count == 0) return 0;
@@ -180,10 +208,10 @@ size_t Scheduler::Continue(size_t index, size_t most, size_t& budget, size_t alr
 }
 
 // Preempts sequences behind running_[index] until there are blocks for its first `tokens` tokens;
-// false if preempting all of them was not enough.
+// false if preempting all of them was not enough, up to the last one in flight.
 bool Scheduler::MakeRoom(size_t index, size_t tokens, size_t& budget) {
   while (tables_.Short(running_[index]->tables, tokens) > pool_.available()) {
-    if (running_.size() == index + 1) return false;
+    if (running_.size() == index + 1 || running_.back()->steps_in_flight > 0) return false;
     PreemptLast(budget);
   }
   return true;
@@ -283,92 +311,6 @@ void Scheduler::ReleaseBlocks(Sequence& sequence) {
   if (sequence.place >= 0) free_places_.push_back(std::exchange(sequence.place, -1));
   if (sequence.begins_from >= 0) states_->Release(std::exchange(sequence.begins_from, -1));
   tables_.Release(sequence.tables);
-}
-
-// ---- A step's results -----------------------------------------------------------------------
-
-std::vector<std::unique_ptr<Sequence>> Scheduler::Commit(const std::vector<int32_t>& sampled,
-                                                         const Following& following) {
-  CHECK(following.empty() || following.size() == sampled.size());
-  size_t next = 0;
-  if (states_) SettleStates();
-  for (const Slice& slice : slices_) {
-    Advance(slice);
-    if (!slice.samples) continue;
-    CHECK(next < sampled.size()) << "only " << sampled.size()
-                                 << " tokens for the slices that sample";
-    Append(*slice.sequence, sampled[next],
-           following.empty() ? std::span<const int32_t>() : following[next]);
-    ++next;
-  }
-  if (times_) Observe();
-  CHECK(next == sampled.size()) << sampled.size() << " tokens for " << next << " slices";
-  auto finished = RemoveFinished();
-  slices_.clear();
-  in_step_ = false;
-  return finished;
-}
-
-// Marks the slice as computed, publishes the blocks that it filled, and drops those that no later
-// token sees.
-void Scheduler::Advance(const Slice& slice) {
-  Sequence& sequence = *slice.sequence;
-  const size_t full_before = sequence.computed / pool_.block_tokens();
-  sequence.computed = slice.first + slice.count;
-  if (sequence.rates_prompt()) sequence.scored = std::max(sequence.scored, sequence.computed);
-  if (sequence.score && sequence.computed == sequence.tokens.size())
-    sequence.finish = FinishReason::kLength;
-  if (pool_.prefix_caching()) {
-    const size_t full = sequence.computed / pool_.block_tokens();
-    HashBlocks(sequence, full, pool_.block_tokens());
-    tables_.Publish(sequence.tables, sequence.hashes, full_before, full);
-  }
-  tables_.DropBehind(sequence.tables, sequence.computed);
-  // The blocks of one that takes no prefixes may be another's.
-  if (pool_.prefix_caching() && !sequence.rates_prompt())
-    tables_.SpareBehind(sequence.tables, sequence.hashes, sequence.likely_prefixes);
-}
-
-void Scheduler::Append(Sequence& sequence, int32_t token, std::span<const int32_t> following) {
-  sequence.tokens.push_back(token);
-  sequence.finish = FinishOf(sequence);
-  sequence.jumped = 0;
-  for (const int32_t next : following) {
-    if (sequence.finish != FinishReason::kNone) return;
-    sequence.tokens.push_back(next);
-    ++sequence.jumped;
-    sequence.finish = FinishOf(sequence);
-  }
-}
-
-FinishReason Scheduler::FinishOf(const Sequence& sequence) const {
-  const SamplingParams& params = sequence.params;
-  const int32_t token = sequence.tokens.back();
-  const size_t output = sequence.output_tokens();
-  // A grammar allows an end only where nothing else may follow, or the model wants it.
-  if (sequence.mask_row >= 0 && Contains(sequence.eos_ids, token)) return FinishReason::kStop;
-  const bool stops = (!params.ignore_eos && Contains(sequence.eos_ids, token)) ||
-                     Contains(params.stop_token_ids, token);
-  if (stops && output >= static_cast<size_t>(params.min_tokens)) return FinishReason::kStop;
-  if (output >= static_cast<size_t>(params.max_tokens) ||
-      sequence.tokens.size() >= options_.max_model_len)
-    return FinishReason::kLength;
-  return FinishReason::kNone;
-}
-
-std::vector<std::unique_ptr<Sequence>> Scheduler::RemoveFinished() {
-  std::vector<std::unique_ptr<Sequence>> finished;
-  for (const Slice& slice : slices_) {
-    if (slice.sequence->finish == FinishReason::kNone) continue;
-    const auto place = std::find_if(running_.begin(), running_.end(), [&](const auto& sequence) {
-      return sequence.get() == slice.sequence;
-    });
-    finished.push_back(std::move(*place));
-    running_.erase(place);
-    ReleaseBlocks(*finished.back());
-    ++finished_;
-  }
-  return finished;
 }
 
 }  // namespace pinion

@@ -10,6 +10,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/result.h"
+#include "engine/base/ring.h"
 #include "engine/kv/block_pool.h"
 #include "engine/kv/block_tables.h"
 #include "engine/kv/state_pool.h"
@@ -25,6 +26,7 @@ struct SchedulerOptions {
   size_t max_model_len = 2048;             // prompt + output
   StepBound bound;                         // of steps, if there are StepTimes
   std::vector<Reach> reaches = {Reach{}};  // of the block tables of a sequence
+  size_t steps_in_flight = 1;              // >= 1: between Schedule and Commit at once
 };
 
 // One sequence's share of a step: its tokens [first, first + count) are computed. If that includes
@@ -68,14 +70,22 @@ struct SchedulerStats {
 // kLeastKeptBlocks; one that is handed over needs the former in any case.
 //
 // The first sequence always progresses: it may take every block, and Add has checked that it fits.
+//
+// Several steps may be in flight. Whatever computes them computes one after the other, so that
+// blocks, states and places that a later step takes over, or reads, are as the earlier ones leave
+// them: their slices count as computed from the next Schedule on. A sequence whose next token is
+// being computed waits for it; those that decode are shared evenly among the steps. None is
+// preempted in flight: who needs its blocks pauses until it is back.
+//
 // Not thread-safe: the engine loop owns it.
 class Scheduler {
  public:
   // A slice that ends early costs a step, which takes about as long as several tokens.
   static constexpr size_t kLeastKeptBlocks = 4;
 
-  // times, clock, states: outlive the scheduler. A step is timed from the end of Schedule to
-  // Commit. states: of a model with recurrent layers whose pool has prefix_caching; else null.
+  // times, clock, states: outlive the scheduler. A step is timed from the end of Schedule, or the
+  // Commit of the step before it if that comes later, to its own Commit. states: of a model with
+  // recurrent layers whose pool has prefix_caching; else null.
   Scheduler(const SchedulerOptions& options, BlockPool& pool, StepTimes* times = nullptr,
             const Clock& clock = kMachineClock, StatePool* states = nullptr);
 
@@ -85,24 +95,27 @@ class Scheduler {
   Status Check(Sequence& sequence) const;
   // The same; one that can run waits for its turn from now on.
   Status Add(std::unique_ptr<Sequence> sequence);
-  // Removes a sequence, waiting or running; returns it with finish = kAborted, or null if unknown.
-  // Not between Schedule and Commit: its slice is being computed.
+  // Removes a sequence, waiting or running; returns it with finish = kAborted, or null if it is
+  // unknown or in flight: the Commit that ends this returns it then.
   std::unique_ptr<Sequence> Abort(uint64_t id);
 
   bool idle() const;  // nothing waiting, nothing running
 
-  // The next step; empty if idle. Blocks for all its tokens are allocated. The sequences it points
-  // to live until Commit or Abort returns them. Call Commit exactly once after running the step.
+  // The next step; empty if idle, or if all that could run is in flight, and then it is no step.
+  // Blocks for all its tokens are allocated. The sequences it points to live until Commit or Abort
+  // returns them. Their tables are those of the step until the next call of the scheduler; the
+  // slices stay until their Commit, which is called exactly once for each step, in order, after
+  // running it. Not if as many steps as options allow are in flight.
   const std::vector<Slice>& Schedule();
 
-  // Takes the step's results: one token for every slice with `samples`, in order, and, unless
-  // `following` is empty, the tokens that a grammar forces behind each of them (Sequence::jumped);
-  // forced tokens behind an end are dropped. Appends tokens, advances `computed`, publishes full
-  // blocks, sets `finish` (EOS and stop ids -> kStop, unless
-  // ignored or before min_tokens; max_tokens or the model's length -> kLength; score sequences
-  // finish with kLength once all is computed).
-  // Returns the sequences that finished, removed from the scheduler, their blocks released, in the
-  // order of the step's slices.
+  // Takes the results of the oldest step in flight: one token for every slice with `samples`, in
+  // order, and, unless `following` is empty, the tokens that a grammar forces behind each of them
+  // (Sequence::jumped); forced tokens behind an end are dropped. Appends tokens, advances
+  // `computed`, publishes full blocks, sets `finish` (EOS and stop ids -> kStop, unless ignored or
+  // before min_tokens; max_tokens or the model's length -> kLength; score sequences finish with
+  // kLength once all is computed). What was aborted in flight takes no token. Returns the sequences
+  // that finished, removed from the scheduler, their blocks released, in the order of the step's
+  // slices.
   using Following = std::vector<std::span<const int32_t>>;
   std::vector<std::unique_ptr<Sequence>> Commit(const std::vector<int32_t>& sampled,
                                                 const Following& following = {});
@@ -117,7 +130,8 @@ class Scheduler {
   // and those that jumped behind it, or more of its prompt.
   enum class Left { kToken, kJumped, kPrompt };
   static Left LeftOf(const Sequence& sequence);
-  size_t ScheduleRunning(Left left, size_t budget);
+  size_t DecodesOfStep() const;
+  size_t ScheduleRunning(Left left, size_t budget, size_t most);
   size_t Continue(size_t index, size_t most, size_t& budget, size_t already = 0);
   void AdmitInOrder(size_t budget);
   bool Admissible(const Sequence& sequence, size_t budget) const;
@@ -126,7 +140,6 @@ class Scheduler {
   size_t CachedBlocks(Sequence& sequence);
   size_t TakeState(Sequence& sequence, size_t found);
   void ReserveStates();
-  void SettleStates();
   bool MakeRoom(size_t index, size_t tokens, size_t& budget);
   void Push(Sequence& sequence, size_t already, size_t count);
   std::vector<Slice>::iterator FindSlice(const Sequence& sequence);
@@ -139,12 +152,24 @@ class Scheduler {
   double Bound(const StepLoad& decodes) const;
   StepLoad LoadOfSlices() const;
   size_t Take(const PrefillShare& share, size_t already, size_t& budget);
-  void Observe();
 
+  // A step in flight. What its time tells: its load and its bound (0: none).
+  struct OpenStep {
+    std::vector<Slice> slices;
+    StepLoad load;
+    double bound_s = 0;
+    int64_t began_ns = 0;
+  };
+  void Observe(const OpenStep& step);
+
+  void AdvanceNewest();
+  void SettleStates(const std::vector<Slice>& slices);
   void Advance(const Slice& slice);
   void Append(Sequence& sequence, int32_t token, std::span<const int32_t> following);
   FinishReason FinishOf(const Sequence& sequence) const;
-  std::vector<std::unique_ptr<Sequence>> RemoveFinished();
+  void TakeTokens(const std::vector<Slice>& slices, const std::vector<int32_t>& sampled,
+                  const Following& following);
+  std::vector<std::unique_ptr<Sequence>> RemoveFinished(const std::vector<Slice>& slices);
 
   SchedulerOptions options_;
   BlockPool& pool_;
@@ -155,17 +180,18 @@ class Scheduler {
   std::deque<std::unique_ptr<Sequence>> waiting_;   // in order
   std::vector<std::unique_ptr<Sequence>> running_;  // in order
   std::vector<int32_t> free_places_;                // the lowest last, at first
-  std::vector<Slice> slices_;
-  bool in_step_ = false;         // between Schedule and Commit
-  bool step_preempted_ = false;  // this step took blocks away from a running sequence
-  size_t prefill_rows_ = 0;      // of this step
+  Ring<OpenStep> open_;
+  bool newest_is_computed_ = true;  // the newest step in flight counts as computed, or none is
+  std::vector<Slice> slices_;       // of the step that is being made
+  bool step_preempted_ = false;     // this step took blocks away from a running sequence
+  size_t prefill_rows_ = 0;         // of this step
   uint64_t last_number_ = 0, preemptions_ = 0, finished_ = 0;
 
   StepLoad load_;                          // of this step
   double bound_s_ = 0, last_bound_s_ = 0;  // of this step (0: none); of the last that had one
   double credit_s_ = 0;
   uint64_t bounded_steps_ = 0;
-  int64_t began_ns_ = 0;
+  int64_t committed_ns_ = 0;       // when the last step was
   int steps_without_prefill_ = 0;  // in a row, though prompts wait for one
   uint64_t steps_over_bound_ = 0;
 };

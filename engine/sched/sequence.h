@@ -59,6 +59,9 @@ struct Sequence {
   // second time.
   size_t scored = 0;
   int preemptions = 0;
+  // Steps that have begun and compute tokens of it; set by the scheduler, as the next.
+  int steps_in_flight = 0;
+  bool aborted = false;  // it ends with these
   FinishReason finish = FinishReason::kNone;
 
   int64_t arrived_ns = 0, scheduled_ns = 0;  // set by the scheduler if still 0

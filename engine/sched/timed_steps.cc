@@ -60,7 +60,7 @@ std::vector<PrefillCandidate> Scheduler::Candidates() const {
     candidates.push_back(candidate);
   };
   for (const auto& sequence : running_) {
-    if (sequence->decodes()) continue;
+    if (sequence->decodes() || sequence->aborted) continue;
     groups.insert(sequence->group);
     add(*sequence, false);
   }
@@ -80,7 +80,10 @@ std::vector<PrefillCandidate> Scheduler::Candidates() const {
 // four times as many rows it was no faster (docs/speed.md), unless the limit was below full speed.
 double Scheduler::Bound(const StepLoad& decodes) const {
   const StepBound& bound = options_.bound;
-  const bool alone = decodes.rows == 0;
+  const bool alone =
+      decodes.rows == 0 && std::none_of(running_.begin(), running_.end(), [](const auto& sequence) {
+        return sequence->steps_in_flight > 0 && sequence->decodes();
+      });
   StepLoad full_speed = decodes;
   times_->Add(full_speed, 0, times_->full_speed_rows(), false);
   const double full_speed_s = times_->Seconds(full_speed) * times_->Margin();
@@ -114,10 +117,11 @@ size_t Scheduler::Take(const PrefillShare& share, size_t already, size_t& budget
   return index ? Continue(*index, share.rows, budget) : 0;
 }
 
-void Scheduler::Observe() {
-  const double seconds = static_cast<double>(clock_.NowNs() - began_ns_) * 1e-9;
-  times_->Observe(load_, seconds);
-  if (bound_s_ > 0 && seconds > bound_s_) ++steps_over_bound_;
+void Scheduler::Observe(const OpenStep& step) {
+  const int64_t began_ns = std::max(step.began_ns, std::exchange(committed_ns_, clock_.NowNs()));
+  const double seconds = static_cast<double>(committed_ns_ - began_ns) * 1e-9;
+  times_->Observe(step.load, seconds);
+  if (step.bound_s > 0 && seconds > step.bound_s) ++steps_over_bound_;
 }
 
 }  // namespace pinion

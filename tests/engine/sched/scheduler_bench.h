@@ -45,6 +45,7 @@ struct Setup {
   bool caching = true;
   size_t states = 0;  // kept ones; 0: the model has none
   std::vector<Reach> reaches = {Reach{}};
+  size_t steps_in_flight = 1;
 };
 
 class Bench {
@@ -52,8 +53,9 @@ class Bench {
   explicit Bench(const Setup& setup)
       : pool(setup.blocks, setup.block_tokens, setup.caching),
         states(static_cast<int32_t>(setup.seqs), setup.states),
-        scheduler({setup.budget, setup.seqs, setup.length, {}, setup.reaches}, pool, nullptr,
-                  kMachineClock, setup.states > 0 ? &states : nullptr) {}
+        scheduler(
+            {setup.budget, setup.seqs, setup.length, {}, setup.reaches, setup.steps_in_flight},
+            pool, nullptr, kMachineClock, setup.states > 0 ? &states : nullptr) {}
 
   static std::unique_ptr<Sequence> Make(uint64_t id, std::vector<int32_t> prompt, int max_tokens) {
     auto sequence = std::make_unique<Sequence>();

@@ -51,13 +51,16 @@ struct TimedSetup {
   size_t blocks = 1000, block_tokens = 16, budget = 2048, seqs = 64, length = 8000;
   bool caching = false;
   StepBound bound = {0.1, 0.5, 8};
+  size_t steps_in_flight = 1;
 };
 
 class TimedBench {
  public:
   explicit TimedBench(const TimedSetup& setup = {})
       : pool(setup.blocks, setup.block_tokens, setup.caching),
-        scheduler({setup.budget, setup.seqs, setup.length, setup.bound}, pool, &times, clock) {}
+        scheduler(
+            {setup.budget, setup.seqs, setup.length, setup.bound, {Reach{}}, setup.steps_in_flight},
+            pool, &times, clock) {}
 
   // Prompts differ from each other unless `first` says otherwise.
   Sequence* Add(uint64_t id, size_t prompt, int max_tokens = 1, int priority = 0,
