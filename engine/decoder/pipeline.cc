@@ -2,31 +2,41 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <deque>
 #include <mutex>
 #include <span>
 #include <utility>
 
 #include "engine/base/check.h"
-#include "engine/base/strings.h"
 #include "engine/base/trace.h"
 #include "engine/decoder/micro_batches.h"
+#include "engine/decoder/stage_places.h"
 #include "engine/decoder/stage_thread.h"
 #include "engine/spec/stage.h"
 
 namespace pinion {
 namespace {
 
-// One stage on ranks of its own. Everything but `done` is set at start.
+// What a stage has done so far.
+struct StageFigures {
+  uint64_t expert_bytes = 0, shared_kv_bytes = 0;
+  std::vector<double> waited_s;  // [ranks]
+};
+
+// One stage on ranks of its own. Everything up to `before` is set at start.
 struct Stage {
   int number = 0;
   std::unique_ptr<Ranks> ranks;
   std::unique_ptr<Decoder> decoder;
-  const float* taken = nullptr;    // what the stage before hands over, in this process
-  std::vector<float> received;     // the same, of another process
-  std::vector<float> given;        // for the next stage, [max_rows][HandoverFloats]
+  // What the stage before hands over, if it is in another process, and what the next one gets, each
+  // [max_rows][HandoverFloats]. If that is in this process, it may be reading what it gets of any
+  // other step in flight.
+  std::vector<float> received;
+  std::vector<std::vector<float>> given;
   std::optional<size_t> from, to;  // the processes of the stages beside it, if they are others
   Stage* before = nullptr;         // in this process
-  size_t done = 0;                 // parts of the step
+  size_t done = 0;                 // parts of all steps
+  StageFigures figures;            // as of the last step that is finished
   StageThread thread;              // ends before what it uses
 
   // Ranks must end on the thread that started them.
@@ -50,7 +60,10 @@ class StageRanks final : public Ranks {
     return count;
   }
   int threads(int rank) const override { return Of(rank).ranks->threads(Within(rank)); }
-  double waited_s(int rank) const override { return Of(rank).ranks->waited_s(Within(rank)); }
+  double waited_s(int rank) const override {
+    const std::vector<double>& all = Of(rank).figures.waited_s;
+    return all.empty() ? 0 : all.at(static_cast<size_t>(Within(rank)));
+  }
   void Run(const std::function<void(const Worker&)>&) override {
     CHECK(false) << "the stages of a pipeline run apart";
   }
@@ -63,7 +76,18 @@ class StageRanks final : public Ranks {
   std::shared_ptr<Stages> stages_;
 };
 
-class PipelinedDecoder final : public Decoder {
+// A step in flight.
+struct OpenStep {
+  const StepBatch& batch;
+  const std::vector<StepBatch> parts;
+  const size_t number;        // of the step
+  const size_t parts_before;  // of earlier steps
+  size_t stages_left;         // that have not computed it yet
+  std::vector<StageFigures> figures;
+  const LogitsSink* sink = nullptr;  // from Finish on
+};
+
+class PipelinedDecoder final : public StagedDecoder {
  public:
   PipelinedDecoder(const DecoderSpec& spec, std::shared_ptr<Stages> stages, Communicator* world)
       : row_floats_(HandoverFloats(spec)),
@@ -85,8 +109,8 @@ class PipelinedDecoder final : public Decoder {
   uint64_t weight_bytes() const override { return Sum(&Decoder::weight_bytes); }
   uint64_t kv_bytes() const override { return Sum(&Decoder::kv_bytes); }
   uint64_t state_bytes() const override { return Sum(&Decoder::state_bytes); }
-  uint64_t expert_bytes_read() const override { return Sum(&Decoder::expert_bytes_read); }
-  uint64_t shared_kv_bytes() const override { return Sum(&Decoder::shared_kv_bytes); }
+  uint64_t expert_bytes_read() const override { return SumOf(&StageFigures::expert_bytes); }
+  uint64_t shared_kv_bytes() const override { return SumOf(&StageFigures::shared_kv_bytes); }
 
   // A piece is a span of all parts.
   KvPieces kv_pieces() const override {
@@ -145,12 +169,29 @@ class PipelinedDecoder final : public Decoder {
   }
 
   void Forward(const StepBatch& batch, const LogitsSink& sink) override {
-    const std::vector<StepBatch> parts = CutStep(batch, batch.parts, granule_);
-    for (const auto& stage : *stages_) stage->done = 0;
-    OnAll([&](Stage& stage) {
-      stage.decoder->PlanStage(batch, parts);
-      for (const StepBatch& part : parts) ComputePart(stage, part, sink);
-    });
+    Begin(batch);
+    Finish(sink);
+  }
+  void Begin(const StepBatch& batch) override {
+    OpenStep& step =
+        open_.emplace_back(OpenStep{batch, CutStep(batch, batch.parts, granule_), begun_++, parts_,
+                                    stages_->size(), std::vector<StageFigures>(stages_->size())});
+    parts_ += step.parts.size();
+    for (size_t i = 0; i < stages_->size(); ++i)
+      (*stages_)[i]->thread.Post([this, &step, i] { Compute(step, i); });
+  }
+  void Finish(const LogitsSink& sink) override {
+    CHECK(!open_.empty()) << "no step has begun";
+    OpenStep& step = open_.front();
+    {
+      std::unique_lock lock(mutex_);
+      step.sink = &sink;
+      changed_.notify_all();
+      changed_.wait(lock, [&] { return step.stages_left == 0; });
+    }
+    for (size_t i = 0; i < stages_->size(); ++i)
+      (*stages_)[i]->figures = std::move(step.figures[i]);
+    open_.pop_front();
   }
   void PlanStage(const StepBatch&, std::span<const StepBatch>) override { NoStage(); }
   void ForwardStage(const StepBatch&, const Handover&, const LogitsSink&) override { NoStage(); }
@@ -160,6 +201,12 @@ class PipelinedDecoder final : public Decoder {
   Figure Sum(Figure (Decoder::*figure)() const) const {
     Figure sum = 0;
     for (const auto& stage : *stages_) sum += ((*stage->decoder).*figure)();
+    return sum;
+  }
+
+  uint64_t SumOf(uint64_t StageFigures::*figure) const {
+    uint64_t sum = 0;
+    for (const auto& stage : *stages_) sum += stage->figures.*figure;
     return sum;
   }
 
@@ -175,29 +222,44 @@ class PipelinedDecoder final : public Decoder {
 
   template <typename Job>
   void OnAll(const Job& job) {
+    CHECK(open_.empty()) << open_.size() << " steps are in flight";
     for (const auto& stage : *stages_) stage->thread.Post([&job, &stage] { job(*stage); });
     for (const auto& stage : *stages_) stage->thread.Wait();
   }
 
   static void NoStage() { CHECK(false) << "a pipeline computes whole models"; }
 
-  void ComputePart(Stage& stage, const StepBatch& part, const LogitsSink& sink) {
+  // By the stage's thread.
+  void Compute(OpenStep& step, size_t index) {
+    Stage& stage = *(*stages_)[index];
+    stage.decoder->PlanStage(step.batch, step.parts);
+    for (const StepBatch& part : step.parts) ComputePart(stage, step, part);
+    StageFigures& figures = step.figures[index];
+    figures.expert_bytes = stage.decoder->expert_bytes_read();
+    figures.shared_kv_bytes = stage.decoder->shared_kv_bytes();
+    for (int rank = 0; rank < stage.ranks->count(); ++rank)
+      figures.waited_s.push_back(stage.ranks->waited_s(rank));
+    Tell([&] { --step.stages_left; });
+  }
+
+  void ComputePart(Stage& stage, OpenStep& step, const StepBatch& part) {
     const size_t at = part.place.row * row_floats_;
     const size_t bytes = part.tokens.size() * row_floats_ * sizeof(float);
     Handover handover;
-    if (const float* taken = Take(stage, part.place.part, at, bytes)) handover.taken = taken + at;
-    if (!stage.given.empty()) handover.given = stage.given.data() + at;
+    if (const float* taken = Take(stage, step, part.place.part, at, bytes))
+      handover.taken = taken + at;
+    if (!stage.given.empty()) handover.given = GivenOf(stage, step) + at;
     stage.decoder->ForwardStage(
         part, handover,
         [&](const Worker& worker, size_t first, size_t count, float* logits, size_t stride) {
-          sink(worker, part.place.logit + first, count, logits, stride);
+          SinkOf(step)(worker, part.place.logit + first, count, logits, stride);
         });
     if (stage.to) world_->Send(*stage.to, stage.number, handover.given, bytes);
-    Finish(stage);
+    Tell([&] { ++stage.done; });
   }
 
-  // Waits for the hidden states of part i; null if the stage has the embeddings.
-  const float* Take(Stage& stage, size_t i, size_t at, size_t bytes) {
+  // Waits for the hidden states of a part; null if the stage has the embeddings.
+  const float* Take(Stage& stage, const OpenStep& step, size_t part, size_t at, size_t bytes) {
     if (stage.from) {
       const TraceSpan span("receive");
       world_->Receive(*stage.from, stage.number - 1, stage.received.data() + at, bytes);
@@ -206,14 +268,26 @@ class PipelinedDecoder final : public Decoder {
     if (!stage.before) return nullptr;
     const TraceSpan span("wait for stage");
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return stage.before->done > i; });
-    return stage.before->given.data();
+    changed_.wait(lock, [&] { return stage.before->done > step.parts_before + part; });
+    return GivenOf(*stage.before, step);
   }
 
-  void Finish(Stage& stage) {
+  static float* GivenOf(Stage& stage, const OpenStep& step) {
+    return stage.given[step.number % stage.given.size()].data();
+  }
+
+  // Waits for Finish.
+  const LogitsSink& SinkOf(const OpenStep& step) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return step.sink != nullptr; });
+    return *step.sink;
+  }
+
+  template <typename Change>
+  void Tell(const Change& change) {
     {
       const std::lock_guard lock(mutex_);
-      ++stage.done;
+      change();
     }
     changed_.notify_all();
   }
@@ -222,7 +296,9 @@ class PipelinedDecoder final : public Decoder {
   const size_t granule_;  // where sequences may be cut
   std::shared_ptr<Stages> stages_;
   Communicator* world_;
-  std::mutex mutex_;  // guards the stages' `done`
+  std::deque<OpenStep> open_;     // which stay where they are
+  size_t begun_ = 0, parts_ = 0;  // steps, and their parts, so far
+  std::mutex mutex_;              // guards what stages have done, and sinks
   std::condition_variable changed_;
   size_t blocks_ = 0;
 };
@@ -247,11 +323,12 @@ Status LoadStage(const DecoderSpec& spec, std::shared_ptr<const TensorSource> so
 // Tells each stage which one hands it hidden states, and which one takes its own.
 void Connect(const StagePlaces& places, size_t process, size_t floats, int last_stage,
              Stages& stages) {
+  const auto steps_in_flight = static_cast<size_t>(last_stage) + 1;
   for (size_t i = 0; i < stages.size(); ++i) {
     Stage& stage = *stages[i];
     if (stage.number < last_stage) {
-      stage.given.resize(floats);
       if (i == 0) stage.to = places.ProcessOf(stage.number + 1, process);
+      stage.given.assign(stage.to ? 1 : steps_in_flight, std::vector<float>(floats));
     }
     if (stage.number == 0) continue;
     if (i + 1 < stages.size()) {
@@ -269,40 +346,6 @@ Result<std::unique_ptr<Ranks>> StartRanks(const Plan& plan, const DecoderOptions
   auto ranks = Ranks::Start(plan);
   PINION_TRY(Together(options.communicator, ranks ? Status{} : Unexpected(ranks.error())));
   return ranks;
-}
-
-Result<StagePlaces> StagePlaces::Of(const Partition& partition, size_t processes) {
-  const auto stages = static_cast<size_t>(partition.stages);
-  const auto tensor = static_cast<size_t>(partition.tensor);
-  StagePlaces places;
-  places.partition_ = partition;
-  places.processes_ = processes;
-  const bool whole_stages = stages % processes == 0;
-  const bool parts_of_stages = processes % stages == 0 && tensor % (processes / stages) == 0;
-  if (!whole_stages && !parts_of_stages)
-    return Fail(ErrorCode::kUsage,
-                StrCat("-tp ", tensor, stages > 1 ? StrCat(" -pp ", stages) : "",
-                       " cannot be divided by the ", processes,
-                       " processes that were started together; use -tp ", processes,
-                       stages > 1 ? StrCat(" or -pp ", processes) : "",
-                       " or a multiple of it, or start one process alone"));
-  places.per_stage_ = whole_stages ? 1 : processes / stages;
-  places.stages_ = whole_stages ? static_cast<int>(stages / processes) : 1;
-  places.tensor_ = static_cast<int>(tensor / places.per_stage_);
-  places.ranks_ = static_cast<size_t>(places.stages_) * static_cast<size_t>(places.tensor_);
-  return places;
-}
-
-std::vector<int> StagePlaces::StagesIn(size_t process) const {
-  const int last = partition_.stages - 1 - static_cast<int>(process / per_stage_) * stages_;
-  std::vector<int> stages;
-  for (int i = 0; i < stages_; ++i) stages.push_back(last - i);
-  return stages;
-}
-
-size_t StagePlaces::ProcessOf(int other, size_t process) const {
-  const auto behind = static_cast<size_t>((partition_.stages - 1 - other) / stages_);
-  return behind * per_stage_ + process % per_stage_;
 }
 
 Result<Pipeline> StartPipeline(const DecoderSpec& spec, std::shared_ptr<const TensorSource> source,

@@ -18,23 +18,24 @@ StageThread::~StageThread() {
 void StageThread::Post(std::function<void()> job) {
   {
     const std::lock_guard lock(mutex_);
-    job_ = std::move(job);
-    busy_ = true;
+    jobs_.push_back(std::move(job));
   }
   changed_.notify_all();
 }
 
 void StageThread::Wait() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !busy_; });
+  changed_.wait(lock, [this] { return jobs_.empty() && !busy_; });
 }
 
 void StageThread::Loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return busy_ || ends_; });
-    if (!busy_) return;
-    const std::function<void()> job = std::exchange(job_, nullptr);
+    changed_.wait(lock, [this] { return !jobs_.empty() || ends_; });
+    if (jobs_.empty()) return;
+    const std::function<void()> job = std::move(jobs_.front());
+    jobs_.pop_front();
+    busy_ = true;
     lock.unlock();
     job();
     lock.lock();

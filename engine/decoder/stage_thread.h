@@ -1,6 +1,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -8,7 +9,7 @@
 namespace pinion {
 
 // A thread that does one job after another: thread 0 of a stage's ranks, which must start them, run
-// them and end them. Post and Wait: from one other thread, in turns.
+// them and end them. Post and Wait: from one other thread.
 class StageThread {
  public:
   StageThread();
@@ -17,7 +18,7 @@ class StageThread {
   StageThread& operator=(const StageThread&) = delete;
 
   void Post(std::function<void()> job);
-  void Wait();  // until the job is done
+  void Wait();  // until all jobs are done
   void Do(std::function<void()> job) {
     Post(std::move(job));
     Wait();
@@ -28,7 +29,7 @@ class StageThread {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::function<void()> job_;
+  std::deque<std::function<void()>> jobs_;
   bool busy_ = false, ends_ = false;
   std::thread thread_;
 };

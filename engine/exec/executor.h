@@ -40,7 +40,7 @@ struct StepReads {
   uint64_t shared_kv_bytes = 0;
 };
 
-// Callbacks of a step, from within Executor::Execute alone: masks are still being made when a step
+// Callbacks of a step, from within Executor::Finish alone: masks are still being made when a step
 // starts, and rows are too large to be stored.
 class StepCaller {
  public:
@@ -65,13 +65,19 @@ class Executor {
 
   // Once, before the first step.
   virtual Status AllocateKv(const KvRoom& room) = 0;
-  // One step: writes the keys and values of every row, and processes each wanted row according to
-  // its use. Returns when all of it is done. In processes that follow (FollowExecutor) no sequence
-  // begins, every use is kItself, and nobody reads what they hand on: a share of the rows' logits
-  // may be all that they compute.
-  virtual StepOutput Execute(const StepInput& input, StepCaller& caller) = 0;
+  // A step in two calls. Begin takes it over, and `input` stays as it is until Finish. Finish is
+  // for the oldest step in flight: it returns when the keys and values of every row are written and
+  // each wanted row is processed according to its use. Up to steps_in_flight() steps may have begun
+  // and not be finished; a step finds everything as the one before it leaves it. All are finished
+  // before the executor ends. In processes that follow (FollowExecutor) no sequence begins, every
+  // use is kItself, and nobody reads what they hand on: a share of the rows' logits may be all that
+  // they compute.
+  virtual void Begin(const StepInput& input) = 0;
+  virtual StepOutput Finish(StepCaller& caller) = 0;
+  virtual size_t steps_in_flight() const { return 1; }
 
   virtual ExecutorMemory memory() const = 0;
+  // As of the last step that is finished, and so is the next.
   virtual StepReads reads() const = 0;
   // Seconds for which the threads of each rank of this process waited for each other and for other
   // ranks, the mean of a rank's threads; part of the steps' time.
@@ -79,15 +85,15 @@ class Executor {
   // Of each rank of this process, as far as it is the host's memory.
   virtual std::vector<RankPlacement> placements() const { return {}; }
 
-  // Between steps: PrepareKv touches one piece of the cache for each thread, beyond the first
-  // `reached` blocks, which are in use. AheadOfUse: whether any is left. half: half of what
-  // KvRoom::burst asks for is enough, as while sequences wait.
+  // While no step is in flight: PrepareKv touches one piece of the cache for each thread, beyond
+  // the first `reached` blocks, which are in use. AheadOfUse: whether any is left. half: half of
+  // what KvRoom::burst asks for is enough, as while sequences wait.
   virtual bool AheadOfUse(size_t /*reached*/, bool /*half*/) const { return false; }
   virtual void PrepareKv(size_t /*reached*/, bool /*half*/) {}
 
-  // Between steps: what another executor of the same model, types, block size and partition has
-  // computed, whatever ISA path it took, as bytes that mean the same to both. Not called if
-  // image_bytes() has 0. images: [blocks][ImageBytes::block], of distinct blocks; image:
+  // While no step is in flight: what another executor of the same model, types, block size and
+  // partition has computed, whatever ISA path it took, as bytes that mean the same to both. Not
+  // called if image_bytes() has 0. images: [blocks][ImageBytes::block], of distinct blocks; image:
   // [ImageBytes::state].
   virtual ImageBytes image_bytes() const { return {}; }
   virtual void ReadBlocks(std::span<const int32_t> /*blocks*/, std::byte* /*images*/) {}

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/base/check.h"
+#include "engine/base/ring.h"
 #include "engine/base/wire.h"
 #include "engine/exec/order.h"
 #include "engine/exec/step_wire.h"
@@ -14,16 +15,18 @@ class LeadingExecutor final : public Executor {
  public:
   LeadingExecutor(std::unique_ptr<Executor> own, Communicator& world)
       : own_(std::move(own)), world_(world) {}
-  ~LeadingExecutor() override { Send(world_, {OrderKind::kStop}); }
+  ~LeadingExecutor() override { Tell({OrderKind::kStop}); }
 
   Status AllocateKv(const KvRoom&) override {
     CHECK(false) << "call it on each process's own executor, before LeadExecutor";
     return {};
   }
-  StepOutput Execute(const StepInput& input, StepCaller& caller) override {
-    Send(world_, {OrderKind::kStep, Encode(input)});
-    return own_->Execute(input, caller);
+  void Begin(const StepInput& input) override {
+    Tell({OrderKind::kStep, Encode(input)});
+    own_->Begin(input);
   }
+  StepOutput Finish(StepCaller& caller) override { return own_->Finish(caller); }
+  size_t steps_in_flight() const override { return own_->steps_in_flight(); }
 
   ExecutorMemory memory() const override { return own_->memory(); }
   StepReads reads() const override { return own_->reads(); }
@@ -36,24 +39,28 @@ class LeadingExecutor final : public Executor {
   void PrepareKv(size_t reached, bool half) override {
     WireWriter writer;
     writer(static_cast<uint64_t>(reached), half);
-    Send(world_, {OrderKind::kPrepareKv, writer.bytes()});
+    Tell({OrderKind::kPrepareKv, writer.bytes()});
     own_->PrepareKv(reached, half);
   }
 
  private:
+  // A step in flight may be in collective calls when the next begins.
+  void Tell(const Order& order) {
+    steps_in_flight() > 1 ? SendAside(world_, order) : Send(world_, order);
+  }
+
   std::unique_ptr<Executor> own_;
   Communicator& world_;
 };
 
-void ComputeTold(Executor& own, const std::string& payload) {
+StepInput ReadStep(const std::string& payload) {
   auto input = DecodeStep(payload);
   CHECK(input) << "cannot decode a step of " << payload.size() << " bytes";
   // The leader alone has all logits, and chooses tokens. The others may compute a share of them.
   input->begun.clear();
   input->ended.clear();
   for (WantedRow& wanted : input->wanted) wanted = {wanted.row, RowUse::kItself};
-  NoCaller nobody;
-  own.Execute(*input, nobody);
+  return *std::move(input);
 }
 
 void PrepareTold(Executor& own, const std::string& payload) {
@@ -65,22 +72,47 @@ void PrepareTold(Executor& own, const std::string& payload) {
   own.PrepareKv(reached, half);
 }
 
+// A process that follows. It waits for the oldest step only when as many are in flight as may be:
+// the leader, too, begins the next one only after the oldest.
+class Follower {
+ public:
+  Follower(Executor& own, Communicator& world)
+      : own_(own), world_(world), open_(own.steps_in_flight()) {}
+
+  void Run() {
+    for (;;) {
+      const Order order = open_.most() > 1 ? AwaitOrderAside(world_) : AwaitOrder(world_);
+      if (order.kind == OrderKind::kStep) {
+        StepInput& input = open_.Push();
+        input = ReadStep(order.payload);
+        own_.Begin(input);
+        if (open_.full()) Finish();
+        continue;
+      }
+      while (!open_.empty()) Finish();
+      if (order.kind != OrderKind::kPrepareKv) return;
+      PrepareTold(own_, order.payload);
+    }
+  }
+
+ private:
+  void Finish() {
+    NoCaller nobody;
+    own_.Finish(nobody);
+    open_.Pop();
+  }
+
+  Executor& own_;
+  Communicator& world_;
+  Ring<StepInput> open_;
+};
+
 }  // namespace
 
 std::unique_ptr<Executor> LeadExecutor(std::unique_ptr<Executor> own, Communicator& world) {
   return std::make_unique<LeadingExecutor>(std::move(own), world);
 }
 
-void FollowExecutor(Executor& own, Communicator& world) {
-  for (;;) {
-    const Order order = AwaitOrder(world);
-    if (order.kind == OrderKind::kStep)
-      ComputeTold(own, order.payload);
-    else if (order.kind == OrderKind::kPrepareKv)
-      PrepareTold(own, order.payload);
-    else
-      return;
-  }
-}
+void FollowExecutor(Executor& own, Communicator& world) { Follower(own, world).Run(); }
 
 }  // namespace pinion

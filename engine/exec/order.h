@@ -25,4 +25,9 @@ struct Order {
 void Send(Communicator& world, const Order& order);  // on the leader
 Order AwaitOrder(Communicator& world);               // on the others; may take hours
 
+// The same while other threads of these processes are in collective calls, and compute on the CPU
+// of the thread that awaits. It takes some microseconds longer.
+void SendAside(Communicator& world, const Order& order);
+Order AwaitOrderAside(Communicator& world);
+
 }  // namespace pinion

@@ -5,11 +5,13 @@
 
 #include "engine/base/check.h"
 #include "engine/base/clock.h"
+#include "engine/base/ring.h"
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
 #include "engine/host/affinity.h"
 #include "engine/run/constrained.h"
 #include "engine/run/prefill_role.h"
+#include "engine/run/sequence_of.h"
 #include "engine/run/server_info.h"
 #include "engine/run/start.h"
 #include "engine/run/step_layout.h"
@@ -48,17 +50,24 @@ class EngineLoop : public Engine, private StepCaller {
       : model_(std::move(model)),
         pool_(model_.info.blocks, model_.info.block_tokens, model_.options.prefix_caching),
         states_(static_cast<int32_t>(model_.options.max_num_seqs), model_.info.kept_states),
-        scheduler_({static_cast<size_t>(model_.options.max_num_batched_tokens),
-                    static_cast<size_t>(model_.options.max_num_seqs), model_.info.max_model_len,
-                    BoundOfSteps(model_.options), model_.info.kv_reaches},
-                   pool_, model_.step_times.get(), kMachineClock,
-                   states_.total() > 0 ? &states_ : nullptr),
-        layout_(model_.files.spec, model_.pooler.get(), model_.cut, model_.options.seed),
+        open_(model_.steps_in_flight()),
+        scheduler_(
+            {static_cast<size_t>(model_.options.max_num_batched_tokens),
+             static_cast<size_t>(model_.options.max_num_seqs), model_.info.max_model_len,
+             BoundOfSteps(model_.options, open_.most()), model_.info.kv_reaches, open_.most()},
+            pool_, model_.step_times.get(), kMachineClock,
+            states_.total() > 0 ? &states_ : nullptr),
+        layout_(model_.files.spec, model_.pooler.get(), model_.cut, open_.most(),
+                model_.options.seed),
         work_(model_.files.spec, model_.formats, model_.info),
         constrained_(GrammarVocabularyOf(model_.files), std::move(cpus)),
         role_(make_role({pool_, model_.info.kv_reaches, states_.total() > 0 ? &states_ : nullptr,
                          scheduler_, *model_.executor, model_.files.spec.vocabulary,
                          [this](uint64_t id) { Abort(id); }})) {}
+  ~EngineLoop() override {
+    NoCaller nobody;
+    for (; !open_.empty(); open_.Pop()) model_.executor->Finish(nobody);
+  }
 
   const EngineInfo& info() const override { return model_.info; }
   const ModelFiles& model() const override { return model_.files; }
@@ -94,34 +103,9 @@ class EngineLoop : public Engine, private StepCaller {
   Json ServerInfo() const override;
 
   Status Add(Request request) override {
-    PINION_TRY(CheckTask(request));
-    const int vocabulary = model_.files.spec.vocabulary;
-    for (int32_t id : request.prompt_ids)
-      if (id < 0 || id >= vocabulary)
-        return Fail(ErrorCode::kUsage, StrCat("prompt token ", id, " is outside the vocabulary of ",
-                                              vocabulary, " tokens"));
-    PINION_TRY(Validate(request.params));
-    const auto unknown = FindUnknownId(request.params, static_cast<size_t>(vocabulary));
-    if (unknown)
-      return Fail(ErrorCode::kUsage, Describe(*unknown, static_cast<size_t>(vocabulary)));
-    auto sequence = std::make_unique<Sequence>();
-    sequence->id = request.id;
-    sequence->prompt_tokens = request.prompt_ids.size();
-    sequence->tokens = std::move(request.prompt_ids);
-    sequence->score = request.score || request.pool;
-    sequence->pool = request.pool;
-    sequence->whole = model_.files.spec.bidirectional;
-    sequence->types = std::move(request.types);
-    sequence->priority = request.priority;
-    sequence->group = request.group;
-    sequence->before_first = HashSalt(request.cache_salt);
-    sequence->cache_salt = std::move(request.cache_salt);
-    const bool replaces = !request.params.eos_ids.empty() && !request.grammar;
-    sequence->eos_ids = replaces ? request.params.eos_ids : model_.files.spec.eos_ids;
-    sequence->arrived_ns = NowNs();
-    sequence->params = std::move(request.params);
-    if (request.grammar && !sequence->score)
-      return constrained_.Hold(std::move(sequence), std::move(request.grammar));
+    std::shared_ptr<const Grammar> grammar = request.score ? nullptr : request.grammar;
+    PINION_ASSIGN(auto sequence, SequenceOf(std::move(request), model_));
+    if (grammar) return constrained_.Hold(std::move(sequence), std::move(grammar));
     return Admit(std::move(sequence));
   }
 
@@ -130,9 +114,7 @@ class EngineLoop : public Engine, private StepCaller {
     if (!sequence) sequence = constrained_.Abort(request);
     if (!sequence) sequence = role_->Abort(request);
     if (!sequence) return;
-    layout_.End(*sequence);
-    constrained_.End(sequence->mask_row);
-    if (sequence->pool) model_.pooler->Drop(request);
+    Forget(*sequence);
     if (!role_->Owns(request)) aborted_.push_back(MakeEvent(*sequence, NowNs()));
   }
 
@@ -143,42 +125,14 @@ class EngineLoop : public Engine, private StepCaller {
     if (constrained_.held() > 0) AddBegun(events);
     role_->BeforeStep(scheduler_.idle() ? kIdleTakeNs : step_ns_ / kStepTakePart);
     if (!scheduler_.idle()) TouchAhead(step_ns_ / kStepTouchPart, /*half=*/true);
-    const int64_t start_ns = NowNs();
-    const uint64_t prompt_tokens = prompt_tokens_;
-    const StepReads before = model_.executor->reads();
-    const Traffic exchanged = ExchangedSoFar();
-    const std::vector<Slice>& slices = Schedule();
-    if (slices.empty()) return;
-    CountPrompts(slices);
-    StepOutput output = model_.executor->Execute(*input_, *this);
-    CHECK(output.tokens.size() == input_->wanted.size()) << output.tokens.size() << " tokens";
-    ++steps_;
-    work_.Add(slices, prompt_tokens_ - prompt_tokens, SecondsSince(start_ns), before,
-              model_.executor->reads(), ExchangedSoFar() - exchanged);
-    Commit(std::move(output.tokens), events);
-    step_ns_ = NowNs() - start_ns;
+    while (!open_.full() && Begin()) {
+    }
+    if (!open_.empty()) Finish(events);
   }
 
   bool Prepare() override { return TouchAhead(kIdleTouchNs, /*half=*/false); }
 
  private:
-  // A model does what it was started for; types are those that it has.
-  Status CheckTask(const Request& request) const {
-    if (request.pool != (model_.pooler != nullptr))
-      return Fail(ErrorCode::kUsage,
-                  StrCat("the model was started to ", Name(model_.info.task), ", not to ",
-                         request.pool ? "embed or score" : "generate"));
-    if (!request.types.empty() && request.types.size() != request.prompt_ids.size())
-      return Fail(ErrorCode::kUsage, StrCat("there are ", request.types.size(), " types for ",
-                                            request.prompt_ids.size(), " tokens"));
-    const int types = std::max(1, model_.files.spec.token_types);
-    for (const int32_t type : request.types)
-      if (type < 0 || type >= types)
-        return Fail(ErrorCode::kUsage,
-                    StrCat("token type ", type, " is not one of the model's ", types));
-    return {};
-  }
-
   bool HasOwnWork() const {
     return !scheduler_.idle() || !aborted_.empty() || constrained_.held() > 0;
   }
@@ -190,45 +144,84 @@ class EngineLoop : public Engine, private StepCaller {
     return scheduler_.Add(std::move(sequence));
   }
 
+  // False: there is nothing to compute until an earlier step has ended.
+  bool Begin() {
+    const StepMark now = Mark();
+    const std::vector<Slice>& slices = Schedule();
+    if (slices.empty()) return false;
+    OpenStep& step = open_.newest();
+    step.since = now;
+    step.slices = &slices;
+    step.prompt_tokens = PromptTokensOf(slices);
+    model_.executor->Begin(step.laid.input);
+    return true;
+  }
+
   const std::vector<Slice>& Schedule() {
     const TraceSpan span("schedule");
     const std::vector<Slice>& slices = scheduler_.Schedule();
-    if (!slices.empty()) input_ = &layout_.Lay(slices, score_sink_ != nullptr);
+    if (!slices.empty()) layout_.Lay(slices, score_sink_ != nullptr, open_.Push().laid);
     return slices;
   }
 
+  void Finish(std::vector<TokenEvent>& events) {
+    const OpenStep& step = open_.oldest();
+    laid_ = &step.laid;
+    StepOutput output = model_.executor->Finish(*this);
+    CHECK(output.tokens.size() == step.laid.wanted().size()) << output.tokens.size() << " tokens";
+    ++steps_;
+    const StepMark end = Mark();
+    work_.Add(*step.slices, step.prompt_tokens, step.since, end);
+    prompt_tokens_ += step.prompt_tokens;
+    Commit(std::move(output.tokens), events);
+    step_ns_ = NowNs() - step.since.ns;
+    open_.Pop();
+    if (!open_.empty()) open_.oldest().since = end;
+  }
+
+  StepMark Mark() const { return {NowNs(), model_.executor->reads(), ExchangedSoFar()}; }
   Traffic ExchangedSoFar() const { return model_.counted ? model_.counted->traffic() : Traffic{}; }
 
   // Makes KV memory ready ahead of its use for about so long, but at least a piece for every
-  // thread; false: there is none left.
+  // thread; false: there is none left, or a step is in flight.
   bool TouchAhead(int64_t ns, bool half) {
     const int64_t began_ns = NowNs();
     do {
-      if (!model_.executor->AheadOfUse(pool_.reached(), half)) return false;
+      if (!open_.empty() || !model_.executor->AheadOfUse(pool_.reached(), half)) return false;
       model_.executor->PrepareKv(pool_.reached(), half);
     } while (NowNs() - began_ns < ns);
     return true;
   }
 
   // Recomputation after a preemption does not count as new prompt tokens.
-  void CountPrompts(const std::vector<Slice>& slices) {
+  static uint64_t PromptTokensOf(const std::vector<Slice>& slices) {
+    uint64_t tokens = 0;
     for (const Slice& slice : slices) {
       const Sequence& sequence = *slice.sequence;
       if (sequence.preemptions == 0 && slice.first < sequence.prompt_tokens)
-        prompt_tokens_ += std::min(slice.count, sequence.prompt_tokens - slice.first);
+        tokens += std::min(slice.count, sequence.prompt_tokens - slice.first);
     }
+    return tokens;
+  }
+
+  // What else knows of a sequence that has ended.
+  void Forget(const Sequence& sequence) {
+    layout_.End(sequence);
+    constrained_.End(sequence.mask_row);
+    if (sequence.pool) model_.pooler->Drop(sequence.id);
   }
 
   std::span<const uint32_t> Mask(size_t wanted) override {
-    return constrained_.Await(layout_.sequence(wanted));
+    return constrained_.Await(laid_->sequence(wanted));
   }
 
   void Take(size_t wanted, const float* row, size_t width) override {
-    const Sequence& sequence = layout_.sequence(wanted);
+    const Sequence& sequence = laid_->sequence(wanted);
+    if (sequence.aborted) return;
     if (sequence.pool)
-      model_.pooler->Take(sequence.id, layout_.position(wanted), row, width);
-    else
-      score_sink_(sequence.id, layout_.position(wanted), row, width);
+      model_.pooler->Take(sequence.id, laid_->position(wanted), row, width);
+    else if (score_sink_)
+      score_sink_(sequence.id, laid_->position(wanted), row, width);
   }
 
   // Hands the scheduler the sequences whose grammars have been read.
@@ -248,37 +241,28 @@ class EngineLoop : public Engine, private StepCaller {
     }
   }
 
-  // Moves grammars on by the step's tokens, and ends the sequences whose grammar has no mask.
+  // Moves grammars on by the step's tokens, and gives up the sequences whose grammar has no mask.
   // `sampled`: by wanted row; `events`: of the step, one for each sequence that has a token.
   void AdvanceGrammars(std::span<const int32_t> sampled, std::span<TokenEvent> events) {
-    bool any = false;
-    for (size_t i = 0; i < layout_.wanted().size(); ++i) {
-      if (!layout_.wanted()[i].constrained) continue;
-      const Sequence& sequence = layout_.sequence(i);
-      any = true;
+    for (size_t i = 0; i < laid_->wanted().size(); ++i) {
+      if (!laid_->wanted()[i].constrained) continue;
+      const Sequence& sequence = laid_->sequence(i);
       if (sampled[i] < 0)
         GiveUp(sequence, events);
-      else if (sequence.finish != FinishReason::kNone)
-        constrained_.End(sequence.mask_row);
-      else
+      else if (sequence.finish == FinishReason::kNone)
         constrained_.Take(sequence);
     }
-    if (any) constrained_.SendTaken();
   }
 
   void GiveUp(const Sequence& sequence, std::span<TokenEvent> events) {
-    const int32_t row = sequence.mask_row;
     for (TokenEvent& event : events) {
       if (event.request != sequence.id) continue;
       event.has_token = false;
       event.finish = FinishReason::kAborted;
       event.error = constrained_.failure(sequence);
     }
-    if (sequence.finish == FinishReason::kNone) {
-      layout_.End(sequence);
-      scheduler_.Abort(sequence.id);
-    }
-    constrained_.End(row);
+    if (sequence.finish != FinishReason::kNone) return;
+    if (const auto ended = scheduler_.Abort(sequence.id)) Forget(*ended);
   }
 
   // Adds to a sequence's event of this step what came of a row.
@@ -294,9 +278,9 @@ class EngineLoop : public Engine, private StepCaller {
   void Emit(std::vector<SampledToken> tokens, int64_t now, std::vector<TokenEvent>& events,
             std::vector<const Sequence*>& emitting) {
     for (size_t i = 0; i < tokens.size(); ++i) {
-      const WantedRow& wanted = layout_.wanted()[i];
-      if (wanted.use == RowUse::kItself) continue;
-      Sequence& sequence = layout_.sequence(i);
+      const WantedRow& wanted = laid_->wanted()[i];
+      Sequence& sequence = laid_->sequence(i);
+      if (wanted.use == RowUse::kItself || sequence.aborted) continue;
       if (wanted.use == RowUse::kToken && sequence.first_token_ns == 0)
         sequence.first_token_ns = now;
       if (emitting.empty() || emitting.back() != &sequence) {
@@ -328,15 +312,15 @@ class EngineLoop : public Engine, private StepCaller {
     std::vector<int32_t> ids, sampled;
     following_.clear();
     for (size_t i = 0; i < tokens.size(); ++i) {
-      const WantedRow& wanted = layout_.wanted()[i];
+      const WantedRow& wanted = laid_->wanted()[i];
       ids.push_back(tokens[i].id);
       if (wanted.use != RowUse::kToken) continue;
       sampled.push_back(tokens[i].id);
       if (wanted.constrained && tokens[i].id >= 0) {
         following_.resize(sampled.size());
-        following_.back() = constrained_.Following(layout_.sequence(i), tokens[i].id);
+        following_.back() = constrained_.Following(laid_->sequence(i), tokens[i].id);
       }
-      if (!role_->Owns(layout_.sequence(i).id)) ++output_tokens_;
+      if (!role_->Owns(laid_->sequence(i).id)) ++output_tokens_;
     }
     std::vector<const Sequence*> emitting;
     const size_t first_event = events.size();
@@ -352,16 +336,17 @@ class EngineLoop : public Engine, private StepCaller {
       last_events.back() = events.size() - 1;
     }
     for (const auto& finished : all_finished) {
-      layout_.End(*finished);
       const auto at = std::find(emitting.begin(), emitting.end(), finished.get());
       if (at != emitting.end())
         events[last_events[static_cast<size_t>(at - emitting.begin())]].finish = finished->finish;
       else
         events.push_back(MakeEvent(*finished, now));
-      if (finished->pool)
+      if (finished->pool && !finished->aborted)
         events.back().pooled = model_.pooler->Finish(finished->id, finished->tokens.size());
     }
     AdvanceGrammars(ids, std::span(events).subspan(first_event));
+    for (const auto& finished : all_finished) Forget(*finished);
+    constrained_.SendTaken();
     role_->AfterStep(all_finished);
     const auto first = events.begin() + static_cast<ptrdiff_t>(first_event);
     events.erase(std::remove_if(first, events.end(),
@@ -369,13 +354,22 @@ class EngineLoop : public Engine, private StepCaller {
                  events.end());
   }
 
+  // A step that the executor computes.
+  struct OpenStep {
+    StepMark since;  // it has been the next to end, or the first
+    const std::vector<Slice>* slices = nullptr;
+    uint64_t prompt_tokens = 0;
+    LaidStep laid;
+  };
+
   StartedModel model_;
   BlockPool pool_;
   StatePool states_;
+  Ring<OpenStep> open_;
   Scheduler scheduler_;
   StepLayout layout_;
-  const StepInput* input_ = nullptr;  // of the last step
-  int64_t step_ns_ = 0;               // that the last step took
+  const LaidStep* laid_ = nullptr;  // the step that ends
+  int64_t step_ns_ = 0;             // that the last step took
   StepWorkMeter work_;
   Constrained constrained_;
   Scheduler::Following following_;  // of a step; empty if none of its sequences is constrained

@@ -135,7 +135,8 @@ class Engine {
 
   // An error (kUsage) leaves the engine as it was: the request can never run as it is.
   virtual Status Add(Request request) = 0;
-  // The request's last event (kAborted) comes from the next Step; unknown ids are ignored.
+  // The request's last event (kAborted) comes from the next Step, or from the one that ends what is
+  // being computed of it; unknown ids are ignored.
   virtual void Abort(uint64_t request) = 0;
   virtual bool idle() const = 0;
   // For how many milliseconds Step would have nothing to do unless a request comes or wake_fd() has
@@ -143,8 +144,9 @@ class Engine {
   virtual int wait_ms() const { return idle() ? -1 : 0; }
   virtual int wake_fd() const { return -1; }
 
-  // One pass over the slices that the scheduler picks; appends events for new tokens and finished
-  // requests, those of one request in order. Does nothing if idle.
+  // Begins as many steps as may be in flight (one, but for stages of layers) and ends the oldest;
+  // appends events for new tokens and finished requests, those of one request in order. Does
+  // nothing if idle.
   virtual void Step(std::vector<TokenEvent>& events) = 0;
   // Does a few milliseconds of work that later steps would have to do; false: there is none left.
   // For the time in which a server is idle; steps do a little of it, too.

@@ -31,7 +31,8 @@ void RunPrompt(StartedModel& model, size_t rows, size_t wanted) {
   for (size_t row = rows - wanted; row < rows; ++row)
     input.wanted.push_back({static_cast<int32_t>(row), RowUse::kItself});
   NoCaller nobody;
-  model.executor->Execute(input, nobody);
+  model.executor->Begin(input);
+  model.executor->Finish(nobody);
 }
 
 }  // namespace
@@ -57,7 +58,8 @@ bool WarmUp(StartedModel& model, const DecoderOptions& options) {
   if (decodes) input.slices.push_back({prefilled, 1, prefilled - 1, tables(1), 1});
   input.tokens.assign(input.slices.back().first_row + input.slices.back().rows, 0);
   input.wanted = {{0, RowUse::kItself}};
-  model.executor->Execute(input, numbers);
+  model.executor->Begin(input);
+  model.executor->Finish(numbers);
   return numbers.found;
 }
 
@@ -75,10 +77,10 @@ void TimeCut(StartedModel& model, const DecoderOptions& options, Stages& stages)
 }
 
 void TimeSteps(StartedModel& model, const DecoderOptions& options, Stages& stages) {
-  const StepBound bound = BoundOfSteps(model.options);
+  const StepBound bound = BoundOfSteps(model.options, model.steps_in_flight());
   // Texts that are embedded have no tokens to come that a long step would hold up.
   if (bound.most_s == 0 || model.info.task != ModelTask::kGenerate) return;
-  std::vector<StepSample> samples = model.cut.CutSamples();
+  std::vector<StepSample> samples = model.cut.AddedSamples();
   if (samples.empty())
     samples = TimeSamples(
         FirstSamples(), MostRows(model, options), [&](size_t rows) { RunPrompt(model, rows, 1); },

@@ -9,7 +9,7 @@
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "engine/comm/world.h"
-#include "engine/decoder/pipeline.h"
+#include "engine/decoder/stage_places.h"
 #include "engine/exec/order.h"
 #include "engine/kv/siphash.h"
 

@@ -9,7 +9,7 @@
 #include "engine/base/strings.h"
 #include "engine/base/version.h"
 #include "engine/checkpoint/rounded_tensor.h"
-#include "engine/decoder/pipeline.h"
+#include "engine/decoder/stage_places.h"
 #include "engine/exec/leading_executor.h"
 #include "engine/run/device.h"
 #include "engine/run/first_steps.h"

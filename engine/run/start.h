@@ -49,6 +49,10 @@ struct StartedModel {
 
   bool leads() const { return !world || world->process() == 0; }
   size_t processes() const { return world ? world->processes() : 1; }
+  // Keys and values that change hands (--role) are read and written between steps.
+  size_t steps_in_flight() const {
+    return options.prefill.role == PrefillOptions::Role::kBoth ? executor->steps_in_flight() : 1;
+  }
 };
 
 // Several processes that were launched together (engine/comm/world.h) compute the model together:

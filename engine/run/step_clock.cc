@@ -204,9 +204,10 @@ Json MeasuredStepTimes::ToJson() const {
   return out;
 }
 
-StepBound BoundOfSteps(const EngineOptions& options) {
+StepBound BoundOfSteps(const EngineOptions& options, size_t steps_in_flight) {
+  const auto steps = static_cast<double>(steps_in_flight);
   if (options.max_step_ms) {
-    const double seconds = *options.max_step_ms * 1e-3;
+    const double seconds = *options.max_step_ms * 1e-3 / steps;
     return {seconds, seconds, 0};
   }
   if (!options.has_frontend) return {};
@@ -214,7 +215,11 @@ StepBound BoundOfSteps(const EngineOptions& options) {
   // nobody who reads a stream gains, above half a second they see it halt. But a mixture computes
   // so few rows in half a second that most of it is spent on reading experts: there longer steps
   // hold streams up less in all, since there are far fewer of them.
-  return {.least_s = 0.1, .most_s = 0.5, .per_decode = 8, .slow_s = 1, .slow_alone_s = 2};
+  return {.least_s = 0.1 / steps,
+          .most_s = 0.5 / steps,
+          .per_decode = 8,
+          .slow_s = 1 / steps,
+          .slow_alone_s = 2 / steps};
 }
 
 std::string Describe(const StepBound& bound) {

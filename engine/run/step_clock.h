@@ -63,8 +63,9 @@ class MeasuredStepTimes : public StepTimes {
   double error_ = 0;        // |seen / predicted - 1|, of the last steps
 };
 
-// The bound of steps under these options.
-StepBound BoundOfSteps(const EngineOptions& options);
+// The bound of steps under these options, of which so many are in flight: each has its share of
+// the time for which a sequence may wait.
+StepBound BoundOfSteps(const EngineOptions& options, size_t steps_in_flight = 1);
 std::string Describe(const StepBound& bound);  // of one that is there
 
 // The steps to time for the curve's beginning.

@@ -48,11 +48,10 @@ double StepCut::StageSeconds(size_t rows, size_t parts) const {
   return static_cast<double>(parts + stages_ - 1) * Seconds(static_cast<double>(largest));
 }
 
-std::vector<StepSample> StepCut::CutSamples() const {
-  std::vector<StepSample> cut = samples_;
-  for (auto& [rows, seconds, wanted] : cut)
-    seconds = StageSeconds(rows, Parts(rows)) / static_cast<double>(stages_);
-  return cut;
+std::vector<StepSample> StepCut::AddedSamples() const {
+  std::vector<StepSample> added = samples_;
+  for (StepSample& sample : added) sample.seconds /= static_cast<double>(stages_);
+  return added;
 }
 
 size_t StepCut::Parts(size_t rows) const {

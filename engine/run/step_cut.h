@@ -8,12 +8,13 @@
 
 namespace pinion {
 
-// Into how many parts to cut a step for the stages of a pipeline. A part passes through all stages;
-// while one computes it, the stage before computes the next. If a stage takes t(n) for a part of n
-// rows, a step of `rows` rows in p parts takes (p + stages - 1) * t(rows / p): more parts keep more
-// stages busy, but each part reads all weights, and waits for the stage before. What this costs
-// depends on the machine, the format of the weights and the link, so t is measured at the start,
-// for up to 64 rows; steps of 256 rows and more are cut in any case.
+// Into how many parts to cut a step for the stages of a pipeline, if it computes prompts; while one
+// decodes, others keep the stages busy. A part passes through all stages; while one computes it,
+// the stage before computes the next. If a stage takes t(n) for a part of n rows, a step of `rows`
+// rows in p parts takes (p + stages - 1) * t(rows / p): more parts keep more stages busy, but each
+// part reads all weights, and waits for the stage before. What this costs depends on the machine,
+// the format of the weights and the link, so t is measured at the start, for up to 64 rows; steps
+// of 256 rows and more are cut in any case.
 class StepCut {
  public:
   StepCut() = default;  // there is one stage: steps stay whole
@@ -22,8 +23,9 @@ class StepCut {
   StepCut(size_t stages, std::vector<StepSample> samples);
 
   size_t Parts(size_t rows) const;
-  // The time of steps of the samples' rows if they are cut so. Empty: all steps stay whole.
-  std::vector<StepSample> CutSamples() const;
+  // What steps of the samples' rows add to the time of others that are in flight: the time of one
+  // stage. Empty: there is one stage.
+  std::vector<StepSample> AddedSamples() const;
   // A line for the log: the samples, and what follows for some steps.
   std::string Describe() const;
 

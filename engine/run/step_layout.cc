@@ -15,33 +15,9 @@ std::optional<RowUse> UseOf(const Sequence& sequence, size_t position, bool take
   return rates ? std::optional(RowUse::kRating) : std::nullopt;
 }
 
-}  // namespace
-
-const StepInput& StepLayout::Lay(const std::vector<Slice>& slices, bool takes_scores) {
-  input_.tokens.clear();
-  input_.types.clear();
-  input_.wanted.clear();
-  input_.begun.clear();
-  input_.ended = std::exchange(ended_, {});
-  owners_.clear();
-  input_.slices.resize(slices.size());  // which keeps the memory of tables
-  for (size_t i = 0; i < slices.size(); ++i) {
-    const size_t first_row = input_.tokens.size();
-    LaySlice(slices[i], input_.slices[i]);
-    AddTypes(slices[i]);
-    Want(slices[i], first_row, takes_scores);
-  }
-  input_.parts = cut_.Parts(input_.tokens.size());
-  return input_;
-}
-
-void StepLayout::End(const Sequence& sequence) {
-  if (sequence.sampling) ended_.push_back(sequence.id);
-}
-
-void StepLayout::LaySlice(const Slice& slice, StepInput::Slice& to) {
+void LaySlice(const Slice& slice, StepInput& input, StepInput::Slice& to) {
   const Sequence& sequence = *slice.sequence;
-  to.first_row = input_.tokens.size();
+  to.first_row = input.tokens.size();
   to.rows = slice.count;
   to.first_position = slice.first;
   to.place = sequence.place;
@@ -51,14 +27,43 @@ void StepLayout::LaySlice(const Slice& slice, StepInput::Slice& to) {
   for (size_t table = 0; table < sequence.tables.size(); ++table)
     to.block_tables[table] = sequence.tables[table].blocks;
   const auto from = sequence.tokens.begin() + static_cast<ptrdiff_t>(slice.first);
-  input_.tokens.insert(input_.tokens.end(), from, from + static_cast<ptrdiff_t>(slice.count));
+  input.tokens.insert(input.tokens.end(), from, from + static_cast<ptrdiff_t>(slice.count));
 }
 
-void StepLayout::AddTypes(const Slice& slice) {
+}  // namespace
+
+void StepLayout::Lay(const std::vector<Slice>& slices, bool takes_scores, LaidStep& step) {
+  StepInput& input = step.input;
+  input.tokens.clear();
+  input.types.clear();
+  input.wanted.clear();
+  input.begun.clear();
+  input.ended.clear();
+  input.ended.swap(ended_);
+  step.owners.clear();
+  input.slices.resize(slices.size());  // which keeps the memory of tables
+  bool decodes = true;
+  for (size_t i = 0; i < slices.size(); ++i) {
+    const size_t first_row = input.tokens.size();
+    LaySlice(slices[i], input, input.slices[i]);
+    AddTypes(slices[i], input);
+    Want(slices[i], first_row, takes_scores, step);
+    decodes = decodes && slices[i].count <= 1 + slices[i].sequence->jumped;
+  }
+  // While one decodes, others keep the other stages busy.
+  const bool is_whole = decodes && steps_in_flight_ > 1;
+  input.parts = is_whole ? 1 : cut_.Parts(input.tokens.size());
+}
+
+void StepLayout::End(const Sequence& sequence) {
+  if (sequence.sampling) ended_.push_back(sequence.id);
+}
+
+void StepLayout::AddTypes(const Slice& slice, StepInput& input) const {
   if (spec_.token_types == 0) return;
   const std::vector<int32_t>& types = slice.sequence->types;
   for (size_t i = slice.first; i < slice.first + slice.count; ++i)
-    input_.types.push_back(types.empty() ? 0 : types[i]);
+    input.types.push_back(types.empty() ? 0 : types[i]);
 }
 
 // The rows of a slice that may be wanted: the last row to sample from; every row of a prompt that
@@ -79,7 +84,8 @@ Pooler::Rows StepLayout::RowsOf(const Slice& slice, bool takes_scores) const {
   return {std::min(sampled, done), slice.count};
 }
 
-void StepLayout::Want(const Slice& slice, size_t first_row, bool takes_scores) {
+void StepLayout::Want(const Slice& slice, size_t first_row, bool takes_scores,
+                      LaidStep& step) const {
   Sequence& sequence = *slice.sequence;
   const Pooler::Rows rows = RowsOf(slice, takes_scores);
   for (size_t i = rows.first; i < rows.last; ++i) {
@@ -87,7 +93,7 @@ void StepLayout::Want(const Slice& slice, size_t first_row, bool takes_scores) {
     WantedRow wanted;
     wanted.row = static_cast<int32_t>(first_row + i);
     if (slice.samples && i + 1 == slice.count) {
-      if (!sequence.sampling) Begin(sequence);
+      if (!sequence.sampling) Begin(sequence, step.input);
       wanted.use = RowUse::kToken;
       wanted.sequence = sequence.id;
       wanted.constrained = sequence.mask_row >= 0;
@@ -102,20 +108,20 @@ void StepLayout::Want(const Slice& slice, size_t first_row, bool takes_scores) {
       wanted.given = sequence.tokens[position + 1];
       wanted.best = sequence.params.prompt_logprobs;
     }
-    input_.wanted.push_back(wanted);
-    owners_.push_back({&sequence, position});
+    step.input.wanted.push_back(wanted);
+    step.owners.push_back({&sequence, position});
   }
 }
 
-void StepLayout::Begin(Sequence& sequence) {
+void StepLayout::Begin(Sequence& sequence, StepInput& input) const {
   sequence.sampling = true;
   const uint64_t seed = sequence.params.seed.value_or(RequestSeed(seed_, sequence.id));
   const auto prompt_end = sequence.tokens.begin() + static_cast<ptrdiff_t>(sequence.prompt_tokens);
-  input_.begun.push_back({sequence.id,
-                          sequence.params,
-                          seed,
-                          sequence.eos_ids,
-                          {sequence.tokens.begin(), prompt_end}});
+  input.begun.push_back({sequence.id,
+                         sequence.params,
+                         seed,
+                         sequence.eos_ids,
+                         {sequence.tokens.begin(), prompt_end}});
 }
 
 }  // namespace pinion

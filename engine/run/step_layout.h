@@ -13,43 +13,46 @@
 
 namespace pinion {
 
-// Lays the slices of a step out as an executor's input, and remembers whose rows are wanted.
-class StepLayout {
- public:
-  // pooler: null if the model generates. cut: of the model's stages. seed: of requests that name
-  // none.
-  StepLayout(const DecoderSpec& spec, const Pooler* pooler, const StepCut& cut, uint64_t seed)
-      : spec_(spec), pooler_(pooler), cut_(cut), seed_(seed) {}
-
-  // Not for an empty step, which no executor would see. takes_scores: whether the rows of sequences
-  // that score go to a sink. The result is valid until the next call.
-  const StepInput& Lay(const std::vector<Slice>& slices, bool takes_scores);
-  // Call it when a sequence has ended: no later step may hold it.
-  void End(const Sequence& sequence);
-
-  // Of the last input's wanted rows.
-  const std::vector<WantedRow>& wanted() const { return input_.wanted; }
-  Sequence& sequence(size_t wanted) const { return *owners_[wanted].sequence; }
-  size_t position(size_t wanted) const { return owners_[wanted].position; }
-
- private:
+// The slices of a step as an executor's input, and whose rows are wanted.
+struct LaidStep {
   struct Owner {
     Sequence* sequence;
     size_t position;
   };
+  StepInput input;
+  std::vector<Owner> owners;  // [input.wanted]
 
-  void LaySlice(const Slice& slice, StepInput::Slice& to);
-  void AddTypes(const Slice& slice);
-  void Want(const Slice& slice, size_t first_row, bool takes_scores);
+  const std::vector<WantedRow>& wanted() const { return input.wanted; }
+  Sequence& sequence(size_t wanted) const { return *owners[wanted].sequence; }
+  size_t position(size_t wanted) const { return owners[wanted].position; }
+};
+
+// Lays steps out, and knows which sequences have samplers.
+class StepLayout {
+ public:
+  // pooler: null if the model generates. cut: of the model's stages. seed: of requests that name
+  // none.
+  StepLayout(const DecoderSpec& spec, const Pooler* pooler, const StepCut& cut,
+             size_t steps_in_flight, uint64_t seed)
+      : spec_(spec), pooler_(pooler), cut_(cut), steps_in_flight_(steps_in_flight), seed_(seed) {}
+
+  // Writes `step`, using its memory. Not for an empty step, which no executor would see.
+  // takes_scores: whether the rows of sequences that score go to a sink.
+  void Lay(const std::vector<Slice>& slices, bool takes_scores, LaidStep& step);
+  // Call it when a sequence has ended: no later step may hold it.
+  void End(const Sequence& sequence);
+
+ private:
+  void AddTypes(const Slice& slice, StepInput& input) const;
+  void Want(const Slice& slice, size_t first_row, bool takes_scores, LaidStep& step) const;
   Pooler::Rows RowsOf(const Slice& slice, bool takes_scores) const;
-  void Begin(Sequence& sequence);
+  void Begin(Sequence& sequence, StepInput& input) const;
 
   const DecoderSpec& spec_;
   const Pooler* pooler_;
   const StepCut& cut_;
+  const size_t steps_in_flight_;
   const uint64_t seed_;
-  StepInput input_;
-  std::vector<Owner> owners_;  // [wanted]
   std::vector<uint64_t> ended_;
 };
 

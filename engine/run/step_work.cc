@@ -26,8 +26,8 @@ StepWorkMeter::StepWorkMeter(const DecoderSpec& spec, const FormatPlan& formats,
                              const EngineInfo& info)
     : cost_(spec, formats, info.kv_dtype, static_cast<int>(info.plan.ranks.size())) {}
 
-void StepWorkMeter::Add(const std::vector<Slice>& slices, uint64_t prompt_tokens, double seconds,
-                        const StepReads& before, const StepReads& after, const Traffic& exchanged) {
+void StepWorkMeter::Add(const std::vector<Slice>& slices, uint64_t prompt_tokens,
+                        const StepMark& since, const StepMark& end) {
   StepCost cost;
   uint64_t yielded = 0, jumped = 0;
   for (const Slice& slice : slices) {
@@ -37,15 +37,15 @@ void StepWorkMeter::Add(const std::vector<Slice>& slices, uint64_t prompt_tokens
     cost += cost_.Rows(slice.first, slice.count, slice.samples ? 1 : 0);
   }
   cost += cost_.Weights(yielded > 0);
-  cost.weight_bytes += after.expert_bytes - before.expert_bytes;
+  cost.weight_bytes += end.reads.expert_bytes - since.reads.expert_bytes;
   // Rows counts the keys and values of each sequence as if it were alone.
-  cost.kv_bytes -= std::min(cost.kv_bytes, after.shared_kv_bytes - before.shared_kv_bytes);
+  cost.kv_bytes -= std::min(cost.kv_bytes, end.reads.shared_kv_bytes - since.reads.shared_kv_bytes);
   StepWork& kind = prompt_tokens > 0 ? prefill_ : decode_;
   kind.tokens += prompt_tokens > 0 ? prompt_tokens : yielded + jumped;
-  kind.seconds += seconds;
+  kind.seconds += static_cast<double>(end.ns - since.ns) * 1e-9;
   kind.least += cost;
   ++kind.steps;
-  kind.exchanged += exchanged;
+  kind.exchanged += end.exchanged - since.exchanged;
 }
 
 }  // namespace pinion

@@ -10,15 +10,22 @@
 
 namespace pinion {
 
+// A moment, as far as the meter needs it.
+struct StepMark {
+  int64_t ns = 0;
+  StepReads reads = {};
+  Traffic exchanged = {};
+};
+
 // Adds up the time and the least work of an engine's steps. Thread rule: one thread.
 class StepWorkMeter {
  public:
   StepWorkMeter(const DecoderSpec& spec, const FormatPlan& formats, const EngineInfo& info);
 
   // A step of these slices, `prompt_tokens` of whose rows belong to prompts: it is a prefill step
-  // if there are any. `before` and `after`: around it; `exchanged`: during it.
-  void Add(const std::vector<Slice>& slices, uint64_t prompt_tokens, double seconds,
-           const StepReads& before, const StepReads& after, const Traffic& exchanged = {});
+  // if there are any. Of several steps in flight, `since` is when the one before has ended.
+  void Add(const std::vector<Slice>& slices, uint64_t prompt_tokens, const StepMark& since,
+           const StepMark& end);
 
   const StepWork& prefill() const { return prefill_; }
   const StepWork& decode() const { return decode_; }

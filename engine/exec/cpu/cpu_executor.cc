@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "engine/base/trace.h"
-#include "engine/decoder/pipeline.h"
 
 namespace pinion {
 namespace {
@@ -32,13 +31,14 @@ void Lay(const StepInput& input, StepBatch& batch) {
 }  // namespace
 
 Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(CpuLoad load) {
-  std::unique_ptr<CpuExecutor> executor(
-      new CpuExecutor(kernels::TableFor(load.options.isa),
-                      static_cast<size_t>(load.spec.output_width()), load.world == nullptr));
+  std::unique_ptr<CpuExecutor> executor(new CpuExecutor(
+      kernels::TableFor(load.options.isa), static_cast<size_t>(load.spec.output_width()),
+      load.world == nullptr, static_cast<size_t>(load.partition.stages)));
   if (load.partition.stages > 1) {
     PINION_ASSIGN(Pipeline pipeline, StartPipeline(load.spec, std::move(load.weights), load.plan,
                                                    load.options, load.partition, load.world));
     executor->ranks_ = std::move(pipeline.ranks);
+    executor->staged_ = pipeline.decoder.get();
     executor->decoder_ = std::move(pipeline.decoder);
     return executor;
   }
@@ -55,18 +55,25 @@ Status CpuExecutor::AllocateKv(const KvRoom& room) {
   return {};
 }
 
-StepOutput CpuExecutor::Execute(const StepInput& input, StepCaller& caller) {
+void CpuExecutor::Begin(const StepInput& input) {
+  const TraceSpan span("lay");
+  OpenStep& step = open_.Push();
+  step.input = &input;
+  Lay(input, step.batch);
+  if (staged_) staged_->Begin(step.batch);
+}
+
+StepOutput CpuExecutor::Finish(StepCaller& caller) {
+  const OpenStep& step = open_.oldest();
+  samplers_.Update(*step.input);
   const TraceSpan span("execute");
-  {
-    const TraceSpan laying("lay");
-    samplers_.Update(input);
-    Lay(input, batch_);
-  }
-  RowResults results(table_, width_, input, samplers_, caller);
-  decoder_->Forward(
-      batch_, [&](const Worker& worker, size_t first, size_t count, float* logits, size_t stride) {
-        results.Take(worker, first, count, logits, stride);
-      });
+  RowResults results(table_, width_, *step.input, samplers_, caller);
+  const LogitsSink sink = [&](const Worker& worker, size_t first, size_t count, float* logits,
+                              size_t stride) {
+    results.Take(worker, first, count, logits, stride);
+  };
+  staged_ ? staged_->Finish(sink) : decoder_->Forward(step.batch, sink);
+  open_.Pop();
   return results.TakeOutput();
 }
 

@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "engine/base/result.h"
+#include "engine/base/ring.h"
 #include "engine/checkpoint/tensors.h"
 #include "engine/comm/communicator.h"
 #include "engine/decoder/decoder.h"
+#include "engine/decoder/pipeline.h"
 #include "engine/exec/cpu/kv_ahead.h"
 #include "engine/exec/cpu/row_results.h"
 #include "engine/exec/executor.h"
@@ -36,7 +38,10 @@ class CpuExecutor final : public Executor {
   static Result<std::unique_ptr<CpuExecutor>> Load(CpuLoad load);
 
   Status AllocateKv(const KvRoom& room) override;
-  StepOutput Execute(const StepInput& input, StepCaller& caller) override;
+  // A model without stages computes a step in Finish.
+  void Begin(const StepInput& input) override;
+  StepOutput Finish(StepCaller& caller) override;
+  size_t steps_in_flight() const override { return open_.most(); }
   ExecutorMemory memory() const override;
   StepReads reads() const override;
   std::vector<double> waited_s() const override;
@@ -56,16 +61,23 @@ class CpuExecutor final : public Executor {
   Ranks& ranks() { return *ranks_; }
 
  private:
-  CpuExecutor(const kernels::Table& table, size_t width, bool is_whole)
-      : table_(table), width_(width), is_whole_(is_whole) {}
+  // A step in flight, as the loop and as the decoder have it.
+  struct OpenStep {
+    const StepInput* input = nullptr;
+    StepBatch batch;
+  };
+
+  CpuExecutor(const kernels::Table& table, size_t width, bool is_whole, size_t stages)
+      : table_(table), width_(width), is_whole_(is_whole), open_(stages) {}
 
   const kernels::Table& table_;
   const size_t width_;   // of a row of results
   const bool is_whole_;  // has the whole model
   std::unique_ptr<Ranks> ranks_;
   std::unique_ptr<Decoder> decoder_;
+  StagedDecoder* staged_ = nullptr;  // the same, if it has stages
   Samplers samplers_;
-  StepBatch batch_;  // of the last step, for its memory
+  Ring<OpenStep> open_;
   std::optional<KvAhead> ahead_;
 };
 

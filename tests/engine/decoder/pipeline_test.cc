@@ -5,11 +5,15 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <functional>
+#include <future>
 #include <numeric>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "engine/decoder/stage_places.h"
 #include "engine/spec/stage.h"
 #include "engine/weights/weights.h"
 #include "tests/engine/comm/thread_world.h"
@@ -106,7 +110,7 @@ std::vector<float> LogitsOf(Decoder& decoder, const StepBatch& batch, size_t voc
 
 // body(decoder, vocabulary, process) in two processes that have a stage of "llama" each.
 void RunTwoStages(const DecoderOptions& options, size_t blocks,
-                  const std::function<void(Decoder&, size_t, size_t)>& body) {
+                  const std::function<void(StagedDecoder&, size_t, size_t)>& body) {
   testing::ThreadWorld(2).Run([&](Communicator& world) {
     const ModelFiles files = FindModel(testing::ModelFolder("llama")).value();
     auto pipeline = StartPipeline(files.spec, OpenWeights(files).value(), testing::Unpinned({1}),
@@ -181,6 +185,74 @@ TEST(Pipeline, DecodesThatAreCutAreThoseOfOneStage) {
     }
   });
   for (const std::vector<float>& each : got) ExpectNear(each, wanted);
+}
+
+// A prompt of so many tokens whose rows are all wanted, in blocks from `block` on.
+struct PromptStep {
+  PromptStep(size_t rows, size_t parts, int32_t first_block, int32_t first_token)
+      : table(rows / 16 + 1) {
+    std::iota(table.begin(), table.end(), first_block);
+    for (size_t i = 0; i < rows; ++i)
+      step.tokens.push_back(static_cast<int32_t>((7 * i + static_cast<size_t>(first_token)) % 90));
+    step.slices = {{0, rows, 0, {table.data()}}};
+    step.logit_rows.resize(rows);
+    std::iota(step.logit_rows.begin(), step.logit_rows.end(), 0);
+    step.parts = parts;
+  }
+  std::vector<int32_t> table;
+  StepBatch step;
+};
+
+// The last stage is slow, so that the others are ahead of it as far as may be.
+TEST(Pipeline, StepsInFlightAreThoseOneAfterTheOther) {
+  const ModelFiles files = FindModel(testing::ModelFolder("llama")).value();
+  const auto vocabulary = static_cast<size_t>(files.spec.vocabulary);
+  DecoderOptions options = testing::Float32();
+  options.max_rows = 300;
+  auto pipeline = StartPipeline(files.spec, OpenWeights(files).value(), testing::Unpinned({1, 1}),
+                                options, {1, 2}, nullptr);
+  ASSERT_TRUE(pipeline) << pipeline.error().message;
+  StagedDecoder& decoder = *pipeline->decoder;
+  ASSERT_TRUE(decoder.AllocateKv(40, 1024, 1));
+  std::vector<PromptStep> steps;
+  for (const size_t parts : {1, 5, 3, 8, 1, 2})
+    steps.emplace_back(60 + 40 * parts % 200, parts, static_cast<int32_t>(20 * (parts % 2)),
+                       static_cast<int32_t>(11 * parts));
+  std::vector<std::vector<float>> apart, got(steps.size());
+  for (const PromptStep& each : steps) apart.push_back(LogitsOf(decoder, each.step, vocabulary, 0));
+  size_t ending = 0;
+  const LogitsSink sink = [&](const Worker&, size_t first, size_t count, float* logits,
+                              size_t stride) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    std::vector<float>& all = got[ending];
+    for (size_t i = 0; i < count; ++i)
+      std::copy_n(logits + i * stride, vocabulary, all.data() + (first + i) * vocabulary);
+  };
+  decoder.Begin(steps[0].step);
+  for (; ending < steps.size(); ++ending) {
+    if (ending + 1 < steps.size()) decoder.Begin(steps[ending + 1].step);
+    got[ending].resize(apart[ending].size());
+    decoder.Finish(sink);
+    EXPECT_EQ(got[ending], apart[ending]) << ending;
+  }
+}
+
+// The first stage has computed both steps before anybody takes the logits of one.
+TEST(Pipeline, AStageGoesOnToTheNextStepWhileTheOneBehindItHasTheLast) {
+  DecoderOptions options = testing::Float32();
+  options.max_rows = 60;
+  std::promise<void> ahead;
+  RunTwoStages(options, 10, [&](StagedDecoder& decoder, size_t vocabulary, size_t process) {
+    const PromptStep first(60, 2, 0, 1), second(40, 1, 5, 2);
+    decoder.Begin(first.step);
+    decoder.Begin(second.step);
+    if (process == 0) ahead.get_future().wait();
+    const auto ignore = [](const Worker&, size_t, size_t, float*, size_t) {};
+    decoder.Finish(ignore);
+    decoder.Finish(ignore);
+    if (process == 1) ahead.set_value();
+    EXPECT_EQ(LogitsOf(decoder, first.step, vocabulary, process).size(), 60 * vocabulary);
+  });
 }
 
 // A token of each of some sequences that share a prefix, and 70 of a prompt that begins like them;

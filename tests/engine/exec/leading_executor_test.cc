@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <utility>
 
 #include "engine/exec/samplers.h"
@@ -16,34 +17,52 @@ using ::testing::ElementsAre;
 
 struct Seen {
   std::vector<std::string> steps;  // encoded
+  std::string calls;               // B: a step has begun, F: the oldest has ended
   std::vector<std::pair<size_t, bool>> prepared;
 };
 
 // Computes nothing, and tells what it was told to compute.
 class Recorder final : public Executor {
  public:
-  explicit Recorder(Seen& seen) : seen_(seen) {}
+  explicit Recorder(Seen& seen, size_t steps_in_flight = 1)
+      : seen_(seen), steps_in_flight_(steps_in_flight) {}
+  ~Recorder() override { EXPECT_TRUE(open_.empty()); }
   Status AllocateKv(const KvRoom&) override { return {}; }
-  StepOutput Execute(const StepInput& input, StepCaller&) override {
+  void Begin(const StepInput& input) override {
     seen_.steps.push_back(Encode(input));
+    seen_.calls += 'B';
+    open_.push_back(&input);
+    EXPECT_LE(open_.size(), steps_in_flight_);
+  }
+  StepOutput Finish(StepCaller&) override {
     StepOutput output;
     output.tokens.resize(1);
-    output.tokens[0].id = input.tokens[0] + 1;
+    output.tokens[0].id = open_.front()->tokens[0] + 1;
+    open_.pop_front();
+    seen_.calls += 'F';
     return output;
   }
+  size_t steps_in_flight() const override { return steps_in_flight_; }
   ExecutorMemory memory() const override { return {}; }
   StepReads reads() const override { return {}; }
-  void PrepareKv(size_t reached, bool half) override { seen_.prepared.emplace_back(reached, half); }
+  void PrepareKv(size_t reached, bool half) override {
+    EXPECT_TRUE(open_.empty());
+    seen_.prepared.emplace_back(reached, half);
+  }
 
  private:
   Seen& seen_;
+  const size_t steps_in_flight_;
+  std::deque<const StepInput*> open_;
 };
 
 // Processes each wanted row as a device may that knows of no other process.
 class Choosing final : public Executor {
  public:
   Status AllocateKv(const KvRoom&) override { return {}; }
-  StepOutput Execute(const StepInput& input, StepCaller& caller) override {
+  void Begin(const StepInput& input) override { input_ = &input; }
+  StepOutput Finish(StepCaller& caller) override {
+    const StepInput& input = *input_;
     samplers_.Update(input);
     StepOutput output;
     for (size_t i = 0; i < input.wanted.size(); ++i) {
@@ -63,6 +82,7 @@ class Choosing final : public Executor {
 
  private:
   Samplers samplers_;
+  const StepInput* input_ = nullptr;
   std::vector<int32_t> rows_;
 };
 
@@ -78,7 +98,8 @@ TEST(LeadingExecutor, OthersKnowTheWantedRowsAndChooseNoTokens) {
     input.wanted = {{.row = 0},
                     {.row = 2, .use = RowUse::kToken, .sequence = 7, .jumped = {1}},
                     {.row = 3, .use = RowUse::kRating, .given = 2}};
-    const StepOutput output = leader->Execute(input, nobody);
+    leader->Begin(input);
+    const StepOutput output = leader->Finish(nobody);
     ASSERT_EQ(output.tokens.size(), 2u);
     EXPECT_EQ(output.tokens[0].id, 2);
   });
@@ -97,7 +118,8 @@ TEST(LeadingExecutor, EveryProcessComputesTheLeadersStepsInTheirOrderUntilItEnds
     for (int32_t token : {41, 51}) {
       input.tokens = {token};
       input.slices = {{0, 1, 0, {{3}}}};
-      EXPECT_EQ(leader->Execute(input, nobody).tokens.at(0).id, token + 1);
+      leader->Begin(input);
+      EXPECT_EQ(leader->Finish(nobody).tokens.at(0).id, token + 1);
       leader->PrepareKv(static_cast<size_t>(token), token == 51);
     }
   });
@@ -111,6 +133,34 @@ TEST(LeadingExecutor, EveryProcessComputesTheLeadersStepsInTheirOrderUntilItEnds
     EXPECT_THAT(one.prepared, ElementsAre(std::pair(41, false), std::pair(51, true)));
   }
   EXPECT_EQ(DecodeStep(seen[0].steps[1])->tokens, std::vector<int32_t>{51});
+}
+
+// The others wait for a step only when as many have begun as may be in flight, or for the quiet
+// that an order wants.
+TEST(LeadingExecutor, StepsOfEveryProcessBeginBeforeEarlierOnesEnd) {
+  std::vector<Seen> seen(3);
+  testing::ThreadWorld(3).Run([&](Communicator& world) {
+    auto own = std::make_unique<Recorder>(seen[world.process()], 3);
+    if (world.process() != 0) return FollowExecutor(*own, world);
+    const auto leader = LeadExecutor(std::move(own), world);
+    EXPECT_EQ(leader->steps_in_flight(), 3u);
+    NoCaller nobody;
+    std::vector<StepInput> inputs(5);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      inputs[i].tokens = {static_cast<int32_t>(10 * i)};
+      leader->Begin(inputs[i]);
+      if (i >= 2) EXPECT_EQ(leader->Finish(nobody).tokens.at(0).id, 10 * (i - 2) + 1);
+    }
+    for (int i = 0; i < 2; ++i) leader->Finish(nobody);
+    leader->PrepareKv(7, true);
+    leader->Begin(inputs[0]);
+    leader->Finish(nobody);
+  });
+  for (const Seen& one : seen) {
+    EXPECT_EQ(one.calls, "BBBFBFBFFFBF");
+    EXPECT_THAT(one.prepared, ElementsAre(std::pair(7, true)));
+    EXPECT_EQ(one.steps, seen[0].steps);
+  }
 }
 
 }  // namespace

@@ -173,6 +173,22 @@ TEST_F(ConstrainedTest, RequestsThatWaitForTheirGrammarCanBeAborted) {
   EXPECT_EQ(TextOf(kBound), "abc") << "a row of one that was aborted is usable again";
 }
 
+TEST_F(ConstrainedTest, RequestsCanBeAbortedWhileAStepComputesTheirTokens) {
+  options_.pipeline_parallel = 2;
+  StartEngine(options_);
+  const auto alone = FreeAlone();
+  ASSERT_TRUE(engine_->Add(Ask(kFree)));
+  for (uint64_t id = kBound; id < kBound + 6; ++id) ASSERT_TRUE(engine_->Add(Ask(id, "[0-9]{50}")));
+  while (answers_[kBound + 5].ids.size() < 3) Step();
+  for (uint64_t id = kBound; id < kBound + 6; ++id) engine_->Abort(id);
+  ASSERT_TRUE(engine_->Add(Ask(kBound + 9, "abc")));
+  RunToEnd();
+  for (uint64_t id = kBound; id < kBound + 6; ++id)
+    EXPECT_EQ(answers_[id].finish, FinishReason::kAborted);
+  EXPECT_EQ(answers_[kFree].ids, alone);
+  EXPECT_EQ(TextOf(kBound + 9), "abc");
+}
+
 TEST_F(ConstrainedTest, MoreRequestsThanRowsWaitForOne) {
   constexpr uint64_t kCount = Masks::kRows + 3;
   for (uint64_t id = 1; id <= kCount; ++id) {

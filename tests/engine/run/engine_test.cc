@@ -130,6 +130,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Pressure{"FewBlocks", 10, 64, 1, 1, true},
                       Pressure{"FewBlocksWithoutCache", 10, 64, 1, 1, false},
                       Pressure{"FewBlocksTwoRanks", 10, 13, 2, 1, true},
+                      Pressure{"ChunksOfSevenTwoStages", 100, 7, 1, 1, true, 0, 2},
+                      Pressure{"OneTokenAStepTwoStages", 100, 1, 1, 1, false, 0, 2},
+                      Pressure{"TimedStepsOfTwoStages", 100, 64, 1, 1, true, 2, 2},
+                      Pressure{"FewBlocksTwoStagesWithoutCache", 10, 64, 1, 1, false, 0, 2},
                       // Steps of 256 rows and more, which are cut into parts.
                       Pressure{"FewBlocksTwoStagesInParts", 40, 2048, 1, 1, true, 0, 2},
                       Pressure{"FewBlocksTwoStagesOfTwoRanks", 10, 13, 2, 1, true, 0, 2}),

@@ -7,8 +7,10 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <map>
 #include <random>
+#include <set>
 
 #include "engine/exec/step_wire.h"
 #include "engine/run/device.h"
@@ -31,10 +33,19 @@ int32_t NextToken(const std::vector<int32_t>& tokens) {
 // lie.
 class BytesExecutor final : public Executor {
  public:
+  explicit BytesExecutor(size_t steps_in_flight) : steps_in_flight_(steps_in_flight) {}
+  ~BytesExecutor() override { EXPECT_TRUE(open_.empty()); }
   Status AllocateKv(const KvRoom&) override { return {}; }
 
-  StepOutput Execute(const StepInput& sent, StepCaller& caller) override {
-    const StepInput input = DecodeStep(Encode(sent)).value();
+  void Begin(const StepInput& sent) override {
+    open_.push_back(DecodeStep(Encode(sent)).value());
+    EXPECT_LE(open_.size(), steps_in_flight_);
+    calls_ += 'B';
+  }
+  StepOutput Finish(StepCaller& caller) override {
+    const StepInput input = std::move(open_.front());
+    open_.pop_front();
+    calls_ += 'F';
     for (const uint64_t sequence : input.ended) EXPECT_EQ(sampling_.erase(sequence), 1u);
     for (const SamplingRequest& begun : input.begun)
       EXPECT_TRUE(sampling_.emplace(begun.sequence, begun.seed).second);
@@ -58,8 +69,10 @@ class BytesExecutor final : public Executor {
   }
   ExecutorMemory memory() const override { return {}; }
   StepReads reads() const override { return {}; }
+  size_t steps_in_flight() const override { return steps_in_flight_; }
 
   std::map<uint64_t, uint64_t> sampling_;  // the seeds of those that sample
+  std::string calls_;                      // B: a step has begun, F: the oldest has ended
 
  private:
   int32_t& At(const StepInput::Slice& slice, size_t position) {
@@ -78,6 +91,8 @@ class BytesExecutor final : public Executor {
     return 0;
   }
 
+  const size_t steps_in_flight_;
+  std::deque<StepInput> open_;
   std::map<std::pair<int32_t, size_t>, int32_t> cache_;
 };
 
@@ -99,13 +114,14 @@ class BytesDevice final : public Device {
   }
   Result<std::unique_ptr<Executor>> Load(StartedModel&, const DecoderOptions&,
                                          std::shared_ptr<const TensorSource>) override {
-    auto executor = std::make_unique<BytesExecutor>();
+    auto executor = std::make_unique<BytesExecutor>(steps_in_flight);
     g_executor = executor.get();
     return std::unique_ptr<Executor>(std::move(executor));
   }
   uint64_t FreeForCache(const StartedModel&) override { return free_bytes; }
 
   static inline uint64_t free_bytes = 0;
+  static inline size_t steps_in_flight = 1;
 };
 
 constexpr DeviceRow kDevices[] = {
@@ -126,7 +142,8 @@ EngineOptions OnBytes() {
 }
 
 // A cache of so many blocks: half of what is free.
-std::unique_ptr<Engine> OnDevice(uint64_t blocks) {
+std::unique_ptr<Engine> OnDevice(uint64_t blocks, size_t steps_in_flight = 1) {
+  BytesDevice::steps_in_flight = steps_in_flight;
   const EngineOptions options = OnBytes();
   const auto needs = NeedsFor(options, PlanModel(options).value()).value();
   BytesDevice::free_bytes = 2 * blocks * LargestBlockBytes(needs);
@@ -175,9 +192,11 @@ TEST(Devices, SizeTheCacheByTheirOwnFreeMemory) {
   EXPECT_EQ(OnDevice(20)->info().isa, "bytes");
 }
 
+class StepsOfADevice : public ::testing::TestWithParam<size_t> {};  // in flight
+
 // Few blocks: sequences are preempted and computed anew, and find prefixes of others.
-TEST(ExecutorSeam, ADeviceThatIsSentBytesAnswersAsIfEachRequestWereAlone) {
-  const auto engine = OnDevice(12);
+TEST_P(StepsOfADevice, ThatIsSentBytesAnswerAsIfEachRequestWereAlone) {
+  const auto engine = OnDevice(12, GetParam());
   const BytesExecutor& device = *g_executor;
   std::mt19937 rng(20261125);
   std::map<uint64_t, std::vector<int32_t>> tokens;  // prompt, then output
@@ -201,6 +220,7 @@ TEST(ExecutorSeam, ADeviceThatIsSentBytesAnswersAsIfEachRequestWereAlone) {
     events.clear();
     engine->Step(events);
     for (const auto& [sequence, seed] : device.sampling_) EXPECT_EQ(seed, 1000 + sequence);
+    EXPECT_LE(engine->stats().scheduler.running, 6u);
     for (const TokenEvent& event : events) {
       std::vector<int32_t>& all = tokens[event.request];
       ASSERT_TRUE(event.has_token);
@@ -211,6 +231,64 @@ TEST(ExecutorSeam, ADeviceThatIsSentBytesAnswersAsIfEachRequestWereAlone) {
   for (const auto& [id, length] : wanted) EXPECT_EQ(tokens[id].size(), length) << id;
   EXPECT_GT(engine->stats().scheduler.preemptions, 0u);
   EXPECT_GT(engine->stats().kv.prefix_hit_tokens, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(ExecutorSeam, StepsOfADevice, ::testing::Values(1, 2, 3));
+
+void AddTo(Engine& engine, uint64_t id, int most) {
+  Request request;
+  request.id = id;
+  request.prompt_ids = {5, 6, 7, static_cast<int32_t>(10 + id)};
+  request.params.max_tokens = most;
+  request.params.ignore_eos = true;
+  ASSERT_TRUE(engine.Add(std::move(request)));
+}
+
+TEST(ExecutorSeam, AStepBeginsBeforeTheOneBeforeItEndsIfSequencesAreLeft) {
+  const auto engine = OnDevice(20, 2);
+  g_executor->calls_.clear();  // of the start
+  for (uint64_t id = 1; id <= 4; ++id) AddTo(*engine, id, 6);
+  std::vector<TokenEvent> events;
+  while (!engine->idle()) engine->Step(events);
+  EXPECT_EQ(events.size(), 24u);
+  // All prompts, then five steps of each half of the sequences.
+  EXPECT_EQ(g_executor->calls_, "BFBBFBFBFBFBFBFBFBFBFF");
+  g_executor->calls_.clear();
+  AddTo(*engine, 5, 4);
+  while (!engine->idle()) engine->Step(events);
+  EXPECT_EQ(g_executor->calls_, "BFBFBFBF") << "one alone waits for its token";
+}
+
+TEST(ExecutorSeam, WhatIsAbortedInFlightEndsOnceWithoutAnotherToken) {
+  const auto engine = OnDevice(20, 2);
+  for (uint64_t id = 1; id <= 4; ++id) AddTo(*engine, id, 6);
+  std::vector<TokenEvent> events;
+  engine->Step(events);
+  engine->Step(events);  // one half has its second token, the other is in flight
+  events.clear();
+  for (uint64_t id = 1; id <= 4; ++id) engine->Abort(id);
+  EXPECT_FALSE(engine->idle());
+  while (!engine->idle()) engine->Step(events);
+  std::set<uint64_t> ended;
+  for (const TokenEvent& event : events) {
+    EXPECT_FALSE(event.has_token);
+    EXPECT_EQ(event.finish, FinishReason::kAborted);
+    EXPECT_TRUE(ended.insert(event.request).second) << event.request;
+  }
+  EXPECT_EQ(ended.size(), 4u);
+  EXPECT_EQ(engine->stats().blocks_used, 0u);
+  AddTo(*engine, 9, 1);
+  engine->Step(events);
+  EXPECT_EQ(g_executor->sampling_.size(), 1u) << "9 alone";
+}
+
+TEST(ExecutorSeam, AnEngineMayEndWithStepsInFlight) {
+  auto engine = OnDevice(20, 2);
+  for (uint64_t id = 1; id <= 4; ++id) AddTo(*engine, id, 6);
+  std::vector<TokenEvent> events;
+  for (int step = 0; step < 3; ++step) engine->Step(events);
+  EXPECT_TRUE(g_executor->calls_.ends_with("BF"));
+  engine.reset();  // its executor looks for those that are left
 }
 
 TEST(ExecutorSeam, WhatEndsIsToldToTheExecutorEvenIfItIsAborted) {

@@ -113,6 +113,15 @@ TEST_P(HybridKinds, GivesTheSameTokensOnSeveralRanks) {
   }
 }
 
+TEST_P(HybridKinds, GivesTheSameTokensWithStepsInFlight) {
+  EngineOptions options = this->options();
+  options.pipeline_parallel = 2;
+  options.max_num_batched_tokens = 20;
+  const auto engine = StartWithBlocks(options, 200);
+  EXPECT_EQ(RunAll(*engine, HybridRequests()), alone());
+  EXPECT_EQ(RunAll(*engine, HybridRequests()), alone()) << "again, over states that are kept";
+}
+
 // Four ranks hold two KV heads twice: their states are small beside a block. There are as few
 // blocks as leave every sequence a state, since states get half of the space at most.
 TEST_P(HybridKinds, RecomputesTheStateOfAPreemptedSequence) {

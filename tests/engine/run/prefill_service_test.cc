@@ -61,7 +61,8 @@ class FakeLink final : public PrefillServer {
 class OneByte final : public Executor {
  public:
   Status AllocateKv(const KvRoom&) override { return {}; }
-  StepOutput Execute(const StepInput&, StepCaller&) override { return {}; }
+  void Begin(const StepInput&) override {}
+  StepOutput Finish(StepCaller&) override { return {}; }
   ExecutorMemory memory() const override { return {}; }
   StepReads reads() const override { return {}; }
   ImageBytes image_bytes() const override { return {1, 0}; }

@@ -235,6 +235,8 @@ TEST(BoundOfSteps, IsThereIfOthersMayWait) {
   EXPECT_EQ(BoundOfSteps(options).least_s, 0.1);
   EXPECT_EQ(BoundOfSteps(options).most_s, 0.5);
   EXPECT_EQ(BoundOfSteps(options).per_decode, 8);
+  EXPECT_EQ(BoundOfSteps(options, 2).most_s, 0.25) << "a sequence waits for two steps";
+  EXPECT_EQ(BoundOfSteps(options, 2).per_decode, 8);
   options.max_step_ms = 0;
   EXPECT_EQ(BoundOfSteps(options).most_s, 0);
 }

@@ -83,18 +83,14 @@ TEST(StepCut, LongStepsAreCutInAnyCase) {
   }
 }
 
-// In two stages of half a step each: two parts take three halves of half a step, and so on.
-TEST(StepCut, TellsWhatStepsTakeThatAreCutSo) {
-  const StepCut cut(2, {{1, 16, 1}, {16, 16, 16}, {64, 64, 64}});
-  const std::vector<StepSample> steps = cut.CutSamples();
-  ASSERT_EQ(steps.size(), 3u);
-  EXPECT_EQ(steps[0].seconds, 16);
-  EXPECT_EQ(steps[1].seconds, 16);
-  ASSERT_EQ(cut.Parts(64), 4u);
-  EXPECT_DOUBLE_EQ(steps[2].seconds, (4 + 1) * 16 / 2.0);
-  EXPECT_EQ(steps[2].rows, 64u);
-  EXPECT_EQ(steps[2].wanted, 64u);
-  EXPECT_TRUE(StepCut().CutSamples().empty());
+TEST(StepCut, TellsWhatStepsAddToThoseInFlight) {
+  const std::vector<StepSample> added = StepCut(2, {{1, 16, 1}, {64, 64, 64}}).AddedSamples();
+  ASSERT_EQ(added.size(), 2u);
+  EXPECT_EQ(added[0].seconds, 8);
+  EXPECT_EQ(added[1].seconds, 32);
+  EXPECT_EQ(added[1].rows, 64u);
+  EXPECT_EQ(added[1].wanted, 64u);
+  EXPECT_TRUE(StepCut().AddedSamples().empty());
 }
 
 }  // namespace

@@ -26,13 +26,15 @@ EngineInfo SmallInfo() {
   return info;
 }
 
+StepMark After(int64_t ms) { return {.ns = ms * 1'000'000}; }
+
 TEST(StepWork, CountsTokensThatJumpedWithTheRowsThatComputeThem) {
   StepWorkMeter meter(SmallSpec(), kernels::Dtype::kF32, SmallInfo());
   Sequence sequence;
   sequence.jumped = 3;
-  meter.Add({{&sequence, 6, 2, false}}, 0, 0.125, {}, {});  // cut: the rest comes with the next
+  meter.Add({{&sequence, 6, 2, false}}, 0, {}, After(125));  // cut: the rest comes with the next
   EXPECT_EQ(meter.decode().tokens, 0u);
-  meter.Add({{&sequence, 8, 2, true}}, 0, 0.125, {}, {});
+  meter.Add({{&sequence, 8, 2, true}}, 0, {}, After(125));
   EXPECT_EQ(meter.decode().tokens, 4u);
 }
 
@@ -41,9 +43,9 @@ TEST(StepWork, AddsUpStepsByWhetherTheyComputePrompts) {
   const CostModel cost(spec, kernels::Dtype::kF32, kernels::KvDtype::kF32, 1);
   StepWorkMeter meter(spec, kernels::Dtype::kF32, SmallInfo());
   // A prompt's first 8 rows beside a decode at position 5; the prompt's end; two decodes.
-  meter.Add({{nullptr, 5, 1, true}, {nullptr, 0, 8, false}}, 8, 0.25, {}, {});
-  meter.Add({{nullptr, 8, 2, true}}, 2, 0.5, {}, {});
-  meter.Add({{nullptr, 6, 1, true}, {nullptr, 10, 1, true}}, 0, 0.125, {}, {});
+  meter.Add({{nullptr, 5, 1, true}, {nullptr, 0, 8, false}}, 8, {}, After(250));
+  meter.Add({{nullptr, 8, 2, true}}, 2, {}, After(500));
+  meter.Add({{nullptr, 6, 1, true}, {nullptr, 10, 1, true}}, 0, {}, After(125));
   EXPECT_EQ(meter.prefill().tokens, 10u);
   EXPECT_EQ(meter.prefill().seconds, 0.75);
   StepCost prefill = cost.Rows(5, 1, 1);
@@ -65,8 +67,8 @@ TEST(StepWork, CountsExpertsThatWereReadAndKeysThatWereShared) {
   StepWorkMeter plain(spec, kernels::Dtype::kF32, SmallInfo()),
       counted(spec, kernels::Dtype::kF32, SmallInfo());
   const std::vector<Slice> slices = {{nullptr, 6, 1, true}, {nullptr, 6, 1, true}};
-  plain.Add(slices, 0, 1, {}, {});
-  counted.Add(slices, 0, 1, {1000, 100}, {1700, 228});
+  plain.Add(slices, 0, {}, {});
+  counted.Add(slices, 0, {.reads = {1000, 100}}, {.reads = {1700, 228}});
   EXPECT_EQ(counted.decode().least.weight_bytes, plain.decode().least.weight_bytes + 700);
   EXPECT_EQ(counted.decode().least.kv_bytes, plain.decode().least.kv_bytes - 128);
   const StepWork none = counted.decode() - counted.decode();
@@ -77,8 +79,8 @@ TEST(StepWork, CountsExpertsThatWereReadAndKeysThatWereShared) {
 TEST(StepWork, AStepWithoutLogitsDoesNotReadTheHead) {
   StepWorkMeter with(SmallSpec(), kernels::Dtype::kF32, SmallInfo()),
       without(SmallSpec(), kernels::Dtype::kF32, SmallInfo());
-  with.Add({{nullptr, 0, 8, true}}, 8, 1, {}, {});
-  without.Add({{nullptr, 0, 8, false}}, 8, 1, {}, {});
+  with.Add({{nullptr, 0, 8, true}}, 8, {}, {});
+  without.Add({{nullptr, 0, 8, false}}, 8, {}, {});
   EXPECT_LT(without.prefill().least.weight_bytes, with.prefill().least.weight_bytes);
 }
 

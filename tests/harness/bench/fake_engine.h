@@ -88,7 +88,7 @@ class FakeEngine : public Engine {
     ++stats_.steps;
     stats_.prompt_tokens += prompt_tokens;
     if (!work_) work_.emplace(model_.spec, formats_, info_);
-    work_->Add(slices, prompt_tokens, static_cast<double>(time_ns) * 1e-9, {}, {});
+    work_->Add(slices, prompt_tokens, {}, {.ns = time_ns});
   }
   void SetScoreSink(ScoreSink) override {}
   void DropPrefixCache() override { ++cold_starts; }

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kBlocks = 16, kBlockTokens = 16;
 
-std::unique_ptr<CpuExecutor> Tiny(const std::vector<int>& threads) {
+std::unique_ptr<CpuExecutor> Tiny(const std::vector<int>& threads, int stages = 1) {
   const ModelFiles files = FindModel("preset:tiny").value();
   Plan plan;
   for (size_t rank = 0; rank < threads.size(); ++rank)
@@ -21,8 +21,11 @@ std::unique_ptr<CpuExecutor> Tiny(const std::vector<int>& threads) {
   options.formats = kernels::Dtype::kF32;
   options.max_rows = 64;
   options.block_tokens = kBlockTokens;
-  auto executor = CpuExecutor::Load(
-      {files.spec, OpenWeights(files).value(), plan, options, {static_cast<int>(threads.size())}});
+  auto executor = CpuExecutor::Load({files.spec,
+                                     OpenWeights(files).value(),
+                                     plan,
+                                     options,
+                                     {static_cast<int>(threads.size()) / stages, stages}});
   return std::move(executor).value();
 }
 
@@ -32,6 +35,11 @@ StepInput Prompt(RowUse use) {
   input.slices = {{0, 20, 0, {{4, 9}}}};
   input.wanted = {{19, use, 1}};
   return input;
+}
+
+StepOutput Compute(CpuExecutor& executor, const StepInput& input, StepCaller& caller) {
+  executor.Begin(input);
+  return executor.Finish(caller);
 }
 
 struct LastRow final : StepCaller {
@@ -44,11 +52,11 @@ TEST(CpuExecutor, ChoosesTheTokenOfTheRowThatItHandsOn) {
   const auto executor = Tiny({2});
   ASSERT_TRUE(executor->AllocateKv({kBlocks, 128, 1}));
   LastRow last;
-  const StepOutput shown = executor->Execute(Prompt(RowUse::kItself), last);
+  const StepOutput shown = Compute(*executor, Prompt(RowUse::kItself), last);
   ASSERT_FALSE(last.values.empty());
   StepInput input = Prompt(RowUse::kToken);
   input.begun = {{1, {}, 0, {}, {}}};
-  const StepOutput chosen = executor->Execute(input, last);
+  const StepOutput chosen = Compute(*executor, input, last);
   const auto best = std::max_element(last.values.begin(), last.values.end());
   EXPECT_EQ(chosen.tokens.at(0).id, best - last.values.begin());
   // The next token sees what the cache holds.
@@ -56,11 +64,43 @@ TEST(CpuExecutor, ChoosesTheTokenOfTheRowThatItHandsOn) {
   next.tokens = {5};
   next.slices = {{0, 1, 20, {{4, 9}}}};
   next.wanted = {{0, RowUse::kItself}};
-  executor->Execute(next, last);
+  Compute(*executor, next, last);
   const std::vector<float> in_place = last.values;
   next.slices[0].block_tables = {{7, 8}};  // of nobody
-  executor->Execute(next, last);
+  Compute(*executor, next, last);
   EXPECT_NE(in_place, last.values);
+}
+
+// The sequence that ends in the second step chooses a token in the first.
+TEST(CpuExecutor, SamplersBeginAndEndInTheOrderOfSteps) {
+  const auto executor = Tiny({1, 1}, 2);
+  ASSERT_EQ(executor->steps_in_flight(), 2u);
+  ASSERT_TRUE(executor->AllocateKv({kBlocks, 128, 1}));
+  StepInput first = Prompt(RowUse::kToken), second = Prompt(RowUse::kToken);
+  first.begun = {{1, {}, 0, {}, {}}};
+  second.ended = {1};
+  second.begun = {{1, {}, 0, {}, {}}};
+  second.slices[0].block_tables = {{2, 3}};
+  NoCaller nobody;
+  executor->Begin(first);
+  executor->Begin(second);
+  const int32_t token = executor->Finish(nobody).tokens.at(0).id;
+  EXPECT_GE(token, 0);
+  EXPECT_EQ(executor->Finish(nobody).tokens.at(0).id, token);
+}
+
+TEST(CpuExecutor, RowsAreHandedOnWhenTheirStepIsFinishedAndNotBefore) {
+  const auto executor = Tiny({1, 1}, 2);
+  ASSERT_TRUE(executor->AllocateKv({kBlocks, 128, 1}));
+  const StepInput first = Prompt(RowUse::kItself), second = first;
+  LastRow of_first, of_second;
+  executor->Begin(first);
+  executor->Begin(second);
+  executor->Finish(of_first);
+  EXPECT_FALSE(of_first.values.empty());
+  executor->Finish(of_second);
+  EXPECT_EQ(of_second.values, of_first.values);
+  EXPECT_EQ(executor->waited_s().size(), 2u);
 }
 
 TEST(CpuExecutor, TellsTheMemoryOfItsRanksAndHowLongTheyWaited) {

@@ -1,0 +1,41 @@
+#include "engine/decoder/stage_places.h"
+
+#include "engine/base/strings.h"
+
+namespace pinion {
+
+Result<StagePlaces> StagePlaces::Of(const Partition& partition, size_t processes) {
+  const auto stages = static_cast<size_t>(partition.stages);
+  const auto tensor = static_cast<size_t>(partition.tensor);
+  StagePlaces places;
+  places.partition_ = partition;
+  places.processes_ = processes;
+  const bool whole_stages = stages % processes == 0;
+  const bool parts_of_stages = processes % stages == 0 && tensor % (processes / stages) == 0;
+  if (!whole_stages && !parts_of_stages)
+    return Fail(ErrorCode::kUsage,
+                StrCat("-tp ", tensor, stages > 1 ? StrCat(" -pp ", stages) : "",
+                       " cannot be divided by the ", processes,
+                       " processes that were started together; use -tp ", processes,
+                       stages > 1 ? StrCat(" or -pp ", processes) : "",
+                       " or a multiple of it, or start one process alone"));
+  places.per_stage_ = whole_stages ? 1 : processes / stages;
+  places.stages_ = whole_stages ? static_cast<int>(stages / processes) : 1;
+  places.tensor_ = static_cast<int>(tensor / places.per_stage_);
+  places.ranks_ = static_cast<size_t>(places.stages_) * static_cast<size_t>(places.tensor_);
+  return places;
+}
+
+std::vector<int> StagePlaces::StagesIn(size_t process) const {
+  const int last = partition_.stages - 1 - static_cast<int>(process / per_stage_) * stages_;
+  std::vector<int> stages;
+  for (int i = 0; i < stages_; ++i) stages.push_back(last - i);
+  return stages;
+}
+
+size_t StagePlaces::ProcessOf(int other, size_t process) const {
+  const auto behind = static_cast<size_t>((partition_.stages - 1 - other) / stages_);
+  return behind * per_stage_ + process % per_stage_;
+}
+
+}  // namespace pinion

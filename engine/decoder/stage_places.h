@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "engine/base/result.h"
+#include "engine/weights/stages.h"
+
+namespace pinion {
+
+// Where the stages of a pipeline are computed. Process p of several has the ranks
+// [p * n, (p + 1) * n) of Partition's numbering, n being as many as each process has: whole stages,
+// or a part of one.
+class StagePlaces {
+ public:
+  // kUsage unless the processes share the ranks so.
+  static Result<StagePlaces> Of(const Partition& partition, size_t processes);
+
+  size_t ranks() const { return ranks_; }          // of a process
+  int tensor() const { return tensor_; }           // ranks of a stage in a process
+  size_t per_stage() const { return per_stage_; }  // processes of a stage
+  // The stages of a process, last to first, as their ranks are numbered.
+  std::vector<int> StagesIn(size_t process) const;
+  // The process that hands hidden states to `process`, which has `stage`, or takes them from it:
+  // the one that has stage `other`, and the same part of it.
+  size_t ProcessOf(int other, size_t process) const;
+
+ private:
+  Partition partition_;
+  size_t processes_ = 1, ranks_ = 1, per_stage_ = 1;
+  int tensor_ = 1, stages_ = 1;  // of a process
+};
+
+}  // namespace pinion
