@@ -74,7 +74,7 @@ std::string StepCut::Describe() const {
                            static_cast<double>(std::lround(seconds * 1e5)) / 100, " ms"));
   std::vector<std::string> cuts;
   for (const size_t rows : {16, 64, 256}) cuts.push_back(StrCat(rows, " rows into ", Parts(rows)));
-  return StrCat(Join(parts, ", "), "; parts of a step: ", Join(cuts, ", "));
+  return StrCat(Join(parts, ", "), "; parts of a step with prompts: ", Join(cuts, ", "));
 }
 
 SampleChoice PartSamples() { return {.rows = {1, 4, 8, 16, 32, 64}, .runs = 2}; }

@@ -112,7 +112,7 @@ std::vector<std::unique_ptr<Sequence>> Scheduler::RemoveFinished(const std::vect
     finished.push_back(std::move(*place));
     running_.erase(place);
     ReleaseBlocks(sequence);
-    if (!sequence.aborted) ++finished_;
+    finished_ += sequence.aborted ? 0 : 1;
   }
   return finished;
 }
