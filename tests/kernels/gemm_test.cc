@@ -59,9 +59,9 @@ TEST_P(GemmTest, DepthsBeyondTheCacheAreWithinTheSummationBound) {
 // Kernels that pack the rows of such calls cut them, and K, more than once.
 TEST_P(GemmTest, ManyRowsOfSeveralBlocksAreWithinTheSummationBound) {
   for (Dtype weights : kDtypes) {
-    for (size_t rows : {19, 20, 25, 31, 257}) {
+    for (size_t rows : {19, 20, 25, 39, 40, 257}) {
       for (size_t k : {32, 300, 1568}) {
-        if (rows > 31 && k > 300) continue;  // the scalar product would take long
+        if (rows > 40 && k > 300) continue;  // the scalar product would take long
         RunAndCheck(TableFor(GetParam()), Problem(rows, k, 4, weights), 16);
       }
     }
