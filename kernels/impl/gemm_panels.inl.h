@@ -6,10 +6,10 @@
 // packed in the order in which tiles read them, once for all blocks of a call: a slab of K at a
 // time, which stays in L2.
 //
-// On an Emerald Rapids core without AVX512_BF16 these products reach 85 to 89 % of the peak in
-// bfloat16, those of gemm.inl.h 74 to 77 %; while a neighbour on the same core takes half of the
-// instructions' slots, 72 to 75 % and 64 % (512 rows of the 0.5B shape: pinion-bench
-// --benchmark_filter='gemm/avx512/bfloat16/0.5b.(gate_up|down)/512/').
+// On an Emerald Rapids core without AVX512_BF16 these products reach 80 to 90 % of the peak, those
+// of gemm.inl.h 69 to 84 %; while a neighbour on the same core takes half of the instructions'
+// slots, 70 to 75 and 58 to 66 % (512 rows of the 0.5B shape: pinion-bench
+// --benchmark_filter='gemm/avx512/.*/0.5b.(gate_up|down)/512/real_time/threads:1').
 
 #include "kernels/impl/gemm.inl.h"
 

@@ -92,6 +92,23 @@ void ExpectSameLogits(const std::vector<float>& got, const std::vector<float>& w
   for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-4 * rms) << i;
 }
 
+// The MLP's tiles have several blocks then, the last one fewer, and the last block is not full.
+TEST(DecoderProducts, AreTheSameOfManyRowsAtOnce) {
+  constexpr size_t kTokens = 150;
+  const std::pair<const char*, Json::Object> models[] = {{"llama", {{"intermediate_size", 808}}},
+                                                         {"opt", {{"ffn_dim", 808}}}};
+  for (const auto& [name, sizes] : models) {
+    DecoderOptions options = Float32();
+    options.isa = kernels::UsableIsas().back();
+    options.max_rows = kTokens;
+    Loaded model(Resized(name, sizes), Unpinned({2}), options);
+    std::vector<int32_t> ids(kTokens);
+    for (size_t i = 0; i < kTokens; ++i) ids[i] = static_cast<int32_t>(7 * i % 448);
+    SCOPED_TRACE(name);
+    ExpectSameLogits(model.Run(ids, kTokens, kShuffled), model.Run(ids, 1, kShuffled));
+  }
+}
+
 // Chunks begin within blocks, and steps within chunks.
 TEST(DecoderChunks, HideAllThatIsBeforeThem) {
   constexpr size_t kChunk = 24, kTokens = 60, kLogits = 448;
