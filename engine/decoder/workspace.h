@@ -28,7 +28,7 @@ struct ThreadScratch {
   float* stream_rows = nullptr;  // of AltUp, [streams][hidden]
   float* router_row = nullptr;   // its router's input, [hidden padded], and output, [64]
   float* input_row = nullptr;    // inputs of all layers by the table, [layers * size]
-  float* mlp_tile = nullptr;     // [kMlpTileRows][128]: a gate and an up block
+  float* mlp_tile = nullptr;     // [kMlpTileFloats] (mlp_tile.h): gate and up blocks
   float* delta = nullptr;        // a head's chunk of the delta rule: [DeltaScratchFloats]
   float* state_chunk = nullptr;  // that of Mamba-2: [StateScratchFloats]
   float* part = nullptr;         // one attention item: [PartFloats]
