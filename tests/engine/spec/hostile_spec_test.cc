@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <vector>
 
 #include "engine/spec/kv_tables.h"
 #include "engine/spec/tensor_list.h"
@@ -37,10 +38,17 @@ TEST(Spec, SurvivesHostileValuesInEveryField) {
       "null",       "true",         "-1",    "0",    "1",       "7",
       "2147483648", "1e30",         "1e-30", "[]",   "{}",      R"("x")",
       "[0]",        R"([{"a":1}])", "0.5",   "-0.0", "1048577", R"({"rope_type":3})"};
+  std::vector<Json> values;
+  for (const char* hostile : kHostile) values.push_back(Json::Parse(hostile).value());
   for (const std::string& model : tests::ModelFixtures()) {
     const Json config = Config(model);
-    for (const auto& [key, value] : config.object())
-      for (const char* hostile : kHostile) ExpectReadOrRefused(With(model, key, hostile));
+    for (const auto& [key, value] : config.object()) {
+      Json changed = config;  // parsed once a model, not for each of 30,000 values
+      for (const Json& hostile : values) {
+        changed.Set(key, hostile);
+        ExpectReadOrRefused(changed);
+      }
+    }
   }
 }
 
