@@ -8,7 +8,9 @@
 #include "engine/checkpoint/model.h"
 #include "engine/decoder/decoder.h"
 #include "engine/spec/kv_tables.h"
+#include "kernels/isa.h"
 #include "tests/engine/decoder/golden.h"
+#include "tests/watched.h"
 
 namespace pinion::testing {
 
@@ -19,8 +21,12 @@ inline Plan Unpinned(const std::vector<int>& threads) {
   return plan;
 }
 
+// On the scalar path, but on the best one if a sanitizer watches: the decoder does the same there,
+// in a fraction of the time. (Encoders run on every path, and test_kernels holds each to its
+// memory.)
 inline DecoderOptions Float32() {
   DecoderOptions options;
+  if (tests::Watched()) options.isa = kernels::UsableIsas().back();
   options.formats = kernels::Dtype::kF32;
   options.max_rows = 128;
   options.block_tokens = 16;

@@ -174,6 +174,7 @@ const Logits& RoundedLogits(const std::string& model, const std::vector<GoldenPr
   if (!is_new) return logits;
   testing::RoundedReference reference(isa, dtype);
   DecoderOptions options = testing::Float32();
+  options.isa = kernels::Isa::kScalar;
   options.kv_dtype = kernels::KvDtype::kF32;
   options.table = reference.table();
   options.max_rows = 512;  // the longest prompt in one step
