@@ -14,6 +14,7 @@ namespace pinion::harness {
 struct Ramp {
   bool exponential = false;  // else linear
   double from = 0, to = 0;   // requests/s
+  bool operator==(const Ramp&) const = default;
 };
 
 // The arrival times of an open loop's requests; a closed loop has none.
@@ -25,6 +26,7 @@ struct ArrivalPlan {
   std::optional<Ramp> ramp;  // instead of `rate`
 
   bool any() const { return rate || ramp; }
+  bool operator==(const ArrivalPlan&) const = default;
 };
 Status Validate(const ArrivalPlan& plan);  // kUsage
 

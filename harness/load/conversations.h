@@ -35,6 +35,7 @@ struct WorkloadShape {
   int turns = 1;
   TextStyle style = TextStyle::kProse;
 
+  bool operator==(const WorkloadShape&) const = default;
   static WorkloadShape Fixed(int prompt_len, int output_len) {
     return {kFixedShape, Lengths::Fixed(prompt_len), Lengths::Fixed(output_len)};
   }

@@ -40,6 +40,7 @@ struct GeneratorLoad {
   std::vector<double> late_s;  // per request: sent - scheduled
   std::vector<double> lag_s;   // how late its own clock called back, every 10 ms
   std::vector<int> cpus;       // that it was allowed to run on
+  bool operator==(const GeneratorLoad&) const = default;
 };
 
 struct ServerLoadResult {

@@ -14,6 +14,7 @@ struct Lengths {
   double a = 256;  // fixed: the length; lognormal: the median; uniform: the least
   double b = 0;    // lognormal: the standard deviation of the logarithm; uniform: the most
 
+  bool operator==(const Lengths&) const = default;
   static Lengths Fixed(int tokens) { return {Kind::kFixed, static_cast<double>(tokens), 0}; }
   int Draw(std::mt19937_64& random) const;  // from 1 to kMaxLength
   double Median() const;

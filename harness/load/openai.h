@@ -23,6 +23,7 @@ struct RequestStyle {
   bool ignore_eos = true;  // answers of exactly the requested length, if the server obeys
   double temperature = 0;
   Json extra_body;  // further fields, copied unchanged; null: none
+  bool operator==(const RequestStyle&) const = default;
 };
 
 // The conversation so far: questions and answers in turn, the last question unanswered.

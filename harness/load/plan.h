@@ -36,6 +36,7 @@ struct LoadPlan {
   std::optional<double> last_deadline_s{};
 
   bool open_loop() const { return arrivals.any() || !trace.empty(); }
+  bool operator==(const LoadPlan&) const = default;
 };
 
 // What of a plan is drawn at random, or read from its files.

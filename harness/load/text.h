@@ -17,6 +17,7 @@ struct TokenScale {
   double overhead = 0;    // of a request: template, special tokens
   bool is_known = false;  // measured on the server; else one token per word is assumed
 
+  bool operator==(const TokenScale&) const = default;
   int WordsFor(int tokens) const;  // at least 1
   // From two prompts whose tokens the server has counted.
   static TokenScale From(int words_a, double tokens_a, int words_b, double tokens_b);

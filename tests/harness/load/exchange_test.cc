@@ -41,34 +41,19 @@ TEST(Exchange, APlanComesBackAsItWas) {
   const LoadPlan sent = SmallPlan();
   const auto read = ReadLoadPlan(*Json::Parse(ToJson(sent).Dump()));
   ASSERT_TRUE(read) << read.error().message;
-  EXPECT_EQ(ToJson(*read), ToJson(sent));
-  const LoadPlan& plan = *read;
-  EXPECT_EQ(plan.shape.name, "code");
-  EXPECT_EQ(plan.shape.prompt.kind, Lengths::Kind::kLogNormal);
-  EXPECT_EQ(plan.shape.prompt.a, 1'048'575);
-  EXPECT_EQ(plan.shape.style, TextStyle::kCode);
-  EXPECT_EQ(plan.seed, sent.seed);
-  EXPECT_EQ(plan.dataset, sent.dataset);
-  EXPECT_EQ(plan.answers->b, 4);
-  EXPECT_EQ(plan.arrivals.rate, 0.25);
-  EXPECT_EQ(plan.arrivals.burstiness, HUGE_VAL);
-  EXPECT_EQ(plan.arrivals.ramp->to, 2);
-  EXPECT_EQ(plan.stop_sending_s, 1.5);
-  EXPECT_EQ(plan.deadline_s, std::numeric_limits<double>::infinity());
-  EXPECT_EQ(plan.last_deadline_s, 3);
+  EXPECT_EQ(*read, sent);
 }
 
 TEST(Exchange, AServerComesBackAsItWas) {
   const LoadedServer sent = SmallServer();
   const auto read = ReadLoadedServer(*Json::Parse(ToJson(sent).Dump()));
   ASSERT_TRUE(read) << read.error().message;
-  EXPECT_EQ(ToJson(*read), ToJson(sent));
   EXPECT_EQ(read->url.text, sent.url.text);
   EXPECT_TRUE(read->url.is_local);
-  EXPECT_EQ(read->style.endpoint, Endpoint::kChat);
-  EXPECT_EQ(read->style.extra_body, sent.style.extra_body);
-  EXPECT_EQ(read->scale.overhead, 7);
-  EXPECT_EQ(read->longest, 512);
+  EXPECT_EQ(read->style, sent.style);
+  EXPECT_EQ(read->timeout_s, sent.timeout_s);
+  EXPECT_EQ(read->scale, sent.scale);
+  EXPECT_EQ(read->longest, sent.longest);
 }
 
 TEST(Exchange, AClosedLoopHasNoArrivals) {
@@ -136,11 +121,7 @@ TEST(Exchange, AResultComesBackAsItWas) {
   EXPECT_EQ(read->end_ns, result.end_ns);
   EXPECT_EQ(read->most_at_once, 2u);
   EXPECT_EQ(read->never_sent, 4u);
-  EXPECT_EQ(read->generator.cpu_s, 0.5);
-  EXPECT_EQ(read->generator.cpu_share, 0.25);
-  EXPECT_EQ(read->generator.late_s, result.generator.late_s);
-  EXPECT_EQ(read->generator.lag_s, result.generator.lag_s);
-  EXPECT_EQ(read->generator.cpus, result.generator.cpus);
+  EXPECT_EQ(read->generator, result.generator);
   EXPECT_FALSE(ReadServerLoadResult(Json::MakeObject()));
 }
 
