@@ -6,6 +6,7 @@
 
 #include "engine/base/strings.h"
 #include "harness/report/charts.h"
+#include "harness/report/frontier.h"
 #include "harness/report/page.h"
 #include "harness/report/ratio_drawing.h"
 #include "harness/report/words.h"
@@ -70,11 +71,14 @@ Html Tags(const Results& results, const Candidate& candidate) {
   return by_all ? Tag("span", "tag", "recommended") : tags;
 }
 
-Html NameCell(const Results& results, const Candidate& candidate) {
+Html NameCell(const Results& results, const std::vector<FrontPoint>& front,
+              const Candidate& candidate) {
   Html cell = Tag("span", "name", SettingsText(candidate)) + Tags(results, candidate);
   std::vector<std::string> notes;
   if (candidate.status == CandidateStatus::kDropped)
     notes.push_back("dropped: " + candidate.reason);
+  if (std::string text = FrontText(front, candidate); !text.empty())
+    notes.push_back(std::move(text));
   if (!candidate.same_as.empty()) notes.push_back("also: " + Join(candidate.same_as, "; "));
   if (const size_t signs = candidate.suspect_reasons.size(); signs > 0)
     notes.push_back(StrCat("disturbed: ", candidate.suspect_reasons.front(),
@@ -121,10 +125,11 @@ Html CandidateTable(const Results& results) {
     const Verdict* verdict = results.FindVerdict(objective);
     scales.push_back({objective, verdict ? verdict->floor : 0, Reach(results, objective)});
   }
+  const std::vector<FrontPoint> front = FrontOf(results);
   Html rows;
   for (const Candidate* candidate : measured) {
     const std::string threads = candidate->threads ? StrCat(candidate->threads) : "-";
-    Html row = NameCell(results, *candidate) +
+    Html row = NameCell(results, front, *candidate) +
                Element("td", {{"class", "number"}, {"data-sort", threads}}, Text(threads));
     for (const Column& column : kColumns)
       row += FigureCell(*candidate, column.metric, column.concurrency);

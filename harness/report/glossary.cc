@@ -40,7 +40,12 @@ TextTable WordFacts(const Results&) {
        {{"ISA", "the instruction set that the arithmetic uses, such as avx2 or avx512_bf16"}},
        {{"NUMA node, rank",
          "CPUs with local memory; a team of threads that holds a share of the weights"}},
-       {{"Pareto front", "the points that no other point beats in both throughput and latency"}}}};
+       {{"Pareto front",
+         "the points that no other point beats in both throughput and latency; a point is off it "
+         "if "
+         "another is better in both beyond the intervals of the paired differences, and possibly "
+         "on "
+         "it if another is measured as better in both, but within them"}}}};
 }
 
 }  // namespace pinion::harness

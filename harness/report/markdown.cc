@@ -7,6 +7,7 @@
 #include "harness/report/answer.h"
 #include "harness/report/charts.h"
 #include "harness/report/facts.h"
+#include "harness/report/frontier.h"
 #include "harness/report/profile_files.h"
 #include "harness/report/recommend.h"
 #include "harness/report/text_table.h"
@@ -102,14 +103,17 @@ std::string RatioText(const Candidate& candidate, Objective objective) {
                 ")");
 }
 
-std::string CandidateRow(const Results& results, const Candidate& candidate) {
+std::string CandidateRow(const Results& results, const std::vector<FrontPoint>& front,
+                         const Candidate& candidate) {
   std::string row =
       StrCat("| ", EscapeMarkdown(SettingsText(candidate)), " | ", Name(candidate.status), " | ",
              Cell(candidate, "output_tokens_per_s", 0), " | ", Cell(candidate, "ttft_s", 1), " | ",
              Cell(candidate, "tpot_s", 1), " |");
   for (const Objective objective : results.definition.objectives)
     row += StrCat(" ", RatioText(candidate, objective), " |");
-  return row + " " + EscapeMarkdown(candidate.reason) + " |\n";
+  const std::string place = FrontText(front, candidate);
+  return StrCat(row, " ", place.empty() ? "-" : place, " | ", EscapeMarkdown(candidate.reason),
+                " |\n");
 }
 
 std::string CandidateRows(const Results& results) {
@@ -119,8 +123,10 @@ std::string CandidateRows(const Results& results) {
     head += StrCat(" ", Name(objective), " |");
     rule += "---:|";
   }
-  std::string table = head + " reason |\n" + rule + "---|\n";
-  for (const Candidate& candidate : results.candidates) table += CandidateRow(results, candidate);
+  std::string table = head + " Pareto front | reason |\n" + rule + "---|---|\n";
+  const std::vector<FrontPoint> front = FrontOf(results);
+  for (const Candidate& candidate : results.candidates)
+    table += CandidateRow(results, front, candidate);
   return table + "\n";
 }
 

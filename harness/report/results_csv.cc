@@ -2,6 +2,7 @@
 
 #include "engine/base/strings.h"
 #include "harness/report/export.h"
+#include "harness/report/frontier.h"
 #include "harness/space/own_settings.h"
 
 namespace pinion::harness {
@@ -45,7 +46,14 @@ std::vector<std::string> CandidateFields(const Candidate& candidate) {
   return fields;
 }
 
-std::vector<std::string> SeriesFields(const Series& series) {
+// Of the two series that make a point of the front, its place; empty for all others.
+std::string FrontField(const std::vector<FrontPoint>& front, const Series& series) {
+  for (const FrontPoint& point : front)
+    if (point.latency == &series || point.throughput == &series) return Name(point.front);
+  return "";
+}
+
+std::vector<std::string> SeriesFields(const Series& series, const std::vector<FrontPoint>& front) {
   const MetricInfo* metric = FindMetric(series.metric);
   const auto& [n, median, mad, interval] = series.estimate;
   return {CsvField(series.metric),
@@ -56,7 +64,8 @@ std::vector<std::string> SeriesFields(const Series& series) {
           n ? Number(median) : "",
           interval ? Number(interval->low) : "",
           interval ? Number(interval->high) : "",
-          interval ? Number(interval->coverage) : ""};
+          interval ? Number(interval->coverage) : "",
+          FrontField(front, series)};
 }
 
 }  // namespace
@@ -64,12 +73,13 @@ std::vector<std::string> SeriesFields(const Series& series) {
 std::string ResultsCsv(const Results& results) {
   std::string csv = "candidate,label,engine,status,reason,";
   for (const SettingRow& row : SettingRows()) csv += row.key + ",";
-  csv += "own_settings,threads,metric,unit,concurrency,rate,n,median,low,high,coverage\r\n";
+  csv += "own_settings,threads,metric,unit,concurrency,rate,n,median,low,high,coverage,front\r\n";
+  const std::vector<FrontPoint> front = FrontOf(results);
   for (const Candidate& candidate : results.candidates) {
     const std::string start = Join(CandidateFields(candidate), ",");
     for (const Series& series : candidate.series)
-      csv += start + "," + Join(SeriesFields(series), ",") + "\r\n";
-    if (candidate.series.empty()) csv += start + ",,,,,,,,,\r\n";
+      csv += start + "," + Join(SeriesFields(series, front), ",") + "\r\n";
+    if (candidate.series.empty()) csv += start + ",,,,,,,,,,\r\n";
   }
   return csv;
 }

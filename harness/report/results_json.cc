@@ -3,6 +3,7 @@
 #include "harness/load/slo_report.h"
 #include "harness/report/answer.h"
 #include "harness/report/export.h"
+#include "harness/report/frontier.h"
 #include "harness/report/recommend.h"
 #include "harness/report/words.h"
 
@@ -187,6 +188,7 @@ Json ResultsJson(const Results& results, const std::string& folder) {
   json.Set("calibration_rounds", results.calibration_rounds);
   json.Set("noise", NoiseJson(results));
   json.Set("verdicts", std::move(verdicts));
+  json.Set("front", FrontJson(FrontOf(results)));
   json.Set("candidates", std::move(candidates));
   json.Set("warnings", results.warnings);
   json.Set("machine", results.machine);

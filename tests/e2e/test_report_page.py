@@ -298,6 +298,13 @@ def test_charts_draw_the_stores_numbers(desk):
     roofs = [row["flops_per_s"] for row in charts["roofline"] if row["kind"] == "roof"]
     assert max(roofs) == pytest.approx(max(series_of(one, "ceiling_flops_per_s")
                                            for one in results["candidates"] if one["series"]))
+    places = {(text_of(results["candidates"][one["candidate"]]), one["concurrency"], one.get("rate")): one["front"]
+              for one in results["front"]}
+    for row in charts["frontier"]:
+        closed = row["loop"] == "closed"
+        assert row["front"] == places[row["configuration"], row["size"] if closed else 0, None if closed else row["size"]]
+        assert row["tokens_low"] <= row["tokens_per_s"] <= row["tokens_high"]
+        assert row["latency_low"] <= row["latency_s"] <= row["latency_high"]
     for row in charts["slo"]:
         levels = by_name[row["configuration"]]["slo"]["levels"]
         level = next(one for one in levels if one["load"] == pytest.approx(row["load"]))

@@ -56,9 +56,28 @@ TEST(FrontierChart, MarksPointsThatNoOtherBeats) {
   const Chart chart = FrontierChart(PlantedResults());
   ASSERT_EQ(chart.values.array().size(), 6u);  // 3 measured, 2 concurrencies
   for (const Json& row : chart.values.array())
-    EXPECT_EQ(row.Find("front")->boolean(), row.Find("role")->string() == "recommended");
+    EXPECT_EQ(row.Find("front")->string(),
+              row.Find("role")->string() == "recommended" ? "on" : "off");
   EXPECT_THAT(chart.conclusion, HasSubstr("1 of 3 configurations touches the Pareto front"));
   EXPECT_THAT(chart.conclusion, HasSubstr("threads_bind=0-1, isa=avx2 with 8 clients"));
+}
+
+TEST(FrontierChart, RingsPointsThatMayBelongToTheFront) {
+  const Results results = CloseResults();
+  const Candidate &second = results.candidates[1], &third = results.candidates[2];
+  const Chart chart = FrontierChart(results);
+  for (const Json& row : chart.values.array()) {
+    const std::string name = row.Find("configuration")->string();
+    EXPECT_EQ(row.Find("front")->string(), name == SettingsText(second)  ? "on"
+                                           : name == SettingsText(third) ? "possible"
+                                                                         : "off");
+    EXPECT_LT(row.Find("tokens_low")->number(), row.Find("tokens_per_s")->number());
+    EXPECT_GT(row.Find("latency_high")->number(), row.Find("latency_s")->number());
+  }
+  EXPECT_THAT(
+      chart.conclusion,
+      HasSubstr("1 of 3 configurations touches the Pareto front (dashed); 1 more may "
+                "(dotted rings): what was measured as better in both may be so by chance;"));
 }
 
 // Open loops have points and a line of their own, and may be the highest.
@@ -68,7 +87,10 @@ TEST(FrontierChart, ShowsWhatWasMeasuredAtRequestRates) {
   for (const size_t id : {0, 1})
     for (const auto& [metric, value] : {std::pair("e2el_s", 9.0), {"output_tokens_per_s", 900.0}})
       results.candidates[id].series.push_back(
-          {metric, LoadLevel::AtRate(2.5), {}, {6, value * static_cast<double>(id + 1), 0, {}}});
+          {metric,
+           LoadLevel::AtRate(2.5),
+           {{1, false, value * static_cast<double>(id + 1), false}},
+           {6, value * static_cast<double>(id + 1), 0, {}}});
   const Chart chart = FrontierChart(results);
   EXPECT_EQ(chart.values.array().size(), 8u);
   EXPECT_EQ(Texts(chart, "loop").count("open"), 2u);

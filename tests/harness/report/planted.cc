@@ -207,6 +207,25 @@ Results PlantedResults(const std::string& hostile) {
   return results;
 }
 
+Results CloseResults() {
+  constexpr double kNoise[kRounds] = {1.02, 0.99, 1.01, 0.98, 1.00, 1.01};
+  constexpr double kSlower[kRounds] = {0.98, 0.99, 1.01, 1.02, 1.03, 1.01};
+  Results results = PlantedResults();
+  const auto change = [](Candidate& candidate, const double(&by)[kRounds], double median) {
+    for (Series& series : candidate.series) {
+      const bool is_time = series.metric == "e2el_s";
+      const auto slower = [&](double factor) { return is_time ? factor : 1 / factor; };
+      for (size_t i = 0; i < kRounds; ++i) series.samples[i].value *= slower(by[i]);
+      series.estimate.median *= slower(median);
+    }
+  };
+  Candidate &second = results.candidates[1], &third = results.candidates[2];
+  change(second, kNoise, 1);
+  third.series = second.series;
+  change(third, kSlower, 1.01);
+  return results;
+}
+
 Results ManyResults(int count) {
   Results results = PlantedResults();
   const char* bindings[] = {"auto", "all", "0-1", "nobind"};

@@ -7,6 +7,7 @@
 
 #include "engine/base/strings.h"
 #include "harness/report/export.h"
+#include "planted.h"
 
 namespace pinion::harness {
 namespace {
@@ -73,14 +74,28 @@ TEST(ResultsCsvText, HasEveryFieldUnderItsName) {
                                                                         {"threads", "7"}})
       EXPECT_EQ(row.at(name), value) << name;
   for (const SettingRow& setting : SettingRows()) EXPECT_TRUE(rows[0].contains(setting.key));
-  const char* last = "coverage\r";  // lines end as RFC 4180 says
   EXPECT_EQ(
       rows[0].at("metric") + rows[0].at("rate") + rows[0].at("unit") + rows[0].at("concurrency"),
       "ttft_ss4");
-  EXPECT_EQ(rows[0].at("low") + " " + rows[0].at("high") + " " + rows[0].at(last),
-            "0.125 0.5 0.96875\r");
-  EXPECT_EQ(rows[1].at("n") + " " + rows[1].at("median") + rows[1].at("low") + rows[1].at(last),
-            "5 1234.56789\r");
+  EXPECT_EQ(rows[0].at("low") + " " + rows[0].at("high") + " " + rows[0].at("coverage"),
+            "0.125 0.5 0.96875");
+  EXPECT_EQ(rows[0].at("front\r"), "\r") << "lines end as RFC 4180 says";
+  EXPECT_EQ(
+      rows[1].at("n") + " " + rows[1].at("median") + rows[1].at("low") + rows[1].at("coverage"),
+      "5 1234.56789");
+}
+
+TEST(ResultsCsvText, PointsSayWhetherTheyAreOnTheParetoFront) {
+  Results results = PlantedResults();
+  results.candidates.resize(3);  // that were measured
+  std::map<std::string, int> places;
+  for (const auto& row : RowsOf(ResultsCsv(results)))
+    if (const std::string place = row.at("front\r"); place != "\r") {
+      EXPECT_TRUE(row.at("metric") == "e2el_s" || row.at("metric") == "output_tokens_per_s");
+      EXPECT_EQ(place, row.at("candidate") == "1" ? "on\r" : "off\r");
+      ++places[place];
+    }
+  EXPECT_EQ(places, (std::map<std::string, int>{{"on\r", 4}, {"off\r", 8}}));
 }
 
 TEST(ResultsCsvText, ACandidateWithoutMeasurementsHasAllColumns) {

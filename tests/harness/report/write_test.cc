@@ -238,6 +238,22 @@ TEST_F(Outputs, PicturesAreDrawnIfNodeIsInstalled) {
   }
 }
 
+TEST_F(Outputs, RingsAreDrawnAroundPointsThatMayBelongToTheParetoFront) {
+  const PageParts parts = ReadPageParts(FindPageParts().value()).value();
+  const auto rings = [&](const Results& results) {
+    const auto pictures = RenderPictures(results, parts);
+    if (!pictures) return -1;
+    const std::regex ring("stroke-dasharray=\"2,2\"");
+    const std::string& drawn = pictures->at("frontier");
+    return static_cast<int>(
+        std::distance(std::sregex_iterator(drawn.begin(), drawn.end(), ring), {}));
+  };
+  const int of_clear_results = rings(PlantedResults());
+  if (of_clear_results < 0) GTEST_SKIP() << "node is not installed";
+  EXPECT_EQ(of_clear_results, 0);
+  EXPECT_EQ(rings(CloseResults()), 2);
+}
+
 TEST(ReportText, HasEveryFormatAndListsThemForAnUnknownOne) {
   const Results results = PlantedResults();
   EXPECT_THAT(ReportText(results, "out/x", "html").value(), HasSubstr("<!DOCTYPE html>"));
@@ -338,6 +354,21 @@ TEST(CandidateTables, ShowAllOfThem) {
     EXPECT_THAT(both, HasSubstr(SettingsText(candidate)));
   EXPECT_THAT(both, HasSubstr("out of memory"));
   EXPECT_THAT(both, HasSubstr("no trial has run yet"));
+}
+
+TEST(ParetoFront, IsToldByTheTablesAndTheJson) {
+  const Results results = PlantedResults();
+  const std::string told = "on the Pareto front with 1 client and with 8 clients";
+  EXPECT_THAT(CandidateTable(results).markup(), HasSubstr(">" + told + "<"));
+  EXPECT_THAT(ReportMarkdown(results, "out/x/", {}), HasSubstr("| " + told + " |"));
+  const Json json = ResultsJson(results, "out/x/");
+  const Json::Array& front = json.Find("front")->array();
+  ASSERT_EQ(front.size(), 6u);
+  EXPECT_EQ(front[2].Dump(),
+            R"({"candidate":1,"label":"threads_bind=0-1 isa=avx2","concurrency":1,)"
+            R"("front":"on","beaten_by":null})");
+  EXPECT_EQ(front[5].Find("front")->string(), "off");
+  EXPECT_EQ(front[5].Find("beaten_by")->Find("candidate")->integer(), 0);
 }
 
 TEST(CandidateTables, TagRecommendationsWithTheirObjectives) {
