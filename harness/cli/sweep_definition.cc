@@ -58,9 +58,7 @@ Status TakeKv(const EngineOptions& base, const PlannedModel& model, const Worklo
               SpaceContext& context) {
   PINION_ASSIGN(const std::vector<RankNeeds> needs, NeedsFor(base, model));
   const LoadPlan& load = workload.load;
-  int contexts = load.num_prompts;
-  for (const int clients : workload.concurrency) contexts = std::max(contexts, clients);
-  contexts = std::min(contexts, base.max_num_seqs);
+  const int contexts = std::clamp(workload.most_clients(), 1, base.max_num_seqs);
   const int tokens = load.shape.shared_prefix + load.shape.prompt_len() + load.shape.output_len();
   context.kv_bytes_of_context =
       LargestBlockBytes(needs) * BlocksOfSequence(needs, base, static_cast<size_t>(tokens));
@@ -96,6 +94,7 @@ Status ApplyLoadFlags(const SweepFlags& flags, Workload& workload) {
   take(flags.num_prompts, workload.load.num_prompts);
   take(flags.concurrency, workload.concurrency);
   take(flags.request_rate, workload.rates);
+  take(flags.batch, workload.batch);
   return {};
 }
 

@@ -23,6 +23,7 @@ struct SweepFlags {
   std::optional<int> prompt_len, output_len, num_prompts, rounds;
   std::optional<std::vector<int>> concurrency, replicas;
   std::optional<std::vector<double>> request_rate;
+  std::optional<bool> batch;
   std::optional<std::vector<std::string>> objectives, slo;
   std::vector<std::string> engines;
   std::optional<std::string> max_memory;

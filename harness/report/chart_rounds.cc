@@ -68,7 +68,9 @@ Chart PairedChart(const Results& results) {
 Chart DriftChart(const Results& results) {
   Chart chart{"drift", "Drift over the sweep", "", Json::MakeArray(), ""};
   const Candidate* baseline = results.Find(0);
-  const Series* series = baseline ? baseline->Find("output_tokens_per_s", 0) : nullptr;
+  const LoadLevel load =
+      RunsBatch(results.definition) ? LoadLevel() : results.definition.workload.levels().front();
+  const Series* series = baseline ? baseline->Find("output_tokens_per_s", load) : nullptr;
   if (!Measured(series) || series->samples.size() < 2)
     return Absent("drift", "Drift over the sweep", "the defaults were not measured twice");
   const Series *steal = baseline->Find("steal_share", 0),
@@ -90,11 +92,11 @@ Chart DriftChart(const Results& results) {
                      {"CPU pressure", waited * 100},
                      {"state", sample.suspect ? "disturbed" : "quiet"}});
   }
-  chart.conclusion =
-      StrCat("The defaults' own batch output moved by ", FormatShareOrFactor(Swing(*series)),
-             " between rounds; ", disturbed, " of ", series->samples.size(),
-             " were disturbed by other work on the machine (steal up to ", Percent(worst_steal),
-             ", CPU pressure up to ", Printf("%.0f %%", 100 * worst_pressure), ").");
+  chart.conclusion = StrCat(
+      "The defaults' own output ", load.any() ? StrCat("under ", LevelText(load)) : "of the batch",
+      " moved by ", FormatShareOrFactor(Swing(*series)), " between rounds; ", disturbed, " of ",
+      series->samples.size(), " were disturbed by other work on the machine (steal up to ",
+      Percent(worst_steal), ", CPU pressure up to ", Printf("%.0f %%", 100 * worst_pressure), ").");
   return chart;
 }
 

@@ -27,7 +27,7 @@ bool HasReplicas(const Results& results) {
 }
 
 // One sentence about the closed loops and one about the open ones.
-std::string LoopsText(const Workload& load) {
+std::string LoopsText(const Workload& load, bool has_batch) {
   std::vector<std::string> clients, rates;
   for (const LoadLevel level : load.levels())
     (level.is_open() ? rates : clients).push_back(LevelText(level));
@@ -47,20 +47,22 @@ std::string LoopsText(const Workload& load) {
         "time at which a tenth of them were due (later if the rate still rises or falls) until the "
         "last was due; a request that is cut off counts as if it had been answered then.");
   if (text.empty()) return text;
-  return text +
-         " The batch and these loads come in a new random order in every round, each load "
-         "with a warm-up of its own.";
+  return StrCat(text, has_batch ? " The batch and these" : " These",
+                " loads come in a new random order in every round, each load with a warm-up of its "
+                "own.");
 }
 
 std::string WorkloadText(const Results& results) {
   const Workload& workload = results.definition.workload;
   const LoadPlan& load = workload.load;
+  const bool has_batch = RunsBatch(results.definition);
   return StrCat(
       "Every trial starts the configuration's server, warms it up over HTTP and generates ",
-      load.shape.output_len(), " tokens for each of ", load.num_prompts, " prompts of ",
-      load.shape.prompt_len(),
+      load.shape.output_len(), " tokens for each of ", has_batch ? "" : "at least ",
+      load.num_prompts, " prompts of ", load.shape.prompt_len(),
       load.shape.name == kFixedShape ? "" : StrCat(" (", load.shape.name, ", medians)"),
-      " tokens as one batch.", LoopsText(workload),
+      has_batch ? " tokens as one batch." : " tokens under each of its loads.",
+      LoopsText(workload, has_batch),
       workload.slo
           ? " Then the trial searches for the highest load at which enough requests meet the "
             "SLO; a request that is cut off after it missed a limit counts as missed."

@@ -63,8 +63,13 @@ struct Workload {
   std::vector<int> concurrency = {1, 8};  // closed loops, each measured on its own
   std::optional<SloTarget> slo{};
   std::vector<double> rates{};  // open loops, each measured on its own: requests/s
+  // Whether there is an offline batch, of num_prompts requests at once. Unset in a definition:
+  // RunsBatch says.
+  std::optional<bool> batch{};
 
   std::vector<LoadLevel> levels() const;  // of its closed loops, then of its open ones
+  bool runs_batch() const { return batch.value_or(true); }
+  int most_clients() const;  // of the batch and the closed loops; 0: of none
 };
 
 // Limits that a configuration must keep to be recommended. One that breaks a limit is disqualified,
@@ -106,6 +111,10 @@ struct Definition {
       trial_limit_s;  // a trial's load is cut to end by then; unset: one that lets
                       // the rounds fit the budget (TrialLimit in harness/sweep)
 };
+
+// Whether its trials run the offline batch: as its workload says, else if an objective looks at it
+// or there is no other load.
+bool RunsBatch(const Definition& definition);
 
 // The engine of that name; the first one if there is none.
 const EngineChoice& EngineNamed(const Definition& definition, std::string_view name);

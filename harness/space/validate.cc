@@ -67,6 +67,10 @@ Status Validate(const Workload& workload) {
                                             kLeastRate, " to ", kMaxRate, " requests/s"));
   if (const auto twice = FirstTwice(workload.rates))
     return Fail(ErrorCode::kUsage, StrCat("'request_rate' lists ", *twice, " twice"));
+  if (!workload.runs_batch() && workload.levels().empty() && !workload.slo)
+    return Fail(ErrorCode::kUsage,
+                "'workload' has no load: without 'batch' it needs 'concurrency', 'request_rate' or "
+                "'slo'");
   return CheckTokens(workload);
 }
 
@@ -74,6 +78,12 @@ std::vector<LoadLevel> Workload::levels() const {
   std::vector<LoadLevel> levels(concurrency.begin(), concurrency.end());
   for (const double rate : rates) levels.push_back(LoadLevel::AtRate(rate));
   return levels;
+}
+
+int Workload::most_clients() const {
+  int most = runs_batch() ? load.num_prompts : 0;
+  for (const int clients : concurrency) most = std::max(most, clients);
+  return most;
 }
 
 namespace {
@@ -149,6 +159,21 @@ int LeastPrompts(Objective objective, int output_len) {
 
 namespace {
 
+// Whether the objective looks at the offline batch. Energy is that of all loads.
+bool NeedsBatch(const Definition& definition, Objective objective) {
+  return objective == Objective::kThroughput || objective == Objective::kBalanced ||
+         objective == Objective::kCores ||
+         (objective == Objective::kCost && definition.price_per_hour);
+}
+
+Status CheckBatch(const Definition& definition, Objective objective) {
+  if (definition.workload.runs_batch() || !NeedsBatch(definition, objective)) return {};
+  return Fail(ErrorCode::kUsage,
+              StrCat("objective '", Name(objective),
+                     "' is measured on the offline batch: take 'batch': false (--no-batch) out of "
+                     "the workload, or ask for other objectives"));
+}
+
 // An objective under load needs a loop of as many clients, and enough requests for its percentile.
 Status CheckLoad(const Definition& definition, Objective objective) {
   const ObjectiveRow& row = RowOf(objective);
@@ -179,8 +204,10 @@ Status ValidateObjectives(const Definition& definition) {
   if (const auto twice = FirstTwice(definition.objectives))
     return Fail(ErrorCode::kUsage, StrCat("'objectives' lists ", Name(*twice), " twice"));
   const auto& clients = definition.workload.concurrency;
-  for (const Objective objective : definition.objectives)
+  for (const Objective objective : definition.objectives) {
     PINION_TRY(CheckLoad(definition, objective));
+    PINION_TRY(CheckBatch(definition, objective));
+  }
   const bool needs_one = unique.count(Objective::kLatency) || unique.count(Objective::kBalanced);
   if (needs_one && std::find(clients.begin(), clients.end(), 1) == clients.end())
     return Fail(ErrorCode::kUsage,
@@ -198,6 +225,14 @@ Status ValidateObjectives(const Definition& definition) {
 }
 
 }  // namespace
+
+bool RunsBatch(const Definition& definition) {
+  const auto& objectives = definition.objectives;
+  return definition.workload.batch.value_or(
+      definition.workload.levels().empty() ||
+      std::any_of(objectives.begin(), objectives.end(),
+                  [&](Objective objective) { return NeedsBatch(definition, objective); }));
+}
 
 Status Validate(const Definition& definition) {
   PINION_TRY(Validate(definition.workload));

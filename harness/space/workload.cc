@@ -92,6 +92,17 @@ JsonField<Workload> OfLoad(const char* key, Member member) {
           [=](const Workload& workload) { return Json(static_cast<int>(member(workload.load))); }};
 }
 
+Status ReadBatch(const Json& value, Workload& workload) {
+  if (!value.is_bool())
+    return Fail(ErrorCode::kUsage, StrCat("'batch' must be true or false, not ", Excerpt(value)));
+  workload.batch = value.boolean();
+  return {};
+}
+
+Json WriteBatch(const Workload& workload) {
+  return workload.batch ? Json(*workload.batch) : Json();
+}
+
 // [] for no loops.
 Status ReadConcurrency(const Json& value, Workload& workload) {
   if (!value.is_array() || !value.array().empty())
@@ -104,13 +115,18 @@ Json WriteRates(const Workload& workload) {
   return workload.rates.empty() ? Json() : Json(workload.rates);
 }
 
+constexpr auto kPromptLen = [](auto& load) -> auto& { return load.shape.prompt.a; };
+constexpr auto kOutputLen = [](auto& load) -> auto& { return load.shape.output.a; };
+constexpr auto kNumPrompts = [](auto& load) -> auto& { return load.num_prompts; };
+constexpr auto kSharedPrefix = [](auto& load) -> auto& { return load.shape.shared_prefix; };
+constexpr auto kPrefixes = [](auto& load) -> auto& { return load.shape.prefixes; };
+constexpr auto kTurns = [](auto& load) -> auto& { return load.shape.turns; };
+
 const JsonFields<Workload>& WorkloadFields() {
   static const JsonFields<Workload> fields = {
       {"name", ReadName, WriteName},
-      OfLoad(
-          "prompt_len", [](auto& load) -> auto& { return load.shape.prompt.a; }),
-      OfLoad(
-          "output_len", [](auto& load) -> auto& { return load.shape.output.a; }),
+      OfLoad("prompt_len", kPromptLen),
+      OfLoad("output_len", kOutputLen),
       // Always written: without loops there is the batch alone, which is not the default.
       {"concurrency", ReadConcurrency,
        [](const Workload& workload) { return Json(workload.concurrency); }},
@@ -119,15 +135,11 @@ const JsonFields<Workload>& WorkloadFields() {
          return ReadList(value, "request_rate", ToNumber, workload.rates);
        },
        WriteRates},
-      OfLoad(
-          "num_prompts", [](auto& load) -> auto& { return load.num_prompts; }),
-      OnlyIf(HasPrefix,
-             OfLoad(
-                 "shared_prefix", [](auto& load) -> auto& { return load.shape.shared_prefix; })),
-      OnlyIf(HasPrefix, OfLoad(
-                            "prefixes", [](auto& load) -> auto& { return load.shape.prefixes; })),
-      OnlyIf(HasTurns, OfLoad(
-                           "turns", [](auto& load) -> auto& { return load.shape.turns; })),
+      OfLoad("num_prompts", kNumPrompts),
+      OnlyIf(HasPrefix, OfLoad("shared_prefix", kSharedPrefix)),
+      OnlyIf(HasPrefix, OfLoad("prefixes", kPrefixes)),
+      OnlyIf(HasTurns, OfLoad("turns", kTurns)),
+      {"batch", ReadBatch, WriteBatch},
       {"slo", ReadSlo,
        [](const Workload& workload) {
          return workload.slo ? WriteFields(SloFields(), *workload.slo) : Json();

@@ -9,6 +9,7 @@
 #include "engine/base/strings.h"
 #include "harness/results/figures.h"
 #include "harness/space/own_settings.h"
+#include "harness/stats/text.h"
 #include "harness/sweep/score.h"
 #include "harness/sweep/state.h"
 #include "harness/trial/runner.h"
@@ -180,6 +181,7 @@ Result<LiveSource::Asked> LiveSource::AskFor(const CandidateRow& row, const Slot
   request.prefill_replicas = asked.configuration.prefill_replicas;
   request.log = log;
   request.workload = meta_.definition.workload;
+  request.workload.batch = RunsBatch(meta_.definition);
   request.seed = RoundSeed(meta_.definition.seed, slot.phase, slot.round);
   request.limit_s = options_.trial_limit_s;
   request.batch_prompts = options_.batch_prompts;
@@ -242,11 +244,10 @@ double LiveSource::CeilingsSecondsSoFar() const {
 
 std::string LiveSource::Summary(const TrialRow& trial) const {
   if (!trial.ok) return trial.reason;
-  char text[96];
   const auto log_rate = LogScore(trial, Objective::kThroughput, meta_.definition);
-  std::snprintf(text, sizeof text, "%.1f s, %.4g tokens/s%s", trial.seconds,
-                log_rate ? std::exp(*log_rate) : 0.0, trial.suspect.empty() ? "" : ", disturbed");
-  return text;
+  return StrCat(Printf("%.1f s", trial.seconds),
+                log_rate ? Printf(", %.4g tokens/s", std::exp(*log_rate)) : "",
+                trial.suspect.empty() ? "" : ", disturbed");
 }
 
 }  // namespace pinion::harness

@@ -125,17 +125,18 @@ void Measurement::Describe() {
   Add("generator_cpu_share", 0, generator_cpu_share_);
 }
 
-// Runs the batch and the loops in an order drawn from the round's seed: none of them is always the
-// first on a fresh machine, and all trials of a round agree. The search comes last: it looks for
-// the load that the warm machine sustains.
+// Runs the batch, if there is one, and the loops in an order drawn from the round's seed: none of
+// them is always the first on a fresh machine, and all trials of a round agree. The search comes
+// last: it looks for the load that the warm machine sustains.
 Status Measurement::RunPhases() {
   const Workload& workload = request_.workload;
   const size_t loops = workload.levels().size(), batch = loops;
-  size_t weights = kOfflineWeight + loops + (workload.slo ? kSloWeight : 0);
-  std::vector<size_t> order(loops + 1);
+  const bool has_batch = workload.runs_batch();
+  size_t weights = (has_batch ? kOfflineWeight : 0) + loops + (workload.slo ? kSloWeight : 0);
+  std::vector<size_t> order(loops + (has_batch ? 1 : 0));
   std::iota(order.begin(), order.end(), size_t{0});
   std::mt19937_64 random(request_.seed);
-  for (size_t i = loops; i > 0; --i) std::swap(order[i], order[random() % (i + 1)]);
+  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
   for (const size_t index : order) {
     if (index == batch) {
       PINION_TRY(RunBatch(std::exchange(weights, weights - kOfflineWeight)));

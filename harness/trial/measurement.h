@@ -35,9 +35,9 @@ class LoadTarget {
   virtual int threads() const = 0;                   // that compute
 };
 
-// A trial's course, the same for every engine: warm-up, the offline batch and a loop at every level
-// of the workload (after a warm-up of its own) in an order drawn from the seed, the search for the
-// SLO's load; counters and disturbances around all but the warm-up.
+// A trial's course, the same for every engine: warm-up, the offline batch if the workload has one
+// and a loop at each of its levels (after a warm-up of its own) in an order drawn from the seed,
+// the search for the SLO's load; counters and disturbances around all but the warm-up.
 class Measurement {
  public:
   // The limit counts from `start_ns`, but the load always gets at least half of it, and at least

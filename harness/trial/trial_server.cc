@@ -21,12 +21,9 @@ ServedLoad LoadOf(const Workload& workload) {
   // A drawn length is almost never more than four times the median.
   const WorkloadShape& shape = workload.load.shape;
   const int spread = shape.prompt.kind == Lengths::Kind::kFixed ? 1 : 4;
-  ServedLoad load{workload.load.num_prompts,
-                  shape.shared_prefix +
-                      shape.turns * spread * (shape.prompt_len() + shape.output_len()) +
-                      kSlackTokens};
-  for (const int clients : workload.concurrency) load.clients = std::max(load.clients, clients);
-  return load;
+  return {workload.most_clients(),
+          shape.shared_prefix + shape.turns * spread * (shape.prompt_len() + shape.output_len()) +
+              kSlackTokens};
 }
 
 constexpr char kRaiseTheLimit[] = "; raise --trial-limit, or stop what else runs on this machine";

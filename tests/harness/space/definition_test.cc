@@ -168,6 +168,50 @@ TEST(Definition, ShippedExamplesAreValid) {
   EXPECT_GE(found, 2);
 }
 
+TEST(Definition, RunsTheBatchIfAnObjectiveLooksAtItOrThereIsNoOtherLoad) {
+  const auto runs = [](const std::string& objectives, const std::string& workload,
+                       const std::string& more = "") {
+    Definition definition;
+    EXPECT_TRUE(
+        Read(StrCat("{\"objectives\":", objectives, ",\"workload\":", workload, more, "}").c_str(),
+             definition));
+    return RunsBatch(definition);
+  };
+  for (const char* objectives : {R"(["throughput"])", R"(["latency","balanced"])", R"(["cores"])"})
+    EXPECT_TRUE(runs(objectives, "{}")) << objectives;
+  for (const char* objectives : {R"(["latency"])", R"(["e2el@8"])", R"(["energy"])"})
+    EXPECT_FALSE(runs(objectives, "{}")) << objectives;
+  EXPECT_TRUE(runs(R"(["energy"])", R"({"concurrency":[]})"));
+  EXPECT_TRUE(runs(R"(["latency"])", R"({"batch":true})"));
+  EXPECT_TRUE(runs(R"(["cost"])", "{}", R"(,"price_per_hour":1)"));
+  EXPECT_FALSE(runs(R"(["cost"])", "{}", R"(,"price_per_kwh":1)"));
+  EXPECT_FALSE(runs(R"(["goodput"])", R"({"slo":{"ttft":1}})"));
+  EXPECT_FALSE(runs(R"(["goodput"])", R"({"batch":false,"concurrency":[],"slo":{"ttft":1}})"));
+}
+
+TEST(Definition, ABatchThatAnObjectiveNeedsCannotBeLeftOut) {
+  for (const char* name : {"throughput", "balanced", "cores"})
+    EXPECT_EQ(
+        ErrorOf(StrCat(R"({"workload":{"batch":false},"objectives":[")", name, R"("]})").c_str()),
+        StrCat("objective '", name,
+               "' is measured on the offline batch: take 'batch': false (--no-batch) out of "
+               "the workload, or ask for other objectives"));
+  EXPECT_THAT(ErrorOf(R"({"workload":{"batch":false,"concurrency":[]},"objectives":["energy"]})"),
+              HasSubstr("'workload' has no load"));
+  EXPECT_THAT(ErrorOf(R"({"workload":{"batch":1}})"), HasSubstr("'batch' must be true or false"));
+}
+
+// A trial gets its workload as JSON.
+TEST(Definition, AWorkloadSaysWhetherItHasABatchOnlyIfThatWasChosen) {
+  Workload workload;
+  EXPECT_FALSE(ToJson(workload).Find("batch"));
+  workload.batch = false;
+  Workload again;
+  ASSERT_TRUE(FromJson(ToJson(workload), again));
+  EXPECT_EQ(again.batch, false);
+  EXPECT_EQ(again.most_clients(), 8) << "of its loops";
+}
+
 TEST(Definition, AWorkloadByNameBringsItsShape) {
   Workload rag;
   ASSERT_TRUE(FromJson(*Json::Parse(R"({"name":"rag","output_len":50,"prefixes":2})"), rag));

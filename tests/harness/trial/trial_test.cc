@@ -107,6 +107,28 @@ TEST(Trial, MeasuresEveryRequestRate) {
             Find(*result, "e2el_s", LoadLevel::AtRate(20))->value);
 }
 
+TEST(Trial, WithoutABatchTheLoopsHaveItsTime) {
+  TrialRequest request = SmallRequest();
+  FakeTarget with, without;
+  ASSERT_TRUE(Measured(with, request));
+  request.workload.batch = false;
+  const auto result = Measured(without, request);
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_FALSE(Find(*result, "output_tokens_per_s", 0));
+  EXPECT_TRUE(Find(*result, "output_tokens_per_s", 1));
+  for (const RequestRow& row : result->requests) EXPECT_EQ(row.load, "clients");
+  const auto longest_s = [](const FakeTarget& target) {
+    std::map<int, double> deadlines_s;  // of the loops, by clients
+    for (const LoadPlan& phase : target.phases)
+      if (phase.shape.name != kWarmUpShape) deadlines_s[phase.concurrency] = phase.deadline_s;
+    return deadlines_s;
+  };
+  EXPECT_EQ(longest_s(with).size(), 3u);
+  EXPECT_EQ(longest_s(without).size(), 2u);
+  for (const auto& [clients, deadline_s] : longest_s(without))
+    EXPECT_GT(deadline_s, 0.45 * request.limit_s) << clients;
+}
+
 TEST(Trial, ReportsItsCircumstances) {
   FakeTarget target;
   target.generator.cpus = {3};
