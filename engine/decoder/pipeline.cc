@@ -32,7 +32,7 @@ struct Stage {
   // [max_rows][HandoverFloats]. If that is in this process, it may be reading what it gets of any
   // other step in flight.
   std::vector<float> received;
-  std::vector<std::vector<float>> given;
+  std::vector<std::unique_ptr<float[]>> given;
   std::optional<size_t> from, to;  // the processes of the stages beside it, if they are others
   Stage* before = nullptr;         // in this process
   size_t done = 0;                 // parts of all steps
@@ -79,7 +79,7 @@ class StageRanks final : public Ranks {
 // A step in flight.
 struct OpenStep {
   const StepBatch& batch;
-  const std::vector<StepBatch> parts;
+  std::vector<StepBatch> parts;
   const size_t number;        // of the step
   const size_t parts_before;  // of earlier steps
   size_t stages_left;         // that have not computed it yet
@@ -94,6 +94,11 @@ class PipelinedDecoder final : public StagedDecoder {
         granule_(CutGranule(spec)),
         stages_(std::move(stages)),
         world_(world) {}
+  // A stage may still be telling that it has done its part of the last step.
+  ~PipelinedDecoder() override {
+    CHECK(open_.empty()) << open_.size() << " steps are in flight";
+    for (const auto& stage : *stages_) stage->thread.Wait();
+  }
 
   Status AllocateKv(size_t blocks, size_t max_model_len, size_t places) override {
     blocks_ = blocks;
@@ -273,7 +278,7 @@ class PipelinedDecoder final : public StagedDecoder {
   }
 
   static float* GivenOf(Stage& stage, const OpenStep& step) {
-    return stage.given[step.number % stage.given.size()].data();
+    return stage.given[step.number % stage.given.size()].get();
   }
 
   // Waits for Finish.
@@ -328,7 +333,9 @@ void Connect(const StagePlaces& places, size_t process, size_t floats, int last_
     Stage& stage = *stages[i];
     if (stage.number < last_stage) {
       if (i == 0) stage.to = places.ProcessOf(stage.number + 1, process);
-      stage.given.assign(stage.to ? 1 : steps_in_flight, std::vector<float>(floats));
+      // Untouched, so that only rows which steps have take memory.
+      for (size_t step = 0; step < (stage.to ? 1 : steps_in_flight); ++step)
+        stage.given.push_back(std::make_unique_for_overwrite<float[]>(floats));
     }
     if (stage.number == 0) continue;
     if (i + 1 < stages.size()) {

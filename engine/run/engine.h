@@ -26,7 +26,8 @@
 namespace pinion {
 
 struct Request {
-  uint64_t id = 0;  // chosen by the caller, unique among live requests
+  // Chosen by the caller, unique among live requests: until its last event.
+  uint64_t id = 0;
   std::vector<int32_t> prompt_ids;
   SamplingParams params;
   // Yields no tokens. The logits of its positions go to the ScoreSink, if there is one; only
@@ -149,7 +150,8 @@ class Engine {
   // nothing if idle.
   virtual void Step(std::vector<TokenEvent>& events) = 0;
   // Does a few milliseconds of work that later steps would have to do; false: there is none left.
-  // For the time in which a server is idle; steps do a little of it, too.
+  // For the time in which a server is idle; steps do a little of it, too, unless several are in
+  // flight.
   virtual bool Prepare() { return false; }
   virtual void SetScoreSink(ScoreSink sink) = 0;
   // Drops cached prefixes, so that a measurement starts cold.

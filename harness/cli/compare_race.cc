@@ -84,7 +84,7 @@ Result<Definition> DefinitionOf(const Contest& contest, const CompareRaceFlags& 
   definition.engines = contest.engines;
   definition.objectives = {contest.objective};
   PINION_ASSIGN(definition.budget_s, ParseDuration(flags.budget, "--budget"));
-  // A batch says most in the least time; a single client's latency varies several times as much.
+  // A batch tells most per second; a single client's latency varies several times as much.
   Workload& workload = definition.workload = {{.shape = WorkloadShape::Fixed(128, 32)}, {}};
   if (contest.objective != Objective::kThroughput)
     workload.concurrency = {std::max(1, contest.objective.level.clients)};

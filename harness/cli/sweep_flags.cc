@@ -88,13 +88,14 @@ void SweepFlags::AddLoad(CLI::App& command) {
                   "and --kv-cache-space")
       ->delimiter(',')
       ->check(CLI::Range(1, kMaxReplicas));
-  command.add_option("--num-prompts", num_prompts,
-                     "prompts of the batch (default 16; --quick 8); fewer if the defaults do not "
-                     "end so many in a trial and --trial-limit is not given");
+  command.add_option(
+      "--num-prompts", num_prompts,
+      "prompts of the batch (default 16; --quick 8); reduced if the defaults cannot "
+      "finish that many in one trial, unless --trial-limit or --quick sets its limit");
   command.add_flag_function(
       "--batch,!--no-batch", [this](int64_t given) { batch = given > 0; },
       "with or without an offline batch, all prompts at once (default: with one if an objective "
-      "looks at it, or there is no other load)");
+      "needs it, or there is no other load)");
 }
 
 void SweepFlags::AddSearch(CLI::App& command) {

@@ -65,6 +65,14 @@ std::vector<std::string> Obstacles(const Run& a, const Run& b) {
   for (const char* key : {"workload", "seed"})
     differs(StrCat("the ", key), Part(a.definition, key), Part(b.definition, key));
   differs("the limit of a trial [s]", a.trial_limit, b.trial_limit);
+  const auto measured = [](const Run& run) {
+    return std::any_of(run.trials.begin(), run.trials.end(),
+                       [](const TrialRow& trial) { return trial.ok; });
+  };
+  if (!measured(a) || !measured(b)) return obstacles;
+  differs("whether trials ran an offline batch", RanBatch(a.trials), RanBatch(b.trials));
+  differs("the reduced number of prompts of the offline batch (0: not reduced)",
+          ReducedBatch(a.trials), ReducedBatch(b.trials));
   return obstacles;
 }
 

@@ -108,6 +108,7 @@ MadeModel AsGguf(const std::string& model) {
   std::error_code ignored;
   const bool is_path =
       made.model.find_first_of("./~") == 0 || std::filesystem::exists(made.model, ignored);
+  while (made.model.size() > 1 && made.model.ends_with('/')) made.model.pop_back();
   const std::string source =
       std::exchange(made.model, made.model.substr(made.model.find_last_of('/') + 1) + ".gguf");
   std::vector<std::string> words = {"python3", "convert_hf_to_gguf.py"};

@@ -45,9 +45,9 @@ std::string FrontSentence(const std::vector<FrontPoint>& points) {
       StrCat(on.size(), " of ", Counted(all.size(), "configuration"),
              on.size() == 1 ? " touches" : " touch", " the Pareto front (dashed)");
   if (possible.empty()) return text;
-  return StrCat(text, "; ", possible.size(),
-                " more may (dotted rings): what was measured as better "
-                "in both may be so by chance");
+  return StrCat(
+      text, "; ", possible.size(),
+      " more may belong to it (dotted rings): the points that beat them may do so by chance");
 }
 
 std::string Conclusion(const std::vector<FrontPoint>& points, size_t drawn) {
@@ -80,7 +80,7 @@ Chart FrontierChart(const Results& results) {
   const auto telling = MostTelling(results, kChartCandidates);
   const std::set<const Candidate*> drawn(telling.begin(), telling.end());
   for (const FrontPoint& point : points)
-    if (point.front == Front::kOn || drawn.count(point.candidate))
+    if (point.front != Front::kOff || drawn.count(point.candidate))
       chart.values.Append(RowOf(results, point));
   chart.conclusion = Conclusion(points, drawn.size());
   return chart;

@@ -68,8 +68,10 @@ Chart PairedChart(const Results& results) {
 Chart DriftChart(const Results& results) {
   Chart chart{"drift", "Drift over the sweep", "", Json::MakeArray(), ""};
   const Candidate* baseline = results.Find(0);
-  const LoadLevel load =
-      RunsBatch(results.definition) ? LoadLevel() : results.definition.workload.levels().front();
+  const std::vector<LoadLevel> loops = results.definition.workload.levels();
+  if (!RunsBatch(results.definition) && loops.empty())
+    return Absent("drift", "Drift over the sweep", "neither a batch nor a loop was run");
+  const LoadLevel load = RunsBatch(results.definition) ? LoadLevel() : loops.front();
   const Series* series = baseline ? baseline->Find("output_tokens_per_s", load) : nullptr;
   if (!Measured(series) || series->samples.size() < 2)
     return Absent("drift", "Drift over the sweep", "the defaults were not measured twice");

@@ -117,7 +117,7 @@ std::vector<LaunchForm> FormsOfOurs(const LaunchCommands& commands, const Place&
       {"vLLM", commands.vllm,
        commands.vllm_lacks.empty() ? "" : "vLLM has no setting for " + commands.vllm_lacks + "."},
       {"llama.cpp", commands.llama_cpp,
-       StrCat("Its -np sequences share the context of -c.",
+       StrCat("Its -np sequences share one context (-c).",
               commands.llama_cpp_lacks.empty()
                   ? ""
                   : StrCat(" It has no setting for ", commands.llama_cpp_lacks, "."))},

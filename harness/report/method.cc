@@ -59,7 +59,8 @@ std::string WorkloadText(const Results& results) {
   return StrCat(
       "Every trial starts the configuration's server, warms it up over HTTP and generates ",
       load.shape.output_len(), " tokens for each of ", has_batch ? "" : "at least ",
-      load.num_prompts, " prompts of ", load.shape.prompt_len(),
+      (results.batch_prompts > 0 ? results.batch_prompts : load.num_prompts), " prompts of ",
+      load.shape.prompt_len(),
       load.shape.name == kFixedShape ? "" : StrCat(" (", load.shape.name, ", medians)"),
       has_batch ? " tokens as one batch." : " tokens under each of its loads.",
       LoopsText(workload, has_batch),

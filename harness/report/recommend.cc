@@ -116,11 +116,10 @@ Result<std::optional<Profile>> ProfileOf(const Results& results, Objective objec
 
 namespace {
 
-// As many clients as a loop of the sweep had, or as requests came at once in its batch.
-ServedLoad LoadOf(const Definition& definition) {
-  const std::vector<int>& clients = definition.workload.concurrency;
-  return {clients.empty() ? definition.workload.load.num_prompts
-                          : *std::max_element(clients.begin(), clients.end())};
+// As many clients as the sweep's loads had at most; unknown if requests came at a rate.
+ServedLoad LoadOf(const Workload& workload) {
+  if (workload.slo || !workload.rates.empty()) return {};
+  return {std::max(workload.most_clients(), workload.load.num_prompts)};
 }
 
 }  // namespace
@@ -141,7 +140,8 @@ LaunchCommands LaunchCommandsOf(const Results& results, const Verdict& verdict,
       {{}, {ProgramOf(results, *candidate), "launch", ProfilePath(folder, verdict.objective)}});
   commands.vllm = VllmShellText(*configuration, candidate->plan);
   commands.vllm_lacks = Join(WithoutCounterpart(*configuration, &SettingRow::vllm), ", ");
-  commands.llama_cpp = LlamaShellText(*configuration, candidate->plan, LoadOf(results.definition));
+  commands.llama_cpp =
+      LlamaShellText(*configuration, candidate->plan, LoadOf(results.definition.workload));
   commands.llama_cpp_lacks = Join(WithoutCounterpart(*configuration, &SettingRow::llama_cpp), ", ");
   return commands;
 }

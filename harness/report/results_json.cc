@@ -186,6 +186,7 @@ Json ResultsJson(const Results& results, const std::string& folder) {
   json.Set("rounds_planned", results.rounds_planned);
   json.Set("confirmation_rounds", results.confirmation_rounds);
   json.Set("calibration_rounds", results.calibration_rounds);
+  json.Set("batch_prompts", results.batch_prompts);
   json.Set("noise", NoiseJson(results));
   json.Set("verdicts", std::move(verdicts));
   json.Set("front", FrontJson(FrontOf(results)));

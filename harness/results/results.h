@@ -131,6 +131,7 @@ struct Results {
   std::vector<double> floors;         // per objective of the definition, a fraction
   std::vector<Noise> noise;           // per objective of the definition
   std::vector<Verdict> verdicts;      // per objective of the definition
+  int batch_prompts = 0;              // of the offline batch if reduced; 0: as in the definition
   int rounds_done = 0;                // whole rounds, confirmation not counted
   int rounds_planned = 0;             // as many as fit the budget
   int confirmation_rounds = 0;

@@ -112,7 +112,7 @@ struct Definition {
                       // the rounds fit the budget (TrialLimit in harness/sweep)
 };
 
-// Whether its trials run the offline batch: as its workload says, else if an objective looks at it
+// Whether its trials run the offline batch: as its workload says, else if an objective needs it
 // or there is no other load.
 bool RunsBatch(const Definition& definition);
 

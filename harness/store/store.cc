@@ -1,5 +1,6 @@
 #include "harness/store/store.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -245,6 +246,20 @@ Result<std::unique_ptr<Store>> Store::Create(const std::string& path,
   if (!filled) return Unexpected(Error(filled.error()));
   if (error) return Fail(ErrorCode::kIo, StrCat("cannot make ", path, ": ", error.message()));
   return Open(path);
+}
+
+bool RanBatch(const std::vector<TrialRow>& trials) {
+  return std::any_of(trials.begin(), trials.end(), [](const TrialRow& trial) {
+    return trial.ok && std::any_of(trial.samples.begin(), trial.samples.end(), [](const auto& one) {
+             return one.metric == "output_tokens_per_s" && !one.level.any();
+           });
+  });
+}
+
+int ReducedBatch(const std::vector<TrialRow>& trials) {
+  const auto measured =
+      std::find_if(trials.begin(), trials.end(), [](const TrialRow& trial) { return trial.ok; });
+  return measured == trials.end() ? 0 : measured->info.batch_prompts;
 }
 
 }  // namespace pinion::harness

@@ -63,6 +63,11 @@ struct TrialRow : Slot {
   std::vector<RequestRow> requests;  // to store; Trials() leaves them out
 };
 
+// Of the trials that succeeded, which all have the same: whether they ran an offline batch, and its
+// prompts if they were reduced (else 0: as many as the workload has).
+bool RanBatch(const std::vector<TrialRow>& trials);
+int ReducedBatch(const std::vector<TrialRow>& trials);
+
 // One candidate of the sweep; never changed after it is stored.
 struct CandidateRow {
   int id = 0;

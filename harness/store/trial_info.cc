@@ -20,6 +20,7 @@ void EachMember(Info& info, const Visit& visit) {
   visit("slo", info.slo);
   visit("no_ceilings_because", info.no_ceilings_because);
   visit("batch_prompts", info.batch_prompts);
+  visit("batch_over_s", info.batch_over_s);
   visit("once_s", info.once_s);
   visit("out_of_time_s", info.out_of_time_s);
 }

@@ -30,7 +30,8 @@ struct TrialInfo {
   std::vector<Distribution> quantiles;
   std::optional<SearchedLevels> slo;
   std::string no_ceilings_because;
-  int batch_prompts = 0;                // of the offline batch, if fewer than the workload's
+  int batch_prompts = 0;                // of the offline batch if reduced; 0: as in the workload
+  std::optional<double> batch_over_s;   // by which the batch exceeded its share of the trial
   std::optional<double> once_s;         // spent on the ceilings, which no later trial needs again
   std::optional<double> out_of_time_s;  // of a failed trial: the limit that was too short
   Json rest = Json::MakeObject();       // what no decision rests on: stages, counters, windows, ...

@@ -229,13 +229,6 @@ void MarkUndecided(const ProtocolState& state, Results& results) {
   }
 }
 
-// Of the batch as it was measured.
-int BatchPrompts(const std::vector<TrialRow>& trials, int asked) {
-  for (const TrialRow& trial : trials)
-    if (trial.ok && trial.info.batch_prompts > 0) return trial.info.batch_prompts;
-  return asked;
-}
-
 }  // namespace
 
 VerdictInput InputFor(Objective objective, const Definition& definition,
@@ -304,8 +297,7 @@ Results Assemble(const SweepMeta& meta, const SweepProgress& progress,
   Results results;
   results.model = meta.model;
   results.definition = meta.definition;
-  int& prompts = results.definition.workload.load.num_prompts;
-  prompts = BatchPrompts(trials, prompts);
+  results.batch_prompts = ReducedBatch(trials);
   results.command_line = meta.command_line;
   results.version = meta.version;
   results.commit = meta.commit;

@@ -96,6 +96,22 @@ Json KindOf(const NodeSweep& node) {
   return kind;
 }
 
+// Each node fits its trials to itself, so that nodes of one kind can differ.
+Status CheckOneBatch(const std::vector<NodeSweep>& nodes) {
+  const NodeSweep* first = nullptr;
+  for (const NodeSweep& node : nodes) {
+    if (!RanBatch(node.trials)) continue;
+    if (!first) first = &node;
+    const int reduced = ReducedBatch(node.trials), other = ReducedBatch(first->trials);
+    if (reduced == other) continue;
+    return Fail(ErrorCode::kUsage,
+                StrCat(node.folder, " was measured with an offline batch reduced to ", reduced,
+                       " prompts, ", first->folder, " to ", other,
+                       " (0: not reduced); sweep both with the same --trial-limit"));
+  }
+  return {};
+}
+
 Status CheckOneKind(const std::vector<NodeSweep>& nodes) {
   const Json first = KindOf(nodes.front());
   for (size_t i = 1; i < nodes.size(); ++i)
@@ -123,6 +139,7 @@ Result<std::vector<NodeSweep>> ReadNodes(const std::vector<std::string>& folders
     nodes.push_back(std::move(node));
   }
   PINION_TRY(CheckOneKind(nodes));
+  PINION_TRY(CheckOneBatch(nodes));
   return nodes;
 }
 

@@ -63,11 +63,12 @@ void Take(const TrialOutcome& outcome, double limit_s, TrialRow& trial) {
   if (outcome.out_of_time) trial.info.out_of_time_s = limit_s;
 }
 
-// Of a trial whose figures are not worth comparing others with.
+// For a trial whose figures must not serve as a reference.
 void FailForTime(const TrialRequest& request, TrialRow& trial) {
   trial.ok = false;
-  trial.reason = StrCat("its offline batch of ", *request.batch_prompts,
-                        " prompts did not end in a trial of ", FormatSeconds(request.limit_s));
+  trial.reason =
+      StrCat("its offline batch of ", *request.batch_prompts,
+             " prompts did not end in its share of a trial of ", FormatSeconds(request.limit_s));
   trial.info.out_of_time_s = request.limit_s;
 }
 
@@ -118,12 +119,11 @@ Result<std::vector<int>> LiveSource::Propose(int round, const ProposalQuestion& 
   return proposed;
 }
 
-// Requested limits stay. Otherwise all trials so far lacked time: one that succeeded, or failed for
-// another reason, ends the fitting, because later ones must be comparable with it.
+// Requested limits stay. Later trials must be comparable with the first that succeeds.
 bool LiveSource::IsFitting() const {
   return !meta_.definition.trial_limit_s &&
-         std::all_of(stored_.begin(), stored_.end(),
-                     [](const auto& known) { return known.second.info.out_of_time_s.has_value(); });
+         std::none_of(stored_.begin(), stored_.end(),
+                      [](const auto& known) { return known.second.ok; });
 }
 
 // Fits trials to what the defaults' first ones took, because of the model or a busy machine.
@@ -140,26 +140,34 @@ int LiveSource::BatchPromptsOf(const TrialRow& trial) const {
                                       : meta_.definition.workload.load.num_prompts;
 }
 
-// To a quarter, if the smallest so far did not end in its time: whatever is cut looks slower than
-// it is, and others may be slower than the defaults.
+// A batch of fewer does not show what computing sequences together gains.
+int LiveSource::LeastBatch() const {
+  constexpr int kLeastBatch = 4;
+  return std::min(kLeastBatch, meta_.definition.workload.load.num_prompts);
+}
+
+// To a quarter if the smallest so far was cut off, to half if it ended late: others may be slower
+// than the defaults, and the time that trials may last longer is for them.
 void LiveSource::ShrinkBatch() {
-  constexpr int kPart = 4;
   int fitting = options_.batch_prompts;
-  for (const auto& [slot, trial] : stored_)
-    if (trial.info.has_cut_batch())
-      fitting = std::min(fitting, std::max(1, BatchPromptsOf(trial) / kPart));
+  for (const auto& [slot, trial] : stored_) {
+    const int part = trial.info.has_cut_batch() ? 4 : trial.info.batch_over_s ? 2 : 1;
+    fitting = std::min(fitting, std::max(LeastBatch(), BatchPromptsOf(trial) / part));
+  }
   if (fitting == options_.batch_prompts) return;
-  progress_.Note(StrCat("the defaults do not end an offline batch of ", options_.batch_prompts,
-                        " prompts in time; it gets ", fitting));
+  progress_.Note(StrCat("the defaults cannot finish an offline batch of ", options_.batch_prompts,
+                        " prompts in time; reduced to ", fitting));
   options_.batch_prompts = fitting;
 }
 
 // A limit that was chosen by the budget and is too short for the defaults even so.
 Status LiveSource::RaiseTrialLimit() {
   double too_short_s = 0;
-  for (const auto& [slot, trial] : stored_)
-    if (!trial.info.has_cut_batch() || BatchPromptsOf(trial) == 1)
-      too_short_s = std::max(too_short_s, *trial.info.out_of_time_s);
+  for (const auto& [slot, trial] : stored_) {
+    const bool had_large_batch = BatchPromptsOf(trial) > LeastBatch() &&
+                                 (trial.info.has_cut_batch() || trial.info.batch_over_s);
+    if (!had_large_batch) too_short_s = std::max(too_short_s, trial.info.out_of_time_s.value_or(0));
+  }
   const double raised_s = std::min(2 * too_short_s, kMostTrialSeconds);
   if (raised_s <= options_.trial_limit_s) return {};
   progress_.Note(StrCat("the defaults need more than ", FormatSeconds(too_short_s),
@@ -216,7 +224,8 @@ Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int positi
   Take(outcome, request.limit_s, trial);
   if (options_.batch_prompts < meta_.definition.workload.load.num_prompts)
     trial.info.batch_prompts = options_.batch_prompts;
-  if (trial.ok && trial.info.has_cut_batch() && IsFitting()) FailForTime(request, trial);
+  const bool has_late_batch = trial.info.has_cut_batch() || trial.info.batch_over_s;
+  if (trial.ok && has_late_batch && IsFitting()) FailForTime(request, trial);
   if (const auto cost = CostPerMillionTokens(trial, meta_.definition))
     trial.samples.push_back({"cost_per_mtoken", 0, *cost});
   const std::string key = ConfigurationKey(row.engine, asked.configuration, asked.settings);

@@ -44,6 +44,7 @@ class LiveSource : public StoredSource {
   bool IsFitting() const;
   Status FitTrials();
   int BatchPromptsOf(const TrialRow& trial) const;
+  int LeastBatch() const;
   void ShrinkBatch();
   Status RaiseTrialLimit();
   double DeadlineSeconds(const EngineChoice& engine) const;

@@ -25,14 +25,16 @@ std::vector<std::string> WarningsOf(const SweepMeta& meta, const std::vector<Tri
               "top) and sweep again"
             : "were disturbed by other work on the machine; they are marked and kept");
   warn(failed, "failed; see the candidates for the reasons");
-  warn(cut, "reached their time limit and were measured on fewer tokens; raise --trial-limit");
-  if (const int fewer = results.definition.workload.load.num_prompts;
-      fewer < meta.definition.workload.load.num_prompts)
+  warn(cut,
+       "reached their time limit and were measured on fewer tokens; raise the sweep's "
+       "--trial-limit");
+  if (results.batch_prompts > 0)
     warnings.push_back(StrCat(
-        "the offline batch has ", Counted(static_cast<size_t>(fewer), "prompt"), " instead of ",
-        meta.definition.workload.load.num_prompts, ", for which throughput was ",
-        "predicted: the defaults do not end so many in a trial; set --trial-limit to ",
-        "measure them"));
+        "the offline batch has ", Counted(static_cast<size_t>(results.batch_prompts), "prompt"),
+        " instead of ", meta.definition.workload.load.num_prompts,
+        ", because the defaults cannot finish that many in one trial",
+        meta.predictions.is_null() ? "" : "; throughput was predicted for the larger one",
+        "; a sweep's --trial-limit forces the number"));
   const bool undecided =
       std::any_of(results.verdicts.begin(), results.verdicts.end(),
                   [](const Verdict& verdict) { return verdict.outcome == Outcome::kTooFewRounds; });

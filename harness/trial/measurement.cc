@@ -152,13 +152,15 @@ Status Measurement::RunBatch(size_t weights_left) {
   batch.num_prompts = request_.batch_prompts.value_or(request_.workload.load.num_prompts);
   batch.concurrency = batch.num_prompts;
   batch.stop_sending_s = std::numeric_limits<double>::infinity();
-  // Prompts take most of a batch's time and yield hardly a token, so that one that is cut shortly
-  // before its end looks much slower than it is.
+  // Most of a batch's time goes into prompts, which yield hardly any tokens: one that is cut off
+  // shortly before its end looks much slower than it is.
   const int64_t planned_ns = Later(clock_.NowNs(), batch.deadline_s);
   batch.deadline_s = *batch.last_deadline_s;
   PINION_TRY(Take(batch, 0, kBatch));
-  // The loops keep their time.
-  end_ns_ = std::min(last_ns_, end_ns_ + std::max<int64_t>(0, clock_.NowNs() - planned_ns));
+  const int64_t over_ns = clock_.NowNs() - planned_ns;
+  if (over_ns <= 0) return {};
+  result_.info.batch_over_s = static_cast<double>(over_ns) * 1e-9;
+  end_ns_ = std::min(last_ns_, end_ns_ + over_ns);  // the loops keep their time
   return {};
 }
 
@@ -282,6 +284,9 @@ Result<LevelRun> Measurement::Level(const LoadPlan& phase, const Slo& limits) {
 Status Measurement::Take(const LoadPlan& phase, LoadLevel level, const std::string& name) {
   PINION_ASSIGN(const PhaseResult sent, target_.Send(phase));
   const ServerLoadResult& load = sent.load;
+  if (std::any_of(load.requests.begin(), load.requests.end(),
+                  [](const RequestRecord& one) { return one.cut; }))
+    result_.info.cut.push_back(name == kBatch ? kBatchCut : name + " cut");
   PINION_TRY(CheckAnswered(load));
   PINION_TRY(CheckNoneFailed(load, name));
   CountOutput(load);
@@ -289,9 +294,6 @@ Status Measurement::Take(const LoadPlan& phase, LoadLevel level, const std::stri
   const ServingSummary summary =
       level.any() ? SummariseSteady(load, level)
                   : SummariseWindow(load, {load.start_ns, load.end_ns, false}, limits());
-  if (std::any_of(load.requests.begin(), load.requests.end(),
-                  [](const RequestRecord& one) { return one.cut; }))
-    result_.info.cut.push_back(name == kBatch ? kBatchCut : name + " cut");
   for (const std::string& fault : GeneratorFaults(load)) Suspect(fault);
   generator_cpus_ = load.generator.cpus;
   generator_cpu_share_ = std::max(generator_cpu_share_, load.generator.cpu_share);

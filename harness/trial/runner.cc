@@ -43,7 +43,10 @@ void Finish(const Process::Exit& exit, const MemoryFile& file, TrialOutcome& out
     auto result = ReadResult(file);
     outcome.out_of_time = result && !result->too_slow.empty();
     outcome.ok = result && !outcome.out_of_time;
-    if (outcome.out_of_time) outcome.reason = result->too_slow;
+    if (outcome.out_of_time) {
+      outcome.reason = result->too_slow;
+      outcome.result.info.cut = result->info.cut;
+    }
     if (outcome.ok) outcome.result = std::move(*result);
     if (!result) outcome.reason = StrCat("its result cannot be read: ", result.error().message);
     return;

@@ -26,7 +26,7 @@ struct TrialProcess {
 struct TrialOutcome {
   bool ok = false;
   bool interrupted = false;  // the child was killed because `interrupted` said so; no result
-  TrialResult result;        // if ok
+  TrialResult result;        // if ok; of a failure for lack of time, only what was cut
   std::string reason;        // of a failure: one phrase
   bool out_of_time = false;  // of a failure: its load did not get far enough within its limit
   std::string log_tail;      // of a failure: the last lines of its log

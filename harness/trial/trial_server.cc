@@ -21,7 +21,7 @@ ServedLoad LoadOf(const Workload& workload) {
   // A drawn length is almost never more than four times the median.
   const WorkloadShape& shape = workload.load.shape;
   const int spread = shape.prompt.kind == Lengths::Kind::kFixed ? 1 : 4;
-  return {workload.most_clients(),
+  return {std::max(workload.most_clients(), workload.load.num_prompts),
           shape.shared_prefix + shape.turns * spread * (shape.prompt_len() + shape.output_len()) +
               kSlackTokens};
 }

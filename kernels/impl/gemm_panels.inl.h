@@ -25,9 +25,9 @@ template <>
 constexpr size_t kManyRows<OperandF16> = 20;
 // Packing a tile of activations takes a fifth of the time of its product with one block.
 constexpr size_t kPackedBlocks = 4;
-// A slab of all rows is 512 KiB of float32, half of the smallest L2 of CPUs with AVX-512. Each slab
-// but the first loads the sums of the one before it.
-constexpr size_t kPanelRows = 256, kSlabFloats = 128 * 1024;
+// A slab of all rows is half of the smallest L2: 512 KiB of float32 on CPUs with AVX-512, 128 KiB
+// on others. Each slab but the first loads the sums of the one before it.
+constexpr size_t kPanelRows = 256, kSlabFloats = (kLanes == 16 ? 128 : 32) * 1024;
 // A piece of widened weights is 32 KiB, which stay in L1. Each piece but the first loads the sums
 // of the one before it, which shorter ones make too much of. Weights that are float32 already come
 // from L2, in longer pieces.

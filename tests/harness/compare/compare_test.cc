@@ -33,6 +33,8 @@ class CompareTest : public ::testing::Test {
     int seed = 1;
     const char* kernel = "6.1";
     double noise = 0.005;
+    int batch_prompts = 0;
+    bool has_batch = true;
   };
 
   // A store as a sweep leaves it: the default twice a round, and one more configuration.
@@ -68,7 +70,9 @@ class CompareTest : public ::testing::Test {
         trial.round = round;
         trial.ok = true;
         const double speed = drift * (id == 1 ? plant.speed : 1) * std::exp(noise(random));
-        trial.samples = {{"output_tokens_per_s", 0, 100 * speed}, {"ttft_s", 1, 0.2 / speed}};
+        trial.samples = {{"output_tokens_per_s", plant.has_batch ? 0 : 1, 100 * speed},
+                         {"ttft_s", 1, 0.2 / speed}};
+        trial.info.batch_prompts = plant.batch_prompts;
         EXPECT_TRUE((*store)->PutTrial(trial, {"x", "m", "", 1}));
       }
     }
@@ -146,6 +150,9 @@ TEST_F(CompareTest, ReplicasAreNotTheirSingleServer) {
 TEST_F(CompareTest, RefusesIncomparableRunsWithTheReason) {
   EXPECT_THAT(Refusal({}, {.cpu = "Skylake"}), HasSubstr("cpu_model is \"Zen\" in one and"));
   EXPECT_THAT(Refusal({}, {.seed = 2}), HasSubstr("the seed is 1 in one and 2"));
+  EXPECT_THAT(Refusal({}, {.batch_prompts = 4}),
+              HasSubstr("prompts of the offline batch (0: not reduced) is 0 in one and 4"));
+  EXPECT_THAT(Refusal({}, {.has_batch = false}), HasSubstr("ran an offline batch is true in one"));
   EXPECT_THAT(Refusal({}, {.rounds = 5}), HasSubstr("5 rounds in common"));
   EXPECT_THAT(Refusal({}, {.rounds = 1}), HasSubstr("1 round in common"));
   EXPECT_THAT(Refusal({}, {.rounds = 0}), HasSubstr("no configuration was measured"));

@@ -77,7 +77,7 @@ TEST(FrontierChart, RingsPointsThatMayBelongToTheFront) {
   EXPECT_THAT(
       chart.conclusion,
       HasSubstr("1 of 3 configurations touches the Pareto front (dashed); 1 more may "
-                "(dotted rings): what was measured as better in both may be so by chance;"));
+                "belong to it (dotted rings): the points that beat them may do so by chance;"));
 }
 
 // Open loops have points and a line of their own, and may be the highest.
@@ -168,6 +168,15 @@ TEST(DriftChart, CountsDisturbedTrialsAndNamesTheirCauses) {
   for (Series& series : results.candidates[0].series)
     if (series.metric == "output_tokens_per_s") series.samples[0].value /= 20;
   EXPECT_THAT(DriftChart(results).conclusion, HasSubstr("moved by a factor of 20"));
+}
+
+TEST(DriftChart, IsAbsentIfNothingButASearchWasRun) {
+  Results results = PlantedResults();
+  results.definition.objectives = {Objective::kGoodput};
+  results.definition.workload.batch = false;
+  results.definition.workload.concurrency.clear();
+  results.definition.workload.rates.clear();
+  EXPECT_THAT(DriftChart(results).absent, HasSubstr("neither a batch nor a loop"));
 }
 
 TEST(RooflineChart, PutsEveryPhaseUnderTheRoofOfItsThreads) {

@@ -16,9 +16,11 @@ using testing::HasSubstr;
 
 class GatherTest : public SweepTest {
  protected:
-  // Sweeps into a folder of that name on a node that is `factor` times as fast.
-  std::string Node(const std::string& name, int factor) {
+  // Sweeps into a folder of that name on a node that is `factor` times as fast. `first`: of the
+  // trial's shell script, before it answers.
+  std::string Node(const std::string& name, int factor, const std::string& first = "") {
     std::string script = kChild;
+    script.insert(script.find("speed=100"), first);
     for (const char* speed : {"speed=100", "speed=120"}) {
       const std::string text = speed;
       const size_t at = script.find(text);
@@ -106,6 +108,22 @@ TEST_F(GatherTest, RefusesSweepsThatDoNotBelongTogether) {
   Define(R"({"candidates":[{"max_num_seqs":11},{"max_num_seqs":13}],"rounds":9,"seed":5})");
   request_.meta.machine.Set("kernel", "6.99");
   EXPECT_TRUE(Gather({one, Node("like", 1)}, Into())) << "rounds, seed and kernel may differ";
+}
+
+// Nodes of one kind are not equally fast.
+TEST_F(GatherTest, RefusesBatchesOfDifferentSizes) {
+  const std::string one = Node("one", 1);
+  const std::string slow = Node("slow", 1, R"sh(
+case "$request" in *'"batch_prompts":4,'*) ;; *)
+  echo trial >> "${0%/*}/trials"
+  echo '{"samples":[],"suspect":[],"info":{"cut":["offline batch cut"]},"too_slow":"slow"}'
+  exit 0 ;;
+esac
+)sh");
+  const Status gathered = Gather({one, slow}, Into());
+  ASSERT_FALSE(gathered);
+  EXPECT_THAT(gathered.error().message,
+              HasSubstr("/slow was measured with an offline batch reduced to 4 prompts, "));
 }
 
 // The baseline is best on both nodes, so that neither confirmed anything.

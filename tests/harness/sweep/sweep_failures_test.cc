@@ -131,11 +131,12 @@ TEST_F(SweepFailures, DefaultsThatNeedMoreTimeGetIt) {
   EXPECT_EQ(ReadTrialLimit(**store)->value_or(0), 32);
 }
 
-// A child whose batch is cut off unless the request matches `whole`.
-std::string ChildThatIsCut(const char* whole) {
+// A child whose batch does not end in time, which `late` is printed for, unless the request matches
+// `whole`.
+std::string ChildThatIsLate(const char* whole, const char* late) {
   return StrCat("#!/bin/sh\nIFS= read -r request\necho trial >> \"${0%/*}/trials\"\n",
-                "cut='\"offline batch cut\"'; speed=60\n", "case \"$request\" in ", whole,
-                ") cut=; speed=100 ;; esac\n", R"sh(
+                "case \"$request\" in ", whole, ") ;;\n*) ", late, " exit 0 ;; esac\n", R"sh(
+cut=; speed=100
 case "$request" in *'"max_num_seqs":11,'*) cut='"offline batch cut"'; speed=50 ;; esac
 echo '{"samples":[{"metric":"output_tokens_per_s","concurrency":0,"value":'$speed'},
 {"metric":"ttft_s","concurrency":1,"value":0.01},{"metric":"tpot_s","concurrency":1,"value":0.01}],
@@ -143,43 +144,64 @@ echo '{"samples":[{"metric":"output_tokens_per_s","concurrency":0,"value":'$spee
 )sh");
 }
 
+// No answer was whole, as of a batch whose answers end together; or a few were; or all, but late.
+constexpr char kNoAnswer[] =
+    R"sh(echo '{"samples":[],"suspect":[],"info":{"cut":["offline batch cut"]},"too_slow":"slow"}';)sh";
+constexpr char kFewAnswers[] =
+    R"sh(echo '{"samples":[{"metric":"output_tokens_per_s","concurrency":0,"value":20}],
+"suspect":[],"info":{"cut":["offline batch cut"]}}';)sh";
+constexpr char kLateAnswers[] =
+    R"sh(echo '{"samples":[{"metric":"output_tokens_per_s","concurrency":0,"value":20}],
+"suspect":[],"info":{"batch_over_s":0.5}}';)sh";
+
 TEST_F(SweepFailures, ABatchThatTheDefaultsDoNotEndShrinks) {
-  WriteChild(ChildThatIsCut(R"(*'"batch_prompts":4,'*)").c_str());
-  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6,"budget":60})");
-  const auto end = RunSweep(request_, progress_);
-  ASSERT_TRUE(end) << end.error().message;
-  EXPECT_THAT(progress_.notes, HasSubstr("do not end an offline batch of 16 prompts in time; it "
-                                         "gets 4"));
-  EXPECT_THAT(progress_.notes, Not(HasSubstr("per trial; they get")));
-  const Results results = Load();
-  EXPECT_EQ(results.verdicts[0].outcome, Outcome::kBaselineBest)
-      << "a candidate whose batch is cut off is slower, and measured all the same";
-  EXPECT_THAT(results.warnings, testing::Contains(HasSubstr("has 4 prompts instead of 16")));
-  const auto store = Store::Open(request_.folder + "/results.db");
-  const auto trials = (*store)->Trials();
-  size_t failed = 0;
-  for (const TrialRow& trial : *trials) {
-    failed += trial.ok ? 0 : 1;
-    EXPECT_EQ(trial.ok, trial.info.batch_prompts == 4) << trial.reason;
+  for (const char* late : {kNoAnswer, kFewAnswers}) {
+    std::filesystem::remove_all(request_.folder);
+    progress_.notes.clear();
+    WriteChild(ChildThatIsLate(R"(*'"batch_prompts":4,'*)", late).c_str());
+    Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6,"budget":60})");
+    const auto end = RunSweep(request_, progress_);
+    ASSERT_TRUE(end) << end.error().message;
+    EXPECT_THAT(progress_.notes,
+                HasSubstr("cannot finish an offline batch of 16 prompts in time; reduced to 4"));
+    EXPECT_THAT(progress_.notes, Not(HasSubstr("per trial; they get")));
+    const Results results = Load();
+    EXPECT_EQ(results.batch_prompts, 4);
+    EXPECT_EQ(results.definition.workload.load.num_prompts, 16);
+    EXPECT_EQ(results.verdicts[0].outcome, Outcome::kBaselineBest)
+        << "a candidate whose batch is cut off is slower, and measured all the same";
+    EXPECT_THAT(results.warnings, testing::Contains(HasSubstr("has 4 prompts instead of 16")));
+    const auto store = Store::Open(request_.folder + "/results.db");
+    const auto trials = (*store)->Trials();
+    for (const TrialRow& trial : *trials)
+      EXPECT_EQ(trial.ok, trial.info.batch_prompts == 4) << trial.reason;
+    EXPECT_EQ(ReducedBatch(*trials), 4);
   }
-  EXPECT_EQ(failed, 1u);
 }
 
-TEST_F(SweepFailures, ABatchOfOnePromptGetsMoreTime) {
-  WriteChild(ChildThatIsCut(R"(*'"batch_prompts":1,'*'"limit_s":16.0'*)").c_str());
+TEST_F(SweepFailures, ABatchThatEndsLateIsHalved) {
+  WriteChild(ChildThatIsLate(R"(*'"batch_prompts":8,'*)", kLateAnswers).c_str());
+  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6,"budget":60})");
+  ASSERT_TRUE(RunSweep(request_, progress_));
+  EXPECT_THAT(progress_.notes, HasSubstr("of 16 prompts in time; reduced to 8"));
+  EXPECT_THAT(progress_.notes, Not(HasSubstr("per trial; they get")));
+}
+
+TEST_F(SweepFailures, TheSmallestBatchGetsMoreTime) {
+  WriteChild(ChildThatIsLate(R"(*'"batch_prompts":4,'*'"limit_s":16.0'*)", kNoAnswer).c_str());
   Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6,"budget":60})");
   const auto end = RunSweep(request_, progress_);
   ASSERT_TRUE(end) << end.error().message;
-  EXPECT_THAT(progress_.notes, HasSubstr("batch of 4 prompts in time; it gets 1"));
+  EXPECT_THAT(progress_.notes, HasSubstr("of 16 prompts in time; reduced to 4"));
   EXPECT_THAT(progress_.notes, HasSubstr("more than 8 s per trial; they get 16 s"));
   EXPECT_EQ(Load().verdicts[0].outcome, Outcome::kBaselineBest);
 }
 
 TEST_F(SweepFailures, ARequestedLimitLeavesTheBatchAsItIs) {
-  WriteChild(ChildThatIsCut("never").c_str());
+  WriteChild(ChildThatIsLate("never", kFewAnswers).c_str());
   Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6,"budget":60,"trial_limit":10})");
   ASSERT_TRUE(RunSweep(request_, progress_));
-  EXPECT_THAT(progress_.notes, Not(HasSubstr("it gets")));
+  EXPECT_THAT(progress_.notes, Not(HasSubstr("reduced to")));
   EXPECT_THAT(Load().warnings, testing::Contains(HasSubstr("measured on fewer tokens")));
 }
 

@@ -219,6 +219,7 @@ TEST(Trial, ABatchThatIsAlmostDoneEndsAndTheLoopsKeepTheirTime) {
   const auto result = Measured(target, request);
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_FALSE(result->info.has_cut_batch());
+  EXPECT_GT(result->info.batch_over_s.value_or(0), 0.5);
   EXPECT_NEAR(Find(*result, "output_tokens_per_s", 0)->value, 4 / 1.1, 0.01);
   for (const LoadPlan& phase : target.phases) {
     if (phase.shape.name == kWarmUpShape) continue;
@@ -226,6 +227,27 @@ TEST(Trial, ABatchThatIsAlmostDoneEndsAndTheLoopsKeepTheirTime) {
   }
   target.serves_s = 5;
   EXPECT_TRUE(Measured(target, request)->info.has_cut_batch()) << "the trial has an end";
+}
+
+// With continuous batching all answers of a batch end at about the same time.
+TEST(Trial, ABatchWithoutAWholeAnswerSaysThatItWasCut) {
+  FakeTarget target;
+  TrialRequest request = SmallRequest();
+  request.workload.concurrency.clear();
+  request.workload.load.shape.output = Lengths::Fixed(1000);  // answers take a second
+  request.limit_s = 0.1;
+  target.step_s = 0.01;  // or ten
+  const auto result = Measured(target, request);
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_THAT(result->too_slow, HasSubstr("no request was answered"));
+  EXPECT_TRUE(result->info.has_cut_batch());
+}
+
+TEST(Trial, ABatchThatEndsInItsShareIsNotLate) {
+  FakeTarget target;
+  const auto result = Measured(target, SmallRequest());
+  ASSERT_TRUE(result);
+  EXPECT_FALSE(result->info.batch_over_s);
 }
 
 TEST(Trial, TheBatchHasAsManyPromptsAsTheSweepFoundToFit) {
