@@ -175,9 +175,9 @@ Scheduler::Left Scheduler::LeftOf(const Sequence& sequence) {
 }
 
 // Schedules running sequences that have this left, while the step has less than `most` slices;
-// returns the budget that is left. Single tokens
-// go first, so that neither a long prefill, which can be cut into chunks, nor many tokens that
-// jumped at once delay the next token of a sequence that is already answering.
+// returns the budget that is left. Single tokens go first, so that neither a long prefill, which
+// can be cut into chunks, nor many tokens that jumped at once delay the next token of a sequence
+// that is already answering.
 size_t Scheduler::ScheduleRunning(Left left, size_t budget, size_t most) {
   for (size_t i = 0; i < running_.size() && budget > 0 && slices_.size() < most; ++i)
     if (CanGoOn(*running_[i]) && LeftOf(*running_[i]) == left)
