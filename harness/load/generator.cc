@@ -311,6 +311,7 @@ Result<ServerLoadResult> RunServerLoad(const LoadedServer& server, const LoadPla
   PINION_ASSIGN(const auto client, HttpClient::Make(server.url, server.access));
   Pinned pinned;
   PINION_TRY(pinned.To(hooks.cpus));
+  if (hooks.begins) hooks.begins();
   return Generator(server, plan, drawn, hooks, *client).Run();
 }
 

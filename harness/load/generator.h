@@ -31,6 +31,7 @@ struct LoadHooks {
       progress{};                                            // twice a second
   std::function<bool()> interrupted = [] { return false; };  // asked 20 times a second
   std::vector<int> cpus{};                                   // of the generator; empty: unchanged
+  std::function<void()> begins{};                            // all texts are made: now it is sent
 };
 
 // The generator's own load and delays, which affect the measurement.

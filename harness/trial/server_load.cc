@@ -66,11 +66,16 @@ Conditions ConditionsUnderLoad(const ServerUrl& url) {
 Result<LoadReport> SendLoad(const LoadedServer& server, const LoadPlan& plan, const Slo& slo,
                             const LoadHooks& hooks) {
   LoadReport report{server, plan, slo};
-  const Conditions before = ConditionsUnderLoad(server.url);
-  const EnergyReading energy = EnergyReading::Now();
-  PINION_ASSIGN(report.result, RunServerLoad(server, plan, hooks));
-  report.joules = JoulesBetween(energy, EnergyReading::Now());
-  report.suspect = Disturbances(before, ConditionsUnderLoad(server.url), 1);
+  std::optional<Conditions> before;
+  std::optional<EnergyReading> energy;
+  LoadHooks timed = hooks;
+  timed.begins = [&] {
+    before = ConditionsUnderLoad(server.url);
+    energy = EnergyReading::Now();
+  };
+  PINION_ASSIGN(report.result, RunServerLoad(server, plan, timed));
+  report.joules = JoulesBetween(*energy, EnergyReading::Now());
+  report.suspect = Disturbances(*before, ConditionsUnderLoad(server.url), 1);
   return report;
 }
 
