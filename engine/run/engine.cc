@@ -204,7 +204,7 @@ class EngineLoop : public Engine, private StepCaller {
     return tokens;
   }
 
-  // What else knows of a sequence that has ended.
+  // Drops what layout, grammars and pooler keep of a sequence that has ended.
   void Forget(const Sequence& sequence) {
     layout_.End(sequence);
     constrained_.End(sequence.mask_row);

@@ -156,8 +156,8 @@ const std::vector<Slice>& Scheduler::Schedule() {
   return step.slices;
 }
 
-// How many of the sequences that decode the step takes: so many that each of the steps that may be
-// in flight has as many, or as those that are free have of what is ready.
+// How many of the sequences that decode the step takes: they are shared evenly among the steps that
+// may be in flight, and those that are ready among the steps that are free.
 size_t Scheduler::DecodesOfStep() const {
   size_t decoding = 0, ready = 0;
   for (const auto& sequence : running_) {

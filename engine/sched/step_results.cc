@@ -1,4 +1,4 @@
-// What becomes of sequences when a step is computed.
+// Scheduler: a step's results. Sequences take their tokens, advance and end.
 
 #include <algorithm>
 #include <span>

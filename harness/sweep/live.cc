@@ -63,6 +63,9 @@ void Take(const TrialOutcome& outcome, double limit_s, TrialRow& trial) {
   if (outcome.out_of_time) trial.info.out_of_time_s = limit_s;
 }
 
+// Whether a trial's batch took longer than its share, or was cut off.
+bool HasLateBatch(const TrialInfo& info) { return info.has_cut_batch() || info.batch_over_s; }
+
 // For a trial whose figures must not serve as a reference.
 void FailForTime(const TrialRequest& request, TrialRow& trial) {
   trial.ok = false;
@@ -164,8 +167,7 @@ void LiveSource::ShrinkBatch() {
 Status LiveSource::RaiseTrialLimit() {
   double too_short_s = 0;
   for (const auto& [slot, trial] : stored_) {
-    const bool had_large_batch = BatchPromptsOf(trial) > LeastBatch() &&
-                                 (trial.info.has_cut_batch() || trial.info.batch_over_s);
+    const bool had_large_batch = BatchPromptsOf(trial) > LeastBatch() && HasLateBatch(trial.info);
     if (!had_large_batch) too_short_s = std::max(too_short_s, trial.info.out_of_time_s.value_or(0));
   }
   const double raised_s = std::min(2 * too_short_s, kMostTrialSeconds);
@@ -224,8 +226,7 @@ Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int positi
   Take(outcome, request.limit_s, trial);
   if (options_.batch_prompts < meta_.definition.workload.load.num_prompts)
     trial.info.batch_prompts = options_.batch_prompts;
-  const bool has_late_batch = trial.info.has_cut_batch() || trial.info.batch_over_s;
-  if (trial.ok && has_late_batch && IsFitting()) FailForTime(request, trial);
+  if (trial.ok && HasLateBatch(trial.info) && IsFitting()) FailForTime(request, trial);
   if (const auto cost = CostPerMillionTokens(trial, meta_.definition))
     trial.samples.push_back({"cost_per_mtoken", 0, *cost});
   const std::string key = ConfigurationKey(row.engine, asked.configuration, asked.settings);
