@@ -1,6 +1,6 @@
 // AVX2 with FMA and F16C.
 
-#include "kernels/impl/gemm_avx2.inl.h"
+#include "kernels/impl/vec_avx2.inl.h"
 //
 #include "kernels/impl/table.inl.h"
 //

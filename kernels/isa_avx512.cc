@@ -1,6 +1,6 @@
 // AVX-512 F, BW, DQ, VL, without instructions for bfloat16.
 
-#include "kernels/impl/gemm_avx512.inl.h"
+#include "kernels/impl/vec_avx512.inl.h"
 //
 #include "kernels/impl/table.inl.h"
 //

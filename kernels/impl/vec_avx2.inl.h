@@ -160,6 +160,11 @@ void StoreInt16(int16_t* p, Vec v) {
       _mm_packs_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), packed);
 }
+// Fours of lanes, `stride` floats apart; dst and stride are multiples of four floats.
+void StoreFours(float* dst, size_t stride, Vec v) {
+  _mm_store_ps(dst, _mm256_castps256_ps128(v));
+  _mm_store_ps(dst + stride, _mm256_extractf128_ps(v, 1));
+}
 
 }  // namespace
 }  // namespace pinion::kernels::impl

@@ -153,6 +153,13 @@ void StoreInt16(int16_t* p, Vec v) {
   const __m256i words = _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(v));
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), words);
 }
+// Fours of lanes, `stride` floats apart; dst and stride are multiples of four floats.
+void StoreFours(float* dst, size_t stride, Vec v) {
+  _mm_store_ps(dst, _mm512_castps512_ps128(v));
+  _mm_store_ps(dst + stride, _mm512_extractf32x4_ps(v, 1));
+  _mm_store_ps(dst + 2 * stride, _mm512_extractf32x4_ps(v, 2));
+  _mm_store_ps(dst + 3 * stride, _mm512_extractf32x4_ps(v, 3));
+}
 
 }  // namespace
 }  // namespace pinion::kernels::impl
