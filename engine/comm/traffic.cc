@@ -54,22 +54,23 @@ void CountingCommunicator::Count(uint64_t delays, uint64_t bytes, const Call& ca
   const int64_t start_ns = NowNs();
   call();
   const double seconds = Seconds(NowNs() - start_ns);
-  const std::lock_guard lock(mutex_);
-  traffic_.seconds += seconds;
-  traffic_.bytes += bytes;
-  traffic_.delays += delays;
-  ++traffic_.calls;
+  const std::lock_guard lock(counts_->mutex);
+  counts_->traffic += {.calls = 1, .delays = delays, .bytes = bytes, .seconds = seconds};
 }
 
 Traffic CountingCommunicator::traffic() {
-  const std::lock_guard lock(mutex_);
-  broadcasts_ = false;
-  return traffic_;
+  const std::lock_guard lock(counts_->mutex);
+  counts_->broadcasts = false;
+  return counts_->traffic;
 }
 
 bool CountingCommunicator::Broadcasts(bool now) {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(broadcasts_, now);
+  const std::lock_guard lock(counts_->mutex);
+  return std::exchange(counts_->broadcasts, now);
+}
+
+std::unique_ptr<Communicator> CountingCommunicator::Part(int part) {
+  return std::unique_ptr<Communicator>(new CountingCommunicator(world_.Part(part), counts_));
 }
 
 void CountingCommunicator::Send(size_t process, int channel, const void* data, size_t bytes) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/base/json.h"
@@ -55,7 +56,8 @@ Json ToJson(const LinkCost& cost);  // {"call_s","bytes_per_s"}
 // Medians, so that one late process does not count.
 LinkCost MeasureLink(Communicator& world);
 
-// Passes all calls on to another communicator, which must outlive it, and counts them.
+// Passes all calls on to another communicator, which must outlive it, and counts them together with
+// those of its parts, which may outlive it.
 class CountingCommunicator final : public Communicator {
  public:
   explicit CountingCommunicator(Communicator& world) : world_(world) {}
@@ -67,22 +69,30 @@ class CountingCommunicator final : public Communicator {
   void Broadcast(void* data, size_t bytes) override;
   void Send(size_t process, int channel, const void* data, size_t bytes) override;
   void Receive(size_t process, int channel, void* data, size_t bytes) override;
-  std::unique_ptr<Communicator> Part(int part) override { return world_.Part(part); }
+  std::unique_ptr<Communicator> Part(int part) override;
 
   // A broadcast that comes after this is not counted as under way with one that came before: what
   // is measured from here on waits for it.
   Traffic traffic();
 
  private:
+  struct Counts {
+    std::mutex mutex;  // guards the rest
+    Traffic traffic;
+    bool broadcasts = false;  // the last collective call since a reading was a broadcast
+  };
+
+  CountingCommunicator(std::unique_ptr<Communicator> part, std::shared_ptr<Counts> counts)
+      : part_(std::move(part)), world_(*part_), counts_(std::move(counts)) {}
+
   template <typename Call>
   void Count(uint64_t delays, uint64_t bytes, const Call& call);
   uint64_t others() const { return world_.processes() - 1; }
   bool Broadcasts(bool now);  // returns what it was before
 
+  const std::unique_ptr<Communicator> part_;  // null: the world is somebody else's
   Communicator& world_;
-  std::mutex mutex_;  // guards the rest
-  Traffic traffic_;
-  bool broadcasts_ = false;  // the last collective call since a reading was a broadcast
+  const std::shared_ptr<Counts> counts_ = std::make_shared<Counts>();
 };
 
 }  // namespace pinion

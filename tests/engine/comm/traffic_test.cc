@@ -47,6 +47,18 @@ TEST(CountingCommunicator, AStepHasADelayOfItsOwnForItsOrder) {
   });
 }
 
+TEST(CountingCommunicator, CountsWhatPartsExchange) {
+  ThreadWorld(3).Run([](Communicator& threads) {
+    CountingCommunicator world(threads);
+    const auto part = world.Part(world.process() == 0 ? 0 : 1);
+    std::array<char, 8> mine{};
+    std::array<char, 16> all{};
+    if (world.process() > 0) part->Gather(mine.data(), 8, all.data());
+    EXPECT_EQ(world.traffic().bytes, world.process() > 0 ? 8u : 0u) << "of one other in the part";
+    EXPECT_EQ(world.traffic().calls, world.process() > 0 ? 1u : 0u);
+  });
+}
+
 TEST(CountingCommunicator, PassesEveryCallOn) {
   ThreadWorld(2).Run([](Communicator& threads) {
     CountingCommunicator world(threads);
