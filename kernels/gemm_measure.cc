@@ -13,9 +13,14 @@ constexpr size_t kRows[] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256};
 constexpr size_t kMostRows = kRows[std::size(kRows) - 1];
 // With more rows arithmetic takes so long that the kind of prefetching does not matter.
 constexpr size_t kMostStreamedRows = 32;
-// A deep and narrow slice, flushed before every sample: its weights (512 KiB of bfloat16) fit L2,
-// so what a kernel prefetches is not evicted before it is used.
-constexpr size_t kK = 2048, kBlocks = 2;
+// A slice of a matrix, flushed before every sample: its weights (512 KiB of bfloat16) fit L2, so
+// what a kernel prefetches is not evicted before it is used. Few rows read a deep and narrow one;
+// many get a wide one, as kernels of many rows pack their rows once for several blocks.
+struct Slice {
+  size_t k, blocks;
+};
+constexpr Slice kFewRows{2048, 2}, kManyRows{1024, 4};
+static_assert(kFewRows.k * kFewRows.blocks == kManyRows.k * kManyRows.blocks);
 // Another kernel rounds differently. If noise decided the choice, the same prompt could get
 // different tokens after a restart, so a kernel with other rounding needs a clear lead.
 constexpr double kOtherKernelMargin = 1.15;
@@ -26,9 +31,9 @@ class Stopwatch {
       : isa_(isa),
         weights_(weights),
         kernels_(GemmCandidates(isa, weights)),
-        w_(kBlocks * PackedBlockBytes(weights, kK)),
-        x_(kMostRows * (kK + kSpreadGap) * SizeOf(ActivationType(weights))),
-        y_(kMostRows * kBlocks * kBlockN * sizeof(float)) {}
+        w_(kManyRows.blocks * PackedBlockBytes(weights, kManyRows.k)),
+        x_(kMostRows * (kManyRows.k + kSpreadGap) * SizeOf(ActivationType(weights))),
+        y_(kMostRows * kManyRows.blocks * kBlockN * sizeof(float)) {}
 
   GemmRules Measure() {
     GemmRules rules = {{1, kernels_.front()}};
@@ -51,13 +56,14 @@ class Stopwatch {
   }
 
   const GemmKernel& Best(size_t rows) {
+    const Slice slice = rows <= kMostStreamedRows ? kFewRows : kManyRows;
     const GemmArgs args{.x = x_.data(),
                         .w = w_.data(),
                         .y = reinterpret_cast<float*>(y_.data()),
                         .rows = rows,
-                        .k_padded = kK,
-                        .blocks = kBlocks,
-                        .ldy = kBlocks * kBlockN};
+                        .k_padded = slice.k,
+                        .blocks = slice.blocks,
+                        .ldy = slice.blocks * kBlockN};
     std::vector<const GemmKernel*> ways;
     for (const GemmKernel& kernel : kernels_)
       if (rows <= kMostStreamedRows || kernel.prefetch == Prefetch::kNear) ways.push_back(&kernel);
