@@ -16,7 +16,7 @@ std::string ErrorIn(const std::string& text) {
   std::string found;
   for (const std::string& line : Split(text, '\n')) {
     if (!Trim(line).empty()) found = Trim(line);
-    if (found.starts_with("Error")) break;
+    if (found.starts_with("Error") || found.starts_with("ERROR")) break;
   }
   return found.size() > kLongest ? found.substr(0, kLongest) + "..." : found;
 }

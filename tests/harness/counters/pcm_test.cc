@@ -1,6 +1,6 @@
 // Intel's tools. No machine of ours lets them run past their first check, so their output is not
 // recorded but composed from their sources and others' notes, as each constant says; the errors are
-// those of the real programs here.
+// those of the real programs here, which run as well if they are installed.
 
 #include <gmock/gmock.h>
 
@@ -10,6 +10,9 @@
 namespace pinion::harness {
 namespace {
 
+using ::testing::Each;
+using ::testing::Field;
+using ::testing::Ge;
 using ::testing::HasSubstr;
 
 // pcm-memory -nc -csv: headings and widths as display_bandwidth_csv of PCM 202302 (tag b0b18e9d4)
@@ -166,6 +169,48 @@ TEST_F(PcmTool, SaysWhyItFailed) {
   WaitForTool();
   EXPECT_THAT(source->Stop(1).error().reason,
               HasSubstr("pcm-power says 'Error: unsupported processor. Only Intel(R)"));
+}
+
+TEST_F(PcmTool, OfAVirtualMachineNamesWhatIsNotEnabled) {
+  PutIntel();
+  // What PCM 202302 writes on Sapphire Rapids without a PMU.
+  PutTool("pcm-memory",
+          "echo 'Linux arch_perfmon flag  : no' >&2\n"
+          "echo 'ERROR: vPMU is not enabled in the hypervisor. Please see details in ...' >&2\n"
+          "echo 'Unsupported processor model (207).' >&2\n"
+          "echo \"For processor-level statistics please use 'pcm' utility\" >&2\n" +
+              StrCat("touch ", target_.root, "ready\nexit 1\n"));
+  const auto source = PcmMemorySource(target_);
+  ASSERT_FALSE(source->Examine());
+  ASSERT_FALSE(source->Start());
+  WaitForTool();
+  EXPECT_THAT(source->Stop(1).error().reason,
+              HasSubstr("pcm-memory says 'ERROR: vPMU is not enabled in the hypervisor"));
+}
+
+// On a machine with counters the real programs' samples are read; elsewhere their own words say
+// what is missing.
+TEST_F(PcmTool, IsReadAsInstalled) {
+  PutIntel();
+  const std::filesystem::path folder = "/usr/sbin";
+  if (!std::filesystem::exists(folder / "pcm-numa")) GTEST_SKIP() << "pcm is not installed";
+  const Source sources[] = {PcmMemorySource(target_), PcmNumaSource(target_),
+                            PcmPowerSource(target_)};
+  std::filesystem::create_directories(root_ / "usr/sbin");
+  for (const char* name : {"pcm-memory", "pcm-numa", "pcm-power"})
+    std::filesystem::create_symlink(folder / name, root_ / "usr/sbin" / name);
+  for (const Source& source : sources) {
+    ASSERT_FALSE(source->Examine());
+    ASSERT_FALSE(source->Start());
+  }
+  usleep(2'500'000);  // two samples, and the end of a program that refuses
+  for (const Source& source : sources) {
+    const auto values = source->Stop(10);
+    if (values)
+      EXPECT_THAT(*values, Each(Field(&CounterValue::value, Ge(0))));
+    else
+      EXPECT_THAT(values.error().reason, HasSubstr(" says '"));
+  }
 }
 
 TEST_F(PcmTool, ThatIsMissingNamesTheCommand) {
