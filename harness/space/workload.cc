@@ -78,7 +78,12 @@ Json WriteName(const Workload& workload) {
   return name == kFixedShape ? Json() : Json(name);
 }
 
-bool HasPrefix(const Workload& workload) { return workload.load.shape.shared_prefix > 0; }
+// Whether the workload, or what its name alone stands for, has a prefix: a 0 in place of the name's
+// own has to be written.
+bool HasPrefix(const Workload& workload) {
+  const auto named = FindWorkload(workload.load.shape.name);
+  return workload.load.shape.shared_prefix > 0 || (named && named->shared_prefix > 0);
+}
 bool HasTurns(const Workload& workload) { return workload.load.shape.turns > 1; }
 
 // A whole number of the load; of lengths their median.

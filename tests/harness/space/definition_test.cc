@@ -212,6 +212,14 @@ TEST(Definition, AWorkloadSaysWhetherItHasABatchOnlyIfThatWasChosen) {
   EXPECT_EQ(again.most_clients(), 8) << "of its loops";
 }
 
+TEST(Definition, AWorkloadMayDoWithoutThePrefixOfItsName) {
+  Workload asked, again;
+  ASSERT_TRUE(FromJson(*Json::Parse(R"({"name":"rag","shared_prefix":0})"), asked));
+  ASSERT_TRUE(FromJson(ToJson(asked), again));
+  EXPECT_EQ(again.load.shape.name, "rag");
+  EXPECT_EQ(again.load.shape.shared_prefix, 0);
+}
+
 TEST(Definition, AWorkloadByNameBringsItsShape) {
   Workload rag;
   ASSERT_TRUE(FromJson(*Json::Parse(R"({"name":"rag","output_len":50,"prefixes":2})"), rag));
