@@ -26,9 +26,13 @@ void SweepFlags::AddTo(CLI::App& command) {
   add("Prediction", &SweepFlags::AddPrediction);
   add("Several nodes", &SweepFlags::AddFleet);
   replay.AddTo(command);
-  for (const char* of_engines : {"--def", "--quick", "--engine", "--out", "--resume", "--watch",
-                                 "--plan", "--machine", "--probe", "--launcher"})
-    command.get_option("--replay")->excludes(command.get_option(of_engines));
+  CLI::Option* replayed = command.get_option("--replay");
+  for (const char* of_engines : {"--def", "--quick", "--engine", "--out", "--resume", "--watch"})
+    replayed->excludes(command.get_option(of_engines));
+  for (const char* group : {"Load", "Prediction", "Several nodes"})
+    for (CLI::Option* option : command.get_options(
+             [group](const CLI::Option* option) { return option->get_group() == group; }))
+      replayed->excludes(option);
 }
 
 void SweepFlags::AddJob(CLI::App& command) {

@@ -23,3 +23,10 @@ def test_a_replay_of_planted_effects_holds_its_contract(binary, tmp_path):
     refused = subprocess.run([*command, "--metric", "pace"], capture_output=True, text=True, timeout=60)
     assert refused.returncode == 2
     assert "no column 'pace'; it has t_s, speed" in refused.stderr
+
+
+def test_a_replay_takes_no_flag_of_a_load_or_a_prediction(pinion):
+    for flags in (["--batch"], ["--prompt-len", "64"], ["--node-bandwidth", "300GB/s"], ["--launcher", "slurm"]):
+        done = pinion("sweep", "--replay", "noise.csv", *flags)
+        assert done.returncode == 2, flags
+        assert "--replay" in done.stderr and flags[0] in done.stderr and done.stderr.count("\n") <= 2, done.stderr
