@@ -47,6 +47,9 @@ constexpr PreTokenization kPreTokenizations[] = {
     {"llama3", kLlama3Words, false, true, false, true},
     {"llama-v3", kLlama3Words, false, true, false, true},
     {"lfm2", kLlama3Words, false, true, false, true},
+    // Tekken's vocabulary with the pattern that its conversion to tokenizer.json was published with
+    // (Mistral Small 3.1, Nemotron 3).
+    {"pixtral", kLlama3Words, false, true, false, true},
     {"dbrx", kLlama3Words, false, false, false, false},
     {"smaug-bpe", kLlama3Words, false, false, false, false},
     {"chatglm-bpe", kLlama3Words, false, false, false, false},

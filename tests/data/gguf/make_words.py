@@ -23,7 +23,7 @@ DEEPSEEK = [r"\p{N}{1,3}", "[一-龥\u3040-ゟ゠-ヿ]+",
 PATTERNS = {"dbrx": [LLAMA3], "smaug-bpe": [LLAMA3], "chatglm-bpe": [LLAMA3], "glm4": [LLAMA3], "llama-bpe": [LLAMA3],
             "gpt-4o": [O200K], "llama4": [O200K], "minimax-m2": [O200K], "deepseek-v3": DEEPSEEK,
             "hunyuan-dense": DEEPSEEK, "hunyuan": [QWEN2], "qwen2": [QWEN2], "qwen35": [QWEN35],
-            "falcon-h1": [LLAMA3], "seed-coder": [SEED], "olmo": [], "exaone4": []}
+            "falcon-h1": [LLAMA3], "pixtral": [LLAMA3], "seed-coder": [SEED], "olmo": [], "exaone4": []}
 TEXTS = ["It's 12345 o'CLOCK, we'Ll see: HTTPServer's XMLParser/\n\n", "price: $1,234.56!!!\r\n  tabs\t\tand   spaces  ",
          "naïve façade – ÉCOLE Straße", "東京都へ2024年10月 行きましたThe end", "if(x_1>=10){return a[i]+b;}//done\n}\n",
          "  leading\n \n  \nlines \u3000wide", "don't CAN'T they'RE", "a1b22c333d4444", "...?!/// \n/path/to",
