@@ -36,7 +36,8 @@ class Communicator {
   virtual size_t process() const = 0;
   virtual size_t processes() const = 0;
 
-  // all: [processes][bytes], what each process has at `mine`, in their order.
+  // all: [processes][bytes], what each process has at `mine`, in their order; `mine` does not lie
+  // in it. The others come at once, so waiting threads may spin.
   virtual void Gather(const void* mine, size_t bytes, void* all) = 0;
   // The same, to process 0 alone; of process p there are bytes[p], some of them maybe 0. `all` is
   // unused elsewhere.
@@ -45,8 +46,9 @@ class Communicator {
   virtual void Broadcast(void* data, size_t bytes) = 0;
 
   // From one process to another, which must receive as much: not collective, and for any number of
-  // threads at a time if each has a channel (0 to 1,000) of its own. Receive may wait for long, and
-  // then sleeps.
+  // threads at a time if each has a channel (0 to 1,000) of its own. Messages of a channel arrive
+  // in the order in which they were sent. Send may wait until it is received; Receive may wait for
+  // long, and then sleeps.
   virtual void Send(size_t process, int channel, const void* data, size_t bytes) = 0;
   virtual void Receive(size_t process, int channel, void* data, size_t bytes) = 0;
 

@@ -18,7 +18,8 @@ namespace pinion {
 // for it: TCP takes many minutes to give up. So each process gives signs of life, from a thread of
 // its own, however long its steps take.
 
-// The way in which signs of life travel. Thread rule: the heartbeat's thread alone.
+// The way in which signs of life travel. Thread rule: the heartbeat's thread alone, but for its
+// making and its end.
 class LifeSigns {
  public:
   virtual ~LifeSigns() = default;
@@ -55,7 +56,7 @@ class SilenceWatch {
 // exit(): what that destroys must not be used any more.
 class Heartbeat {
  public:
-  // `on_lost` runs on the heartbeat's thread, once.
+  // `on_lost` runs on the heartbeat's thread, once; it may call exit(), and ends the process.
   Heartbeat(std::unique_ptr<LifeSigns> signs, std::function<void(size_t process)> on_lost);
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;

@@ -46,7 +46,8 @@ class StepCaller {
  public:
   virtual ~StepCaller() = default;
   // The tokens that a constrained row may choose among, as Sampler::Sample takes them; empty if the
-  // grammar failed. Blocks until they are known. Several threads may ask at once.
+  // grammar failed. Blocks until they are known; valid until Finish returns. Several threads may
+  // ask at once.
   virtual std::span<const uint32_t> Mask(size_t wanted) = 0;
   // A wanted row itself, float32 [width], valid during the call; width is the spec's
   // output_width(). In order of rows, from one thread at a time.

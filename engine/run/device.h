@@ -30,31 +30,35 @@ class Device {
   // - model.isa, if the host's kernels compute: it becomes DecoderOptions::isa, and stays kScalar
   //   otherwise. Samplers::Choose takes the kernels::TableFor any path that the host has, such as
   //   ChooseIsa's (engine/run/isa_choice.h).
-  // If several processes compute a model (model.world), ranks of different ones must exchange their
-  // terms as DecoderOptions::communicator, ::wire and engine/decoder/rank_exchange.h say; a device
-  // that does not do so returns an error here.
+  // All else may stay as it is. If several processes compute a model (model.world), all have the
+  // same device, and their ranks exchange their terms: the CPU's as DecoderOptions::communicator,
+  // ::wire and engine/decoder/rank_exchange.h say. A device whose ranks cannot returns an error.
   virtual Status Prepare(StartedModel& model, Stages& stages) = 0;
 
-  // The model is open, and `options` says in which types and steps it is computed. May change how.
+  // The model is open, and `options` says in which types and steps it is computed. May change what
+  // has no effect on stored bytes or results beyond rounding, such as kernels; a type that the
+  // device cannot compute is an error.
   virtual Status ChooseKernels(StartedModel& /*model*/, DecoderOptions& /*options*/,
                                Stages& /*stages*/) {
     return {};
   }
 
-  // What each rank of this process needs; an error if the device has not got it, --kv-cache-space
-  // for each rank among it: nothing later compares that with what is free. NeedsHere has what the
-  // CPU's ranks need.
+  // What each rank of this process needs, at least one; an error if the device has not got it,
+  // --kv-cache-space for each rank among it: nothing later compares that with what is free.
+  // NeedsHere has what the CPU's ranks need.
   virtual Result<std::vector<RankNeeds>> CheckMemory(StartedModel& model,
                                                      const DecoderOptions& options,
                                                      Stages& stages) = 0;
 
-  // Loads this process's part of the model.
+  // Loads this process's part of the model. Sets model.options.weight_copy = {} unless engines
+  // share the weights as it asks.
   virtual Result<std::unique_ptr<Executor>> Load(StartedModel& model, const DecoderOptions& options,
                                                  std::shared_ptr<const TensorSource> weights) = 0;
 
   // Bytes free for keys, values and states of all ranks of this process together, now that the
   // weights are loaded. Half of them are taken, or more if a sequence of --max-model-len needs it;
-  // with --kv-cache-space as many as that says, whatever is free (SizeKv).
+  // with --kv-cache-space as many as that says, whatever is free (SizeKv). If ranks have memories
+  // of their own: the least of them, in blocks, times the bytes of a block of all.
   virtual uint64_t FreeForCache(const StartedModel& model) = 0;
 };
 

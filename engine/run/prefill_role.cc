@@ -29,10 +29,14 @@ Status CheckCanTransfer(const StartedModel& model) {
                " hands keys and values over by way of the prefix cache, which is off; leave "
                "out --no-enable-prefix-caching, or give the states of recurrent layers more "
                "room with --kv-cache-space"));
-  if (model.executor->image_bytes().block == 0)
+  if (model.executor->image_bytes().block > 0) return {};
+  if (model.info.processes > 1)
     return Fail(ErrorCode::kUnsupported, StrCat(flag, " needs the whole model in one process, and ",
                                                 model.info.processes, " compute it together"));
-  return {};
+  return Fail(
+      ErrorCode::kUnsupported,
+      StrCat(flag,
+             " is not possible, because what computes here cannot hand over keys and values"));
 }
 
 // Of what says how the weights are used; a model in one file has it there.

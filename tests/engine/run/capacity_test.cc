@@ -13,6 +13,7 @@
 #include "engine/decoder/kv_cache.h"
 #include "engine/run/start.h"
 #include "tests/engine/decoder/golden.h"
+#include "tests/engine/run/test_target.h"
 
 namespace pinion {
 namespace {
@@ -244,7 +245,7 @@ TEST(NeedsFor, IsWhatTheEngineHoldsAfterLoading) {
       options.kv_cache_bytes = uint64_t{256} << 20;
       options.tensor_parallel = 2;
       options.threads_bind = "nobind";
-      if (const char* isa = std::getenv("PINION_TEST_ISA")) options.isa = isa;
+      testing::SetTestTarget(options);
       const auto planned = PlanModel(options);
       ASSERT_TRUE(planned) << planned.error().message;
       const auto needs = NeedsFor(options, *planned);

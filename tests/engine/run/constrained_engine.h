@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/run/engine.h"
+#include "tests/engine/run/test_target.h"
 #include "tests/test_data.h"
 
 namespace pinion {
@@ -34,7 +35,7 @@ class ConstrainedTest : public ::testing::Test {
     setenv("PINION_BINARY", binary.c_str(), 0);
     setenv("OMP_NUM_THREADS", "1", 1);
     EngineOptions options;
-    if (const char* isa = std::getenv("PINION_TEST_ISA")) options.isa = isa;
+    testing::SetTestTarget(options);
     options.model = tests::TestData() + "/models/tiny-trained";
     options.threads_bind = "nobind";
     options.dtype = "float32";

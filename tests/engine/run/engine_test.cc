@@ -15,6 +15,7 @@
 
 #include "engine/base/check.h"
 #include "tests/engine/run/started_engine.h"
+#include "tests/engine/run/test_target.h"
 
 namespace pinion {
 namespace {
@@ -34,7 +35,7 @@ EngineOptions Tiny(uint64_t blocks, int threads = 1) {
   options.block_size = 16;
   options.max_model_len = kLength;
   options.kv_cache_bytes = blocks * kBlockBytes;
-  if (const char* isa = std::getenv("PINION_TEST_ISA")) options.isa = isa;
+  testing::SetTestTarget(options);
   return options;
 }
 

@@ -10,6 +10,7 @@
 #include "engine/base/file.h"
 #include "engine/checkpoint/model.h"
 #include "engine/run/score.h"
+#include "tests/engine/run/test_target.h"
 
 namespace pinion {
 namespace {
@@ -28,7 +29,7 @@ std::unique_ptr<Engine> StartTiny() {
   options.threads_bind = "nobind";
   options.max_model_len = kTinyLength;
   options.kv_cache_bytes = 1 << 20;
-  if (const char* isa = std::getenv("PINION_TEST_ISA")) options.isa = isa;
+  testing::SetTestTarget(options);
   auto engine = Engine::Start(options);
   CHECK(engine) << engine.error().message;
   return *std::move(engine);

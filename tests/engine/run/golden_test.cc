@@ -20,6 +20,7 @@
 #include "kernels/gemm_plan.h"
 #include "tests/engine/decoder/kv_watch.h"
 #include "tests/engine/decoder/loaded.h"
+#include "tests/engine/run/test_target.h"
 
 namespace pinion {
 namespace {
@@ -81,7 +82,7 @@ EngineOptions OptionsFor(const std::string& model, const Setup& setup, const cha
   EngineOptions options;
   options.model = testing::ModelFolder(model);
   options.dtype = dtype;
-  options.isa = TestIsa();
+  testing::SetTestTarget(options);
   options.kv_cache_bytes = 64 << 20;
   setup.change(options);
   if (setup.name == std::string("EveryGemmKernel")) options.gemm_kernel = EveryGemmKernel(dtype);

@@ -15,6 +15,7 @@
 #include "engine/run/start.h"
 #include "engine/spec/attention_spec.h"
 #include "tests/engine/run/started_engine.h"
+#include "tests/engine/run/test_target.h"
 #include "tests/test_data.h"
 
 namespace pinion {
@@ -36,7 +37,7 @@ EngineOptions HybridOf(const std::string& model) {
   options.block_size = kBlockTokens;
   options.max_model_len = 128;
   options.max_num_seqs = kSequences;
-  if (const char* isa = std::getenv("PINION_TEST_ISA")) options.isa = isa;
+  testing::SetTestTarget(options);
   return options;
 }
 

@@ -18,6 +18,7 @@
 #include "kernels/isa.h"
 #include "tests/engine/decoder/golden.h"
 #include "tests/engine/run/started_engine.h"
+#include "tests/engine/run/test_target.h"
 #include "tests/test_data.h"
 
 namespace pinion {
@@ -36,7 +37,7 @@ EngineOptions OptionsFor(const std::string& name) {
   setenv("OMP_NUM_THREADS", "1", 1);
   options.pools = true;
   if (name == "qwen3-reranker") options.task = "score";
-  if (const char* isa = std::getenv("PINION_TEST_ISA")) options.isa = isa;
+  testing::SetTestTarget(options);
   return options;
 }
 

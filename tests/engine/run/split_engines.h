@@ -22,6 +22,7 @@
 #include "engine/run/engine.h"
 #include "engine/run/prefill_role.h"
 #include "tests/engine/run/started_engine.h"
+#include "tests/engine/run/test_target.h"
 #include "tests/test_data.h"
 
 namespace pinion {
@@ -46,7 +47,7 @@ inline EngineOptions SplitOptions(const std::string& model) {
   options.max_num_seqs = 6;
   options.max_num_batched_tokens = 64;
   options.kv_cache_bytes = 8 << 20;
-  if (const char* isa = std::getenv("PINION_TEST_ISA")) options.isa = isa;
+  testing::SetTestTarget(options);
   return options;
 }
 
