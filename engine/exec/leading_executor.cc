@@ -11,6 +11,10 @@
 namespace pinion {
 namespace {
 
+// Whether orders must not be broadcast: a step in flight may be in collective calls when the next
+// begins.
+bool GoAside(const Executor& own) { return own.steps_in_flight() > 1; }
+
 class LeadingExecutor final : public Executor {
  public:
   LeadingExecutor(std::unique_ptr<Executor> own, Communicator& world)
@@ -44,10 +48,7 @@ class LeadingExecutor final : public Executor {
   }
 
  private:
-  // A step in flight may be in collective calls when the next begins.
-  void Tell(const Order& order) {
-    steps_in_flight() > 1 ? SendAside(world_, order) : Send(world_, order);
-  }
+  void Tell(const Order& order) { GoAside(*own_) ? SendAside(world_, order) : Send(world_, order); }
 
   std::unique_ptr<Executor> own_;
   Communicator& world_;
@@ -81,7 +82,7 @@ class Follower {
 
   void Run() {
     for (;;) {
-      const Order order = open_.most() > 1 ? AwaitOrderAside(world_) : AwaitOrder(world_);
+      const Order order = GoAside(own_) ? AwaitOrderAside(world_) : AwaitOrder(world_);
       if (order.kind == OrderKind::kStep) {
         StepInput& input = open_.Push();
         input = ReadStep(order.payload);

@@ -163,5 +163,58 @@ TEST(LeadingExecutor, StepsOfEveryProcessBeginBeforeEarlierOnesEnd) {
   }
 }
 
+// Counts broadcasts, which are collective calls, and passes everything else on.
+class BroadcastCounter final : public Communicator {
+ public:
+  explicit BroadcastCounter(Communicator& world) : world_(world) {}
+  size_t process() const override { return world_.process(); }
+  size_t processes() const override { return world_.processes(); }
+  void Gather(const void* mine, size_t bytes, void* all) override {
+    world_.Gather(mine, bytes, all);
+  }
+  void GatherAtLeader(const void* mine, const std::vector<size_t>& bytes, void* all) override {
+    world_.GatherAtLeader(mine, bytes, all);
+  }
+  void Broadcast(void* data, size_t bytes) override {
+    ++broadcasts;
+    world_.Broadcast(data, bytes);
+  }
+  void Send(size_t process, int channel, const void* data, size_t bytes) override {
+    world_.Send(process, channel, data, bytes);
+  }
+  void Receive(size_t process, int channel, void* data, size_t bytes) override {
+    world_.Receive(process, channel, data, bytes);
+  }
+  std::unique_ptr<Communicator> Part(int part) override { return world_.Part(part); }
+
+  size_t broadcasts = 0;
+
+ private:
+  Communicator& world_;
+};
+
+// A step in flight may be in collective calls itself, and those of a world come one at a time.
+TEST(LeadingExecutor, OrdersBesideStepsInFlightAreNoCollectiveCalls) {
+  for (const size_t steps_in_flight : {1, 2}) {
+    std::vector<Seen> seen(2);
+    testing::ThreadWorld(2).Run([&](Communicator& world) {
+      BroadcastCounter counter(world);
+      auto own = std::make_unique<Recorder>(seen[world.process()], steps_in_flight);
+      if (world.process() != 0) {
+        FollowExecutor(*own, counter);
+      } else {
+        const auto leader = LeadExecutor(std::move(own), counter);
+        NoCaller nobody;
+        StepInput input;
+        input.tokens = {41};
+        leader->Begin(input);
+        leader->Finish(nobody);
+        leader->PrepareKv(7, true);
+      }
+      EXPECT_EQ(counter.broadcasts > 0, steps_in_flight == 1) << counter.broadcasts;
+    });
+  }
+}
+
 }  // namespace
 }  // namespace pinion
