@@ -151,6 +151,7 @@ const std::vector<Slice>& Scheduler::Schedule() {
   step.slices.swap(slices_);
   step.load = load_;
   step.bound_s = bound_s_;
+  step.parts = 1;
   if (times_) step.began_ns = clock_.NowNs();
   newest_is_computed_ = false;
   return step.slices;
@@ -208,7 +209,9 @@ size_t Scheduler::Continue(size_t index, size_t most, size_t& budget, size_t alr
 }
 
 // Preempts sequences behind running_[index] until there are blocks for its first `tokens` tokens;
-// false if preempting all of them was not enough, up to the last one in flight.
+// false if preempting all of them was not enough, up to the last one in flight. Those behind that
+// one are not spared, although they alone may not suffice: they come last in order, so they would
+// be the first to go once it is back, and meanwhile running_[index] goes on with what they leave.
 bool Scheduler::MakeRoom(size_t index, size_t tokens, size_t& budget) {
   while (tables_.Short(running_[index]->tables, tokens) > pool_.available()) {
     if (running_.size() == index + 1 || running_.back()->steps_in_flight > 0) return false;

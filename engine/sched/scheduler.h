@@ -83,9 +83,9 @@ class Scheduler {
   // A slice that ends early costs a step, which takes about as long as several tokens.
   static constexpr size_t kLeastKeptBlocks = 4;
 
-  // times, clock, states: outlive the scheduler. A step is timed from the end of Schedule, or the
-  // Commit of the step before it if that comes later, to its own Commit. states: of a model with
-  // recurrent layers whose pool has prefix_caching; else null.
+  // times, clock, states: outlive the scheduler. A step is timed from the end of Schedule, and from
+  // the Commit of the step before it, to its own Commit. states: of a model with recurrent layers
+  // whose pool has prefix_caching; else null.
   Scheduler(const SchedulerOptions& options, BlockPool& pool, StepTimes* times = nullptr,
             const Clock& clock = kMachineClock, StatePool* states = nullptr);
 
@@ -107,6 +107,8 @@ class Scheduler {
   // slices stay until their Commit, which is called exactly once for each step, in order, after
   // running it. Not if as many steps as options allow are in flight.
   const std::vector<Slice>& Schedule();
+  // Into how many parts the newest step is cut for those that compute it; 1 unless it is said.
+  void CutNewest(size_t parts) { open_.newest().parts = parts; }
 
   // Takes the results of the oldest step in flight: one token for every slice with `samples`, in
   // order, and, unless `following` is empty, the tokens that a grammar forces behind each of them
@@ -153,13 +155,15 @@ class Scheduler {
   StepLoad LoadOfSlices() const;
   size_t Take(const PrefillShare& share, size_t already, size_t& budget);
 
-  // A step in flight. What its time tells: its load and its bound (0: none).
+  // A step in flight. What its time tells: its load, its bound (0: none) and its parts.
   struct OpenStep {
     std::vector<Slice> slices;
     StepLoad load;
     double bound_s = 0;
+    size_t parts = 1;
     int64_t began_ns = 0;
   };
+  double AddedSeconds(const OpenStep& step, int64_t before_ns) const;
   void Observe(const OpenStep& step);
 
   void AdvanceNewest();

@@ -23,13 +23,10 @@ void Scheduler::SharePrefill(size_t budget) {
   std::vector<PrefillCandidate> candidates = Candidates();
   if (candidates.empty()) return;
   bound_s_ = Bound(decodes);
-  if (bound_s_ > 0) {
-    last_bound_s_ = bound_s_;
-    ++bounded_steps_;
-  }
+  double credit_s = credit_s_;
   const bool must = slices_.empty() || steps_without_prefill_ == kMostStepsWithoutPrefill;
   PrefillOrder order(std::move(candidates), *times_, decodes,
-                     {bound_s_ / times_->Margin(), budget, must}, credit_s_);
+                     {bound_s_ / times_->Margin(), budget, must}, credit_s);
   while (const auto share = order.Next()) {
     Sequence& sequence = *share->sequence;
     const auto slice = FindSlice(sequence);
@@ -39,6 +36,12 @@ void Scheduler::SharePrefill(size_t budget) {
     if (rows > 0) sequence.served_s += times_->PrefillSeconds(first, rows);
     order.Took(first, rows);
   }
+  if (slices_.empty()) return;  // it is no step: all that could run is in flight
+  if (bound_s_ > 0) {
+    last_bound_s_ = bound_s_;
+    ++bounded_steps_;
+  }
+  credit_s_ = credit_s;
   steps_without_prefill_ =
       prefill_rows_ > 0 ? 0 : std::min(steps_without_prefill_ + 1, kMostStepsWithoutPrefill);
   load_ = LoadOfSlices();
@@ -117,9 +120,21 @@ size_t Scheduler::Take(const PrefillShare& share, size_t already, size_t& budget
   return index ? Continue(*index, share.rows, budget) : 0;
 }
 
+// What the step adds to the time of others in a full pipeline, which is what each stage takes for
+// it. It had two ways to its end: through all stages, part by part, and through the last one behind
+// the step before it, which ended at before_ns. A way that is not free takes longer, never less, so
+// the shorter one tells. Alone in the pipeline a step of one part takes as many times longer as
+// there are stages, and steps that decode are alone until enough sequences are there.
+double Scheduler::AddedSeconds(const OpenStep& step, int64_t before_ns) const {
+  const auto since = [&](int64_t ns) { return static_cast<double>(committed_ns_ - ns) * 1e-9; };
+  const auto parts = static_cast<double>(step.parts);
+  const double stretches = parts + static_cast<double>(open_.most() - 1);  // each of a part's time
+  return std::min(since(step.began_ns) * parts / stretches, since(before_ns));
+}
+
 void Scheduler::Observe(const OpenStep& step) {
-  const int64_t began_ns = std::max(step.began_ns, std::exchange(committed_ns_, clock_.NowNs()));
-  const double seconds = static_cast<double>(committed_ns_ - began_ns) * 1e-9;
+  const int64_t before_ns = std::exchange(committed_ns_, clock_.NowNs());
+  const double seconds = AddedSeconds(step, before_ns);
   times_->Observe(step.load, seconds);
   if (step.bound_s > 0 && seconds > step.bound_s) ++steps_over_bound_;
 }

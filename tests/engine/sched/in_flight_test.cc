@@ -95,6 +95,20 @@ TEST(StepsInFlight, ThePromptsNextChunkFollowsTheOneInFlight) {
   EXPECT_THAT(Begin(bench), ElementsAre(Share{1, 45, 1}));
 }
 
+TEST(StepsInFlight, APromptThatIsScoredEndsWithItsLastStep) {
+  Bench bench({.budget = 20, .steps_in_flight = 3});
+  bench.AddScore(1, Prompt(45));
+  for (const size_t count : {20, 20, 5}) {
+    const auto shares = Begin(bench);
+    ASSERT_EQ(shares.size(), 1u);
+    EXPECT_EQ(shares[0].count, count);
+  }
+  for (const size_t ended : {0, 0, 1}) {
+    Finish(bench, 0);
+    EXPECT_EQ(bench.finished.size(), ended);
+  }
+}
+
 TEST(StepsInFlight, APromptTakesAPrefixThatIsBeingComputed) {
   Bench bench({.budget = 40, .steps_in_flight = 2});
   bench.Add(1, Joined(Prompt(32), {1, 2}));
@@ -166,10 +180,30 @@ TEST(StepsInFlight, AStepsTimeBeginsWhenTheOneBeforeHasEnded) {
   begin();
   bench.clock.now_ns += 5'000'000;
   bench.scheduler.Commit({7});
-  EXPECT_NEAR(bench.times.seen_s, 0.008, 1e-9);
+  EXPECT_NEAR(bench.times.seen_s, 0.004, 1e-9) << "half of the way through two stages";
   bench.clock.now_ns += 4'000'000;
   bench.scheduler.Commit({7});
   EXPECT_NEAR(bench.times.seen_s, 0.004, 1e-9);
+}
+
+// A decode takes longer than the bound. The prompt that waits lacks blocks as long as both decode.
+TEST(StepsInFlight, WhatIsNoStepCountsAsNone) {
+  TimedBench bench({.blocks = 8, .bound = {0.004, 0.004, 0}, .steps_in_flight = 3});
+  bench.Add(1, 16, 60);
+  const Sequence* second = bench.Add(2, 3 * 16, 60);
+  for (int step = 0; step < 50 && second->computed < 48; ++step) bench.Step();
+  ASSERT_EQ(second->computed, 48u);
+  const auto begin = [&] { return bench.scheduler.Schedule().size(); };
+  bench.Add(3, 4 * 16);
+  EXPECT_EQ(begin(), 1u);
+  EXPECT_EQ(begin(), 1u);
+  const uint64_t bounded = bench.scheduler.stats().bounded_steps;
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(begin(), 0u);
+  EXPECT_EQ(bench.scheduler.stats().bounded_steps, bounded);
+  EXPECT_EQ(bench.scheduler.Abort(2), nullptr);
+  bench.scheduler.Commit({7});
+  bench.scheduler.Commit({7});  // which gives its blocks back
+  EXPECT_EQ(begin(), 1u) << "the third step without prompts; the next one has some";
 }
 
 // A prompt that would delay sequences in flight is not alone.
