@@ -29,8 +29,7 @@ struct Stage {
   std::unique_ptr<Ranks> ranks;
   std::unique_ptr<Decoder> decoder;
   // What the stage before hands over, if it is in another process, and what the next one gets, each
-  // [max_rows][HandoverFloats]. If that is in this process, it may be reading what it gets of any
-  // other step in flight.
+  // [max_rows][HandoverFloats]; as many as StagePlaces::BuffersOf says.
   std::vector<float> received;
   std::vector<std::unique_ptr<float[]>> given;
   std::optional<size_t> from, to;  // the processes of the stages beside it, if they are others
@@ -326,24 +325,19 @@ Status LoadStage(const DecoderSpec& spec, std::shared_ptr<const TensorSource> so
 }
 
 // Tells each stage which one hands it hidden states, and which one takes its own.
-void Connect(const StagePlaces& places, size_t process, size_t floats, int last_stage,
-             Stages& stages) {
-  const auto steps_in_flight = static_cast<size_t>(last_stage) + 1;
+void Connect(const StagePlaces& places, size_t process, size_t floats, Stages& stages) {
   for (size_t i = 0; i < stages.size(); ++i) {
     Stage& stage = *stages[i];
-    if (stage.number < last_stage) {
-      if (i == 0) stage.to = places.ProcessOf(stage.number + 1, process);
-      // Untouched, so that only rows which steps have take memory.
-      for (size_t step = 0; step < (stage.to ? 1 : steps_in_flight); ++step)
-        stage.given.push_back(std::make_unique_for_overwrite<float[]>(floats));
-    }
-    if (stage.number == 0) continue;
-    if (i + 1 < stages.size()) {
+    const StagePlaces::Buffers buffers = places.BuffersOf(process, i);
+    stage.received.resize(buffers.taken * floats);
+    // Untouched, so that only rows which steps have take memory.
+    for (size_t step = 0; step < buffers.given; ++step)
+      stage.given.push_back(std::make_unique_for_overwrite<float[]>(floats));
+    if (i == 0 && buffers.given > 0) stage.to = places.ProcessOf(stage.number + 1, process);
+    if (i + 1 < stages.size())
       stage.before = stages[i + 1].get();
-      continue;
-    }
-    stage.from = places.ProcessOf(stage.number - 1, process);
-    stage.received.resize(floats);
+    else if (stage.number > 0)
+      stage.from = places.ProcessOf(stage.number - 1, process);
   }
 }
 
@@ -370,7 +364,7 @@ Result<Pipeline> StartPipeline(const DecoderSpec& spec, std::shared_ptr<const Te
     stages->back()->number = number;
   }
   const size_t floats = options.max_rows * HandoverFloats(spec);
-  Connect(places, process, floats, partition.stages - 1, *stages);
+  Connect(places, process, floats, *stages);
   for (size_t i = 0; i < stages->size(); ++i) {
     Stage& stage = *(*stages)[i];
     DecoderOptions of_stage = options;

@@ -33,6 +33,15 @@ std::vector<int> StagePlaces::StagesIn(size_t process) const {
   return stages;
 }
 
+StagePlaces::Buffers StagePlaces::BuffersOf(size_t process, size_t index) const {
+  const int number = StagesIn(process).at(index);
+  const auto steps_in_flight = static_cast<size_t>(partition_.stages);
+  Buffers buffers;
+  if (number > 0 && index + 1 == static_cast<size_t>(stages_)) buffers.taken = 1;
+  if (number + 1 < partition_.stages) buffers.given = index == 0 ? 1 : steps_in_flight;
+  return buffers;
+}
+
 size_t StagePlaces::ProcessOf(int other, size_t process) const {
   const auto behind = static_cast<size_t>((partition_.stages - 1 - other) / stages_);
   return behind * per_stage_ + process % per_stage_;

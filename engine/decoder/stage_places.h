@@ -21,6 +21,14 @@ class StagePlaces {
   size_t per_stage() const { return per_stage_; }  // processes of a stage
   // The stages of a process, last to first, as their ranks are numbered.
   std::vector<int> StagesIn(size_t process) const;
+  // Buffers of hidden states, each for the rows of a step: those that a stage has, the index-th of
+  // StagesIn(process), for what it takes from another process and for what it gives. A stage in the
+  // same process may be reading what it gets of any other step in flight.
+  struct Buffers {
+    size_t taken = 0, given = 0;
+    size_t all() const { return taken + given; }
+  };
+  Buffers BuffersOf(size_t process, size_t index) const;
   // The process that hands hidden states to `process`, which has `stage`, or takes them from it:
   // the one that has stage `other`, and the same part of it.
   size_t ProcessOf(int other, size_t process) const;

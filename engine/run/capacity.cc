@@ -10,6 +10,7 @@
 #include "engine/decoder/workspace.h"
 #include "engine/kv/table_blocks.h"
 #include "engine/spec/kv_tables.h"
+#include "engine/spec/stage.h"
 #include "engine/weights/weights.h"
 
 namespace pinion {
@@ -130,6 +131,17 @@ std::map<int, double> SharesOf(const RankPlan& rank, const Machine& machine) {
   return shares;
 }
 
+// Of the buffers that a stage has for what stages hand on; they are counted with its first rank in
+// a process.
+uint64_t HandoverBytes(const DecoderSpec& spec, const DecoderOptions& decoder,
+                       const StagePlaces& places, size_t rank) {
+  const size_t process = rank / places.ranks(), within = rank % places.ranks();
+  const auto each = static_cast<size_t>(places.tensor());
+  if (within % each != 0) return 0;
+  return places.BuffersOf(process, within / each).all() * decoder.max_rows * HandoverFloats(spec) *
+         sizeof(float);
+}
+
 // Nodes of memory alone have no ranks.
 size_t NodesWithCpus(const Machine& machine) {
   return static_cast<size_t>(
@@ -156,7 +168,7 @@ uint64_t LeftByFrontEnd(const EngineOptions& options, uint64_t available_bytes) 
 }
 
 std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions& decoder,
-                                  const Partition& partition) {
+                                  const Partition& partition, const StagePlaces& places) {
   const std::vector<Reach> reaches = KvReaches(spec);
   const std::vector<DecoderSpec> stages = StageSpecs(spec, decoder.formats, partition.stages);
   const RankShares shares = decoder.SharesOf(partition.tensor);
@@ -167,11 +179,17 @@ std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions&
     const Shard shard = MakeShard(stage, shares, within);
     needs.push_back(
         {ShardWeightBytes(stage, decoder.formats, decoder.moe_prepack, shares, within),
-         WorkspaceBytes(stage, decoder, partition.tensor, within),
+         WorkspaceBytes(stage, decoder, partition.tensor, within) +
+             HandoverBytes(spec, decoder, places, static_cast<size_t>(rank)),
          KvLayout::Of(stage, shard, decoder.cached(), decoder.block_tokens, decoder.formats.dtype),
          StateCache::BytesPerSequence(stage, shard), spec.bidirectional, reaches});
   }
   return needs;
+}
+
+std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions& decoder,
+                                  const Partition& partition) {
+  return CountNeeds(spec, decoder, partition, StagePlaces::Of(partition, 1).value());
 }
 
 void LeaveOutPacked(uint64_t bytes, std::vector<RankNeeds>& needs) {

@@ -7,6 +7,7 @@
 #include "engine/base/result.h"
 #include "engine/decoder/decoder.h"
 #include "engine/decoder/kv_layout.h"
+#include "engine/decoder/stage_places.h"
 #include "engine/host/binding.h"
 #include "engine/host/budget.h"
 #include "engine/host/machine.h"
@@ -30,6 +31,11 @@ struct RankNeeds {
   std::vector<Reach> reaches = {Reach{}};  // of a sequence's block tables
 };
 // By rank, as Partition numbers them. decoder.communicator and decoder.shares: those of a stage.
+// places: who has which rank of it. What the stages of a process keep for each other is part of the
+// workspace.
+std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions& decoder,
+                                  const Partition& partition, const StagePlaces& places);
+// The same of one process with all ranks.
 std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions& decoder,
                                   const Partition& partition);
 

@@ -13,9 +13,12 @@ constexpr DeviceRow kDevices[] = {
 }  // namespace
 
 std::vector<RankNeeds> NeedsHere(const StartedModel& model, const DecoderOptions& options) {
-  std::vector<RankNeeds> needs = CountNeeds(model.files.spec, options, model.options.partition());
-  if (!model.world) return needs;
-  const auto ranks = static_cast<ptrdiff_t>(needs.size() / model.processes());
+  const Partition partition = model.options.partition();
+  if (!model.world) return CountNeeds(model.files.spec, options, partition);
+  // That they can share the ranks is known since they met.
+  const StagePlaces places = StagePlaces::Of(partition, model.processes()).value();
+  const auto needs = CountNeeds(model.files.spec, options, partition, places);
+  const auto ranks = static_cast<ptrdiff_t>(places.ranks());
   const auto first = needs.begin() + static_cast<ptrdiff_t>(model.world->process()) * ranks;
   return {first, first + ranks};
 }

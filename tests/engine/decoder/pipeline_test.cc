@@ -25,6 +25,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 // Rank 0 is in process 0, which samples: it has the head.
 TEST(StagePlaces, TheFirstProcessHasTheLastStage) {
@@ -43,6 +44,24 @@ TEST(StagePlaces, TheFirstProcessHasTheLastStage) {
   EXPECT_EQ(parts.ProcessOf(0, 1), 3u) << "the same half of the stage before";
   EXPECT_EQ(parts.ProcessOf(1, 2), 0u);
   EXPECT_THAT(StagePlaces::Of({1, 3}, 1)->StagesIn(0), ElementsAre(2, 1, 0));
+}
+
+TEST(StagePlaces, AStageBesideItsNextHasABufferForEachStepInFlight) {
+  const auto of = [](const Partition& partition, size_t processes, size_t process, size_t index) {
+    const auto buffers = StagePlaces::Of(partition, processes)->BuffersOf(process, index);
+    return std::pair(buffers.taken, buffers.given);
+  };
+  EXPECT_THAT(of({1, 1}, 1, 0, 0), Pair(0, 0)) << "there is nothing to hand on";
+  EXPECT_THAT(of({1, 3}, 1, 0, 0), Pair(0, 0)) << "the last takes those of the one before";
+  EXPECT_THAT(of({1, 3}, 1, 0, 1), Pair(0, 3));
+  EXPECT_THAT(of({1, 3}, 1, 0, 2), Pair(0, 3));
+  EXPECT_THAT(of({2, 4}, 2, 0, 0), Pair(0, 0));
+  EXPECT_THAT(of({2, 4}, 2, 0, 1), Pair(1, 4)) << "from the other process";
+  EXPECT_THAT(of({2, 4}, 2, 1, 0), Pair(0, 1)) << "sent at once";
+  EXPECT_THAT(of({2, 4}, 2, 1, 1), Pair(0, 4));
+  EXPECT_THAT(of({1, 3}, 3, 1, 0), Pair(1, 1));
+  EXPECT_THAT(of({4, 2}, 4, 1, 0), Pair(1, 0)) << "each part of a stage has its own";
+  EXPECT_THAT(of({4, 2}, 4, 3, 0), Pair(0, 1));
 }
 
 TEST(StagePlaces, RefusesStagesThatNoProcessHasWhole) {

@@ -19,6 +19,7 @@ namespace pinion {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -224,6 +225,33 @@ TEST(CheckCapacity, LeavesRoomForRequests) {
   EXPECT_THAT(refused.error().message, HasSubstr("the front end may take 512 MiB"));
   scene.budget.memory_available_bytes = 1000;  // less than that
   EXPECT_FALSE(scene.Check());
+}
+
+// Llama-3.2-1B's hidden states of a step are 2,048 x 2,048 floats, which is 16 MiB.
+TEST(CountNeeds, StagesNeedWhatTheyKeepForEachOther) {
+  const Scene scene(1);
+  const auto kept = [&](const Partition& partition, size_t processes) {
+    const auto needs = CountNeeds(scene.spec, scene.decoder, partition,
+                                  StagePlaces::Of(partition, processes).value());
+    const auto stages = StageSpecs(scene.spec, scene.decoder.formats, partition.stages);
+    std::vector<uint64_t> mib;
+    for (int rank = 0; rank < partition.ranks(); ++rank) {
+      const DecoderSpec& stage = stages[static_cast<size_t>(partition.StageOfRank(rank))];
+      mib.push_back(
+          (needs[static_cast<size_t>(rank)].workspace -
+           WorkspaceBytes(stage, scene.decoder, partition.tensor, rank % partition.tensor)) >>
+          20);
+    }
+    return mib;
+  };
+  EXPECT_THAT(kept({2, 1}, 1), ElementsAre(0, 0));
+  EXPECT_THAT(kept({1, 2}, 1), ElementsAre(0, 32));
+  EXPECT_THAT(kept({1, 2}, 2), ElementsAre(16, 16));
+  EXPECT_THAT(kept({2, 4}, 1), ElementsAre(0, 0, 64, 0, 64, 0, 64, 0));
+  EXPECT_THAT(kept({2, 4}, 2), ElementsAre(0, 0, 80, 0, 16, 0, 64, 0));
+  EXPECT_THAT(kept({2, 2}, 4), ElementsAre(16, 16, 16, 16)) << "half of a stage in each process";
+  const auto needs = CountNeeds(scene.spec, scene.decoder, {1, 4});
+  EXPECT_EQ(needs[3].workspace - needs[2].workspace, 0u) << "stages 0 and 1 of one process";
 }
 
 // Everything that loads, in every format. Weights are counted by the layout that places them, so
