@@ -55,7 +55,7 @@ class EngineLoop : public Engine, private StepCaller {
             {static_cast<size_t>(model_.options.max_num_batched_tokens),
              static_cast<size_t>(model_.options.max_num_seqs), model_.info.max_model_len,
              BoundOfSteps(model_.options, open_.most()), model_.info.kv_reaches, open_.most()},
-            pool_, model_.step_times.get(), kMachineClock,
+            pool_, model_.step_times.get(), *model_.clock,
             states_.total() > 0 ? &states_ : nullptr),
         layout_(model_.files.spec, model_.pooler.get(), model_.cut, open_.most(),
                 model_.options.seed),
@@ -160,7 +160,10 @@ class EngineLoop : public Engine, private StepCaller {
   const std::vector<Slice>& Schedule() {
     const TraceSpan span("schedule");
     const std::vector<Slice>& slices = scheduler_.Schedule();
-    if (!slices.empty()) layout_.Lay(slices, score_sink_ != nullptr, open_.Push().laid);
+    if (slices.empty()) return slices;
+    LaidStep& laid = open_.Push().laid;
+    layout_.Lay(slices, score_sink_ != nullptr, laid);
+    scheduler_.CutNewest(laid.input.parts);
     return slices;
   }
 
@@ -174,12 +177,14 @@ class EngineLoop : public Engine, private StepCaller {
     work_.Add(*step.slices, step.prompt_tokens, step.since, end);
     prompt_tokens_ += step.prompt_tokens;
     Commit(std::move(output.tokens), events);
-    step_ns_ = NowNs() - step.since.ns;
+    step_ns_ = model_.clock->NowNs() - step.since.ns;
     open_.Pop();
     if (!open_.empty()) open_.oldest().since = end;
   }
 
-  StepMark Mark() const { return {NowNs(), model_.executor->reads(), ExchangedSoFar()}; }
+  StepMark Mark() const {
+    return {model_.clock->NowNs(), model_.executor->reads(), ExchangedSoFar()};
+  }
   Traffic ExchangedSoFar() const { return model_.counted ? model_.counted->traffic() : Traffic{}; }
 
   // Makes KV memory ready ahead of its use for about so long, but at least a piece for every
@@ -191,17 +196,6 @@ class EngineLoop : public Engine, private StepCaller {
       model_.executor->PrepareKv(pool_.reached(), half);
     } while (NowNs() - began_ns < ns);
     return true;
-  }
-
-  // Recomputation after a preemption does not count as new prompt tokens.
-  static uint64_t PromptTokensOf(const std::vector<Slice>& slices) {
-    uint64_t tokens = 0;
-    for (const Slice& slice : slices) {
-      const Sequence& sequence = *slice.sequence;
-      if (sequence.preemptions == 0 && slice.first < sequence.prompt_tokens)
-        tokens += std::min(slice.count, sequence.prompt_tokens - slice.first);
-    }
-    return tokens;
   }
 
   // Drops what layout, grammars and pooler keep of a sequence that has ended.

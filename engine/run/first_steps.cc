@@ -80,7 +80,7 @@ void TimeSteps(StartedModel& model, const DecoderOptions& options, Stages& stage
   const StepBound bound = BoundOfSteps(model.options, model.steps_in_flight());
   // Texts that are embedded have no tokens to come that a long step would hold up.
   if (bound.most_s == 0 || model.info.task != ModelTask::kGenerate) return;
-  std::vector<StepSample> samples = model.cut.AddedSamples();
+  std::vector<StepSample> samples = model.cut.AddedSamples(model.steps_in_flight());
   if (samples.empty())
     samples = TimeSamples(
         FirstSamples(), MostRows(model, options), [&](size_t rows) { RunPrompt(model, rows, 1); },

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/clock.h"
 #include "engine/base/result.h"
 #include "engine/checkpoint/model.h"
 #include "engine/comm/traffic.h"
@@ -40,6 +41,7 @@ struct StartedModel {
   Communicator* team = nullptr;    // the processes with the same layers; null: this one alone
   std::unique_ptr<MeasuredStepTimes> step_times;  // null if steps have no bound
   StepCut cut;                                    // of the leader alone
+  const Clock* clock = &kMachineClock;            // of steps; a test's may be moved by them
   EngineInfo info;
   std::vector<MemoryPolicy> memory;  // those in force, of each rank of info.plan; none: local
   std::string memory_refusal;        // why --memory-policy is not; else empty

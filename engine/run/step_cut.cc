@@ -48,9 +48,9 @@ double StepCut::StageSeconds(size_t rows, size_t parts) const {
   return static_cast<double>(parts + stages_ - 1) * Seconds(static_cast<double>(largest));
 }
 
-std::vector<StepSample> StepCut::AddedSamples() const {
+std::vector<StepSample> StepCut::AddedSamples(size_t steps_in_flight) const {
   std::vector<StepSample> added = samples_;
-  for (StepSample& sample : added) sample.seconds /= static_cast<double>(stages_);
+  for (StepSample& sample : added) sample.seconds /= static_cast<double>(steps_in_flight);
   return added;
 }
 

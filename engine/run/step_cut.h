@@ -23,9 +23,9 @@ class StepCut {
   StepCut(size_t stages, std::vector<StepSample> samples);
 
   size_t Parts(size_t rows) const;
-  // What steps of the samples' rows add to the time of others that are in flight: the time of one
-  // stage. Empty: there is one stage.
-  std::vector<StepSample> AddedSamples() const;
+  // What steps of the samples' rows add to the time of others, of which so many are in flight: the
+  // time of one stage, or all of it if each is alone. Empty: there is one stage.
+  std::vector<StepSample> AddedSamples(size_t steps_in_flight) const;
   // A line for the log: the samples, and what follows for some steps.
   std::string Describe() const;
 

@@ -22,6 +22,16 @@ StepWork& StepWork::operator+=(const StepWork& more) {
   return *this;
 }
 
+uint64_t PromptTokensOf(const std::vector<Slice>& slices) {
+  uint64_t tokens = 0;
+  for (const Slice& slice : slices) {
+    const Sequence& sequence = *slice.sequence;
+    if (sequence.preemptions == 0 && slice.first < sequence.prompt_tokens)
+      tokens += std::min(slice.count, sequence.prompt_tokens - slice.first);
+  }
+  return tokens;
+}
+
 StepWorkMeter::StepWorkMeter(const DecoderSpec& spec, const FormatPlan& formats,
                              const EngineInfo& info)
     : cost_(spec, formats, info.kv_dtype, static_cast<int>(info.plan.ranks.size())) {}

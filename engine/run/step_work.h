@@ -17,6 +17,9 @@ struct StepMark {
   Traffic exchanged = {};
 };
 
+// Rows of prompts in a step of these slices. Recomputation after a preemption does not count.
+uint64_t PromptTokensOf(const std::vector<Slice>& slices);
+
 // Adds up the time and the least work of an engine's steps. Thread rule: one thread.
 class StepWorkMeter {
  public:

@@ -237,6 +237,12 @@ TEST(BoundOfSteps, IsThereIfOthersMayWait) {
   EXPECT_EQ(BoundOfSteps(options).per_decode, 8);
   EXPECT_EQ(BoundOfSteps(options, 2).most_s, 0.25) << "a sequence waits for two steps";
   EXPECT_EQ(BoundOfSteps(options, 2).per_decode, 8);
+  EXPECT_EQ(BoundOfSteps(options, 2).least_s, 0.05);
+  EXPECT_EQ(BoundOfSteps(options, 2).slow_s, 0.5);
+  EXPECT_EQ(BoundOfSteps(options, 2).slow_alone_s, 1);
+  options.max_step_ms = 250;
+  EXPECT_EQ(BoundOfSteps(options, 2).least_s, 0.125) << "as it does for what it is given";
+  EXPECT_EQ(BoundOfSteps(options, 2).most_s, 0.125);
   options.max_step_ms = 0;
   EXPECT_EQ(BoundOfSteps(options).most_s, 0);
 }

@@ -84,13 +84,15 @@ TEST(StepCut, LongStepsAreCutInAnyCase) {
 }
 
 TEST(StepCut, TellsWhatStepsAddToThoseInFlight) {
-  const std::vector<StepSample> added = StepCut(2, {{1, 16, 1}, {64, 64, 64}}).AddedSamples();
+  const StepCut cut(2, {{1, 16, 1}, {64, 64, 64}});
+  const std::vector<StepSample> added = cut.AddedSamples(2);
   ASSERT_EQ(added.size(), 2u);
   EXPECT_EQ(added[0].seconds, 8);
   EXPECT_EQ(added[1].seconds, 32);
   EXPECT_EQ(added[1].rows, 64u);
   EXPECT_EQ(added[1].wanted, 64u);
-  EXPECT_TRUE(StepCut().AddedSamples().empty());
+  EXPECT_EQ(cut.AddedSamples(1)[1].seconds, 64) << "each alone in the pipeline";
+  EXPECT_TRUE(StepCut().AddedSamples(1).empty());
 }
 
 }  // namespace
