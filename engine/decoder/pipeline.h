@@ -37,8 +37,9 @@ struct Pipeline {
 // Starts the ranks of `plan` and loads the stages that this process has, all at once. Every stage
 // computes step after step, so that each can be at another one; a step that is cut into parts
 // (CutStep) is in several stages at a time by itself. With one GEMM kernel its results are the same
-// to the bit for any number of parts, and with one thread a rank, those of the whole model; several
-// threads divide long contexts more finely than without stages.
+// to the bit for any number of parts. They may be rounded otherwise than those of the whole model:
+// attention takes at most kCutRows rows of a sequence at a time, and several threads divide long
+// contexts more finely.
 //   options.communicator   the processes that have the same stages; null: this one alone
 //   world                  all processes; null: this one alone. Several threads send and receive
 Result<Pipeline> StartPipeline(const DecoderSpec& spec, std::shared_ptr<const TensorSource> source,

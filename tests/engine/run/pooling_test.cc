@@ -15,6 +15,7 @@
 #include "engine/run/engine.h"
 #include "engine/run/pooler.h"
 #include "engine/run/pooling_input.h"
+#include "kernels/gemm_plan.h"
 #include "kernels/isa.h"
 #include "tests/engine/decoder/golden.h"
 #include "tests/engine/run/started_engine.h"
@@ -94,14 +95,19 @@ std::vector<std::vector<float>> PoolAll(Engine& engine, const PoolingGolden& gol
   return pooled;
 }
 
-double WorstError(const PoolingGolden& golden, const std::vector<std::vector<float>>& got) {
+// Of what is the golden's, or another result of its texts, as a part of the golden's RMS.
+double WorstError(const PoolingGolden& golden, const std::vector<std::vector<float>>& wanted,
+                  const std::vector<std::vector<float>>& got) {
   double worst = 0;
   for (size_t i = 0; i < got.size(); ++i) {
-    CHECK(got[i].size() == golden.wanted[i].size()) << got[i].size();
+    CHECK(got[i].size() == wanted[i].size()) << got[i].size();
     for (size_t j = 0; j < got[i].size(); ++j)
-      worst = std::max(worst, std::abs(double{got[i][j]} - golden.wanted[i][j]) / golden.rms);
+      worst = std::max(worst, std::abs(double{got[i][j]} - wanted[i][j]) / golden.rms);
   }
   return worst;
+}
+double WorstError(const PoolingGolden& golden, const std::vector<std::vector<float>>& got) {
+  return WorstError(golden, golden.wanted, got);
 }
 
 std::vector<std::string> Fixtures() {
@@ -119,6 +125,14 @@ bool HasTestIsa() {
          (named && std::find(usable.begin(), usable.end(), *named) != usable.end());
 }
 
+// With one GEMM kernel, as results follow from how many rows each product has otherwise.
+EngineOptions OfOneKernel(const std::string& name) {
+  EngineOptions options = OptionsFor(name);
+  const auto isa = kernels::ParseIsa(options.isa).value_or(kernels::UsableIsas().back());
+  options.gemm_kernel = kernels::Name(kernels::GemmCandidates(isa, kernels::Dtype::kF32).front());
+  return options;
+}
+
 class Pooling : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Pooling, MatchesTheReferenceHoweverTextsShareSteps) {
@@ -127,6 +141,7 @@ TEST_P(Pooling, MatchesTheReferenceHoweverTextsShareSteps) {
   const std::pair<const char*, std::function<void(EngineOptions&)>> setups[] = {
       {"all in one step", [](EngineOptions&) {}},
       {"two ranks", [](EngineOptions& o) { o.tensor_parallel = 2; }},
+      {"two stages", [](EngineOptions& o) { o.pipeline_parallel = 2; }},
       {"one at a time", [](EngineOptions& o) { o.max_num_seqs = 1; }},
       {"steps of 400 tokens", [](EngineOptions& o) { o.max_num_batched_tokens = 400; }}};
   for (const auto& [name, change] : setups) {
@@ -134,6 +149,25 @@ TEST_P(Pooling, MatchesTheReferenceHoweverTextsShareSteps) {
     change(options);
     EXPECT_LE(WorstError(golden, PoolAll(*Start(options), golden)), kBound) << name;
   }
+}
+
+// Whichever steps the texts share, and whatever is in flight at the same time. Attention of a step
+// that may be cut into parts takes fewer rows at a time, and may add up in another order what they
+// see: at most as many float32 numbers as the longest text has tokens.
+TEST_P(Pooling, StagesGiveWhatOneGives) {
+  const PoolingGolden golden(GetParam());
+  EngineOptions options = OfOneKernel(GetParam());
+  const auto wanted = PoolAll(*Start(options), golden);
+  options.pipeline_parallel = 2;
+  size_t longest = 0;
+  for (size_t i = 0; i < wanted.size(); ++i)
+    longest = std::max(longest, golden.Ids(i, "input_ids").size());
+  const double bound = static_cast<double>(longest) * 0x1p-24;
+  EXPECT_LE(WorstError(golden, wanted, PoolAll(*Start(options), golden)), bound);
+  options.max_num_batched_tokens = static_cast<int>(longest);
+  const auto engine = Start(options);
+  EXPECT_LE(WorstError(golden, wanted, PoolAll(*engine, golden)), bound);
+  EXPECT_GT(engine->stats().steps, 1u);
 }
 
 TEST_P(Pooling, ReadsTextsAsTheReferenceDoes) {
@@ -167,6 +201,19 @@ TEST(PoolingOfChunks, TakesEachRowOnceOverSeveralSteps) {
   EngineOptions options = OptionsFor("qwen3-embedding");
   options.max_num_batched_tokens = 7;  // causal: a text may be cut
   EXPECT_LE(WorstError(golden, PoolAll(*Start(options), golden)), kBound);
+}
+
+// Several chunks of a text are in flight at once, beside those of others. They are of fewer rows
+// than attention takes at a time.
+TEST(PoolingOfChunks, StagesGiveWhatOneGivesToTheBit) {
+  for (const char* model : {"qwen3-embedding", "qwen3-reranker"}) {
+    const PoolingGolden golden(model);
+    EngineOptions options = OfOneKernel(model);
+    options.max_num_batched_tokens = 7;
+    const auto wanted = PoolAll(*Start(options), golden);
+    options.pipeline_parallel = 2;
+    EXPECT_EQ(PoolAll(*Start(options), golden), wanted) << model;
+  }
 }
 
 TEST(PoolingTask, RefusesWhatTheModelDoesNotDoByName) {
