@@ -6,7 +6,7 @@
 #include "kernels/impl/attention_scalar.inl.h"
 #include "kernels/impl/delta_chunk_scalar.inl.h"
 #include "kernels/impl/half.inl.h"
-#include "kernels/impl/kv.inl.h"
+#include "kernels/impl/kv_write_scalar.inl.h"
 #include "kernels/impl/probes.h"
 #include "kernels/impl/put.inl.h"
 #include "kernels/impl/recurrent_scalar.inl.h"

@@ -8,7 +8,7 @@
 #include "kernels/impl/convert.inl.h"
 #include "kernels/impl/delta_chunk.inl.h"
 #include "kernels/impl/gemm_panels.inl.h"
-#include "kernels/impl/kv.inl.h"
+#include "kernels/impl/kv_write.inl.h"
 #include "kernels/impl/recurrent.inl.h"
 #include "kernels/impl/rowwise.inl.h"
 #include "kernels/impl/state_space.inl.h"

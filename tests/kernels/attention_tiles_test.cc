@@ -11,9 +11,6 @@
 namespace pinion::kernels::testing {
 namespace {
 
-// The headers define it for their table; a function that nothing names would warn.
-[[maybe_unused]] constexpr auto* kKvWrite = &impl::KvWrite;
-
 // bfloat16 as it is stored, in plain C++: what an operand of VDPBF16PS looks like to the templates.
 struct PlainBf16 {
   using X = Bf16;

@@ -131,6 +131,86 @@ TEST_P(KvWriteTest, GivesTheSameBytesOnEveryIsa) {
   }
 }
 
+// Numbers that every way of rounding treats in its own way: ties, the ends of each type's range,
+// subnormals, zeros, infinities, NaN with and without a payload.
+std::vector<float> Edges() {
+  std::vector<float> edges = {0x1.01p0f, 0x1.03p0f,  0x1.002p0f, 0x1.006p0f,   65504,
+                              65519.9f,  65520,      0x1p-14f,   0x1.ffcp-15f, 0x1.8p-24f,
+                              0x1p-25f,  0x1.8p-25f, 0x1p-126f,  0x1p-149f,    0x1.fffffep127f,
+                              0,         INFINITY};
+  for (const uint32_t bits : {0x7fc00000u, 0x7f800001u, 0x7fa0beefu, 0x7fffffffu}) {
+    float nan;
+    std::memcpy(&nan, &bits, sizeof(nan));
+    edges.push_back(nan);
+  }
+  for (size_t i = 0, count = edges.size(); i < count; ++i) edges.push_back(-edges[i]);
+  return edges;
+}
+
+// A row that ends at an unmapped page; every third one has some of the numbers above.
+void FillRow(Guarded<float>& row, unsigned seed) {
+  static const std::vector<float> edges = Edges();
+  const std::vector<float> normal = Normal(row.size(), seed % 97, std::ldexp(1.0f, seed % 40 - 20));
+  std::copy(normal.begin(), normal.end(), row.begin());
+  if (seed % 3 != 0) return;
+  for (size_t i = seed % 5; i < row.size(); i += 5) row[i] = edges[(seed + i) % edges.size()];
+}
+
+struct BlockShape {
+  size_t key_dim, value_dim, tokens;
+  bool latent = false;
+};
+
+// A block of keys and one of values, written by one path.
+struct Written {
+  Guarded<std::byte> keys, values;
+  Written(const BlockShape& shape, KvDtype dtype)
+      : keys(KvPlaneBlockBytes(dtype, shape.tokens, shape.key_dim), 64),
+        values(KvPlaneBlockBytes(dtype, shape.tokens, shape.value_dim), 64) {
+    std::memset(keys.data(), 0xa5, keys.size());
+    std::memset(values.data(), 0xa5, values.size());
+  }
+  bool operator==(const Written& other) const {
+    return std::memcmp(keys.data(), other.keys.data(), keys.size()) == 0 &&
+           std::memcmp(values.data(), other.values.data(), values.size()) == 0;
+  }
+};
+
+void ExpectTheScalarBytes(const Table& kernels, const BlockShape& shape, KvDtype dtype) {
+  SCOPED_TRACE(::testing::Message() << Name(dtype) << ", keys " << shape.key_dim << ", values "
+                                    << shape.value_dim << ", block " << shape.tokens);
+  Written got(shape, dtype), want(shape, dtype);
+  Guarded<float> k(shape.key_dim), v(shape.value_dim);
+  std::vector<size_t> slots(shape.tokens);
+  for (size_t i = 0; i < slots.size(); ++i) slots[i] = i;
+  std::shuffle(slots.begin(), slots.end(), std::mt19937(3));
+  for (const size_t slot : slots) {
+    FillRow(k, static_cast<unsigned>(slot + shape.key_dim));
+    FillRow(v, static_cast<unsigned>(2 * slot + shape.value_dim));
+    const auto write = [&](const Table& table, Written& to) {
+      table.kv_write({to.keys.data(), shape.latent ? nullptr : to.values.data(), k.data(), v.data(),
+                      slot, shape.tokens, shape.key_dim, shape.value_dim, dtype});
+    };
+    write(kernels, got);
+    write(TableFor(Isa::kScalar), want);
+    ASSERT_TRUE(got == want) << "slot " << slot;
+  }
+}
+
+// Slots in any order, and after each of them the whole block: what is not written stays as it was.
+TEST_P(KvWriteTest, FillsBlocksAsTheScalarPathDoes) {
+  for (const KvDtype dtype : kKvDtypes) {
+    for (const size_t dim : {8, 16, 24, 32, 40, 64, 72, 96, 128, 136, 256})
+      ExpectTheScalarBytes(kernels_, {dim, dim, 16}, dtype);
+    for (const size_t tokens : {32, 48, 64, 128})
+      ExpectTheScalarBytes(kernels_, {64, 64, tokens}, dtype);
+    ExpectTheScalarBytes(kernels_, {24, 200, 32}, dtype);
+    ExpectTheScalarBytes(kernels_, {192, 128, 64}, dtype);
+    ExpectTheScalarBytes(kernels_, {kMaxKeyDim, kMaxValueDim, 16}, dtype);
+    ExpectTheScalarBytes(kernels_, {kMaxKeyDim, kMaxValueDim, 32, true}, dtype);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(AllIsas, KvWriteTest, ::testing::ValuesIn(UsableIsas()),
                          [](const auto& info) { return Name(info.param); });
 
