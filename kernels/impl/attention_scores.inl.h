@@ -2,7 +2,7 @@
 
 // The first product of attention: queries by keys.
 
-#include "kernels/impl/attention_strip.inl.h"
+#include "kernels/impl/attention_widened.inl.h"
 
 namespace pinion::kernels::impl {
 namespace {
@@ -54,6 +54,39 @@ void ScoreTile(const typename Operand::X* q, const std::byte* const* keys,
   }
 }
 
+// Scores of all rows with the keys of kWide vectors from vector v on, which are widened first.
+// Not inlined, so that only this path pays for them on the stack.
+template <typename Operand>
+[[gnu::noinline]] void ScoreWidened(const AttentionArgs& args, const Strip& strip,
+                                    const Strip& next, size_t v, size_t rows,
+                                    Scratch<Operand>& scratch) {
+  using Keys = KeyOperand<Operand>;
+  alignas(64) float widened[kWidenedFloats];
+  const size_t stride = args.block_tokens * Keys::kBytes;
+  const std::byte *keys[kWide], *ask[kWide], *columns[kWide];
+  for (int c = 0; c < kWide; ++c) {
+    keys[c] = strip.keys[v + c];
+    ask[c] = next.keys[v + c];
+    columns[c] = reinterpret_cast<const std::byte*>(widened + c * kLanes);
+  }
+  float* to = widened;
+  for (size_t steps = args.key_dim / Keys::kStepK; steps > 0; --steps) {
+    to = WidenStep<Keys>(keys, to);
+#pragma GCC unroll 16
+    for (int c = 0; c < kWide; ++c) {
+      __builtin_prefetch(ask[c], 0, kPrefetchLevel);
+      keys[c] += stride;
+      ask[c] += stride;
+    }
+  }
+  ForFullTiles(rows, [&]<int kRows>(size_t row) {
+    ScoreTile<Widened<Keys>, kRows, kWide, 0>(
+        scratch.q[row], columns, columns, kWidenedColumns * sizeof(float), args.key_dim,
+        scratch.q_starts + row, scratch.q_factors + row, strip.key_scales + v,
+        &scratch.scores[row][v * kLanes]);
+  });
+}
+
 // Scores of all rows, in tiles of kColumns vectors and at most kMost rows.
 template <int kColumns, int kMost, typename Operand>
 void ScoreColumns(const AttentionArgs& args, const Strip& strip, const Strip& next, size_t rows,
@@ -62,6 +95,12 @@ void ScoreColumns(const AttentionArgs& args, const Strip& strip, const Strip& ne
   const size_t stride = args.block_tokens * Keys::kBytes;
   const size_t steps = args.key_dim / Keys::kStepK;
   for (size_t v = 0; v * kLanes < strip.tokens; v += kColumns) {
+    if constexpr (kWidens<Keys> && kColumns == kWide) {
+      if (rows >= kWidenedRows && args.key_dim * kWidenedColumns <= kWidenedFloats) {
+        ScoreWidened(args, strip, next, v, rows, scratch);
+        continue;
+      }
+    }
     ForRowGroups<kMost>(rows, [&]<int kRows>(size_t row) {
       const auto tile = row > 0       ? ScoreTile<Keys, kRows, kColumns, 0>
                         : next.sparse ? ScoreTile<Keys, kRows, kColumns, 1>

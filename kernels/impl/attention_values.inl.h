@@ -2,7 +2,7 @@
 
 // The second product of attention: weights times values.
 
-#include "kernels/impl/attention_strip.inl.h"
+#include "kernels/impl/attention_widened.inl.h"
 
 namespace pinion::kernels::impl {
 namespace {
@@ -29,6 +29,55 @@ void ValueColumns(TileArgs<Operand> tile, size_t rows, bool sparse) {
       Tile<Operand, kRows, kColumns, 0, kHalf>(tile);
     }
   });
+}
+
+// The same for kWide vectors and many rows, widened as many tokens at a time as there is room for.
+template <typename Operand>
+[[gnu::noinline]] void WidenedColumns(const TileArgs<Operand>& tile, size_t rows) {
+  alignas(64) float widened[kWidenedFloats];
+  constexpr size_t kVectorBytes = kLanes * Operand::kBytes;
+  constexpr int kLines = (kWide * kVectorBytes + 63) / 64;
+  const auto* const columns = reinterpret_cast<const std::byte*>(widened);
+  const typename Operand::X* x = tile.x;
+  const auto multiply = [&](size_t tokens) {
+    TileArgs<Widened<Operand>> of = {.x_stride = tile.x_stride,
+                                     .w = &columns,
+                                     .steps = &tokens,
+                                     .segments = 1,
+                                     .w_stride = kWidenedColumns * sizeof(float),
+                                     .y_stride = tile.y_stride,
+                                     .accumulate = true};
+    ForFullTiles(rows, [&]<int kRows>(size_t row) {
+      of.x = x + row * tile.x_stride;
+      of.y = tile.y + row * tile.y_stride;
+      Tile<Widened<Operand>, kRows, kWide>(of);
+    });
+    x += tokens;
+  };
+  float* to = widened;
+  for (size_t segment = 0; segment < tile.segments; ++segment) {
+    const std::byte *w = tile.w[segment], *ask = tile.prefetch[segment];
+    for (size_t step = tile.steps[segment]; step > 0; --step, w += tile.w_stride) {
+      const std::byte* vectors[kWide];
+      for (int c = 0; c < kWide; ++c) vectors[c] = w + c * kVectorBytes;
+      to = WidenStep<Operand>(vectors, to);
+      PrefetchLines<kLines, kPrefetchLevel>(ask, Prefetch::kNear);
+      ask += kLines * 64;
+      if (to < widened + kWidenedFloats) continue;
+      multiply(kWidenedFloats / kWidenedColumns);
+      to = widened;
+    }
+  }
+  if (to > widened) multiply(static_cast<size_t>(to - widened) / kWidenedColumns);
+}
+
+// kWide vectors of columns. Sums of scaled operands are not cut: that would change their roundings.
+template <typename Operand>
+void AddWideColumns(const TileArgs<Operand>& tile, size_t rows, bool sparse) {
+  if constexpr (kWidens<Operand> && !kIsScaled<Operand>) {
+    if (rows >= kWidenedRows) return WidenedColumns(tile, rows);
+  }
+  ValueColumns<Operand, kWide, false>(tile, rows, sparse);
 }
 
 // The values of consecutive tokens of a strip, as segments of a Tile.
@@ -148,7 +197,7 @@ void AddValues(const AttentionArgs& args, const Strip& strip, Seen seen, const S
         ValueColumns<Operand, kTallWidth, false>(tile, rows, false);
       column += kTallWidth * kLanes;
     } else if (left >= kWide * kLanes) {
-      ValueColumns<Operand, kWide, false>(tile, rows, next.sparse);
+      AddWideColumns(tile, rows, next.sparse);
       column += kWide * kLanes;
     } else if (left >= kLanes) {
       ValueColumns<Operand, 1, false>(tile, rows, false);
