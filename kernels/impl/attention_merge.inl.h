@@ -21,7 +21,8 @@ void MergeRow(const AttentionMergeArgs& args, size_t row, size_t dst_begin) {
   for (size_t i = 0; i < args.value_dim; i += kLanes) total[i / kLanes] = Set(0);
   float sum = sink > -kInfinity ? Exp(sink - max) : 0;
   for (size_t p = 0; p < args.parts_count && max != -kInfinity; ++p) {
-    const float weight = Exp(args.parts[p].max[row] - max);
+    const float below = args.parts[p].max[row] - max;
+    const float weight = below == 0 ? 1 : Exp(below);  // the only part's is 0
     const float* out = args.parts[p].out + row * args.value_dim;
     sum += weight * args.parts[p].sum[row];
     for (size_t i = 0; i < args.value_dim; i += kLanes) {

@@ -150,7 +150,11 @@ void SoftmaxOfToken(const AttentionArgs& args, const Strip& strip, size_t token,
     const size_t row = first_row + g;
     if (args.soft_cap > 0) CapScores(args, scratch.scores[row], strip.tokens);
     const float largest = LargestScore(args, scratch.scores[row], seen);
-    if (largest > args.max[row]) Raise(args, row, largest);
+    if (args.max[row] == -kInfinity) {
+      args.max[row] = largest;  // sum and out are 0, or NaN
+    } else if (largest > args.max[row]) {
+      Raise(args, row, largest);
+    }
     if constexpr (kIsScaled<Operand>) {
       lifts[g] = Lift(static_cast<float>((args.max[row] - largest) * kLog2E));
       scratch.weight_factors[row] = back * FirstLane(ScaleByPower(Set(1), Set(-lifts[g])));
