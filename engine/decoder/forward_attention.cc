@@ -27,11 +27,6 @@ float* HeadOf(const ForwardPass& pass, const Heads& heads, size_t row, size_t in
   return pass.w.qkv + row * pass.w.qkv_stride + index * heads.dim;
 }
 
-void AddHeadBias(const ForwardPass& pass, const LayerWeights& layer, const Heads& heads,
-                 size_t index, float* head) {
-  if (layer.qkv_bias) pass.table.add(head, layer.qkv_bias + index * heads.dim, heads.dim);
-}
-
 // ---- Norm over the whole projection: the sum of squares goes over the heads of all ranks.
 
 // If several ranks hold a KV head, the first of them counts it.
@@ -45,20 +40,15 @@ bool CountsKvHead(const ForwardPass& pass, size_t kv_head) {
 
 void MeasureHeads(const ForwardPass& pass, size_t index_of_layer) {
   const TraceSpan span("measure heads");
-  const LayerWeights& layer = pass.weights.layers[index_of_layer];
   const Heads heads(pass, index_of_layer);
   const auto measure = [&](size_t row, size_t index) {
     const bool is_query = index < heads.q;
     const size_t kv_head = is_query ? 0 : heads.share.kv_heads.begin + index - heads.q;
     if (!is_query && !CountsKvHead(pass, kv_head)) return;
-    const float* head = HeadOf(pass, heads, row, index);
-    float* biased = pass.scratch.hidden_row;
-    std::copy_n(head, heads.dim, biased);
-    AddHeadBias(pass, layer, heads, index, biased);
     const size_t unit = is_query ? heads.share.q_heads.begin + index
                                  : static_cast<size_t>(pass.spec.heads) + kv_head;
     pass.model.exchange.own_row_sums()[row * RowSums(pass.spec).stride + unit] =
-        pass.table.sum_squares(biased, heads.dim);
+        pass.table.sum_squares(HeadOf(pass, heads, row, index), heads.dim);
   };
   const auto measure_all = [&](size_t begin, size_t end) {
     for (size_t at = begin; at < end; ++at) measure(at / heads.rotated(), at % heads.rotated());
@@ -81,7 +71,7 @@ float WholeScale(const ForwardPass& pass, const Heads& heads, size_t row, bool i
   return 1 / std::sqrt(sum / elements + pass.spec.norm_eps);
 }
 
-// ---- Every query and key head: bias, norm, rotation.
+// ---- Every query and key head: norm, rotation.
 
 void NormHead(const ForwardPass& pass, const LayerWeights& layer, const Heads& heads, size_t row,
               size_t index, float* head) {
@@ -110,13 +100,12 @@ void Rotate(const ForwardPass& pass, size_t layer, size_t row, float* head) {
   rotate(head, cosine, sine, half);
 }
 
-// Bias, norm and rotation of a query or key.
+// Norm and rotation of a query or key.
 void PrepareHead(const ForwardPass& pass, size_t index, const Heads& heads, size_t row, size_t unit,
                  float* head) {
   const LayerWeights& layer = pass.weights.layers[index];
   const bool normed = pass.spec.layer_specs[index].qk_norm;
   const bool norm_last = pass.spec.qk_norm_after_rope;
-  AddHeadBias(pass, layer, heads, unit, head);
   if (normed && !norm_last) NormHead(pass, layer, heads, row, unit, head);
   Rotate(pass, index, row, head);
   if (normed && norm_last) NormHead(pass, layer, heads, row, unit, head);
@@ -131,14 +120,10 @@ void ScaleQuery(const ForwardPass& pass, size_t layer, const Heads& heads, size_
 // The value that belongs to a key head, which is not prepared yet: a head of its own or, if keys
 // are values too, a copy in the thread's scratch.
 float* ValueOf(const ForwardPass& pass, size_t index, const Heads& heads, size_t row, size_t unit) {
-  const LayerWeights& layer = pass.weights.layers[index];
   float* value = HeadOf(pass, heads, row, unit + heads.kv);
   if (pass.spec.layer_specs[index].keys_as_values) {
     value = pass.scratch.hidden_row;
     std::copy_n(HeadOf(pass, heads, row, unit), heads.dim, value);
-    AddHeadBias(pass, layer, heads, unit, value);
-  } else {
-    AddHeadBias(pass, layer, heads, unit + heads.kv, value);
   }
   if (pass.spec.value_norm) {
     const float mean = pass.table.sum_squares(value, heads.dim) / static_cast<float>(heads.dim);
@@ -147,36 +132,67 @@ float* ValueOf(const ForwardPass& pass, size_t index, const Heads& heads, size_t
   return value;
 }
 
-// Prepares queries and keys, and writes keys and values to the cache, of (row, head) pairs
-// [begin, end).
-void PrepareHeads(const ForwardPass& pass, size_t index, const Heads& heads, size_t begin,
-                  size_t end) {
+// Prepares a query; or a key, which is written to the cache with its value.
+void PrepareRowOfHead(const ForwardPass& pass, size_t index, const Heads& heads,
+                      const StepBatch::Slice& slice, size_t row, size_t unit) {
   const KvPlace place = pass.model.kv_places[index];
-  size_t slice = 0;
+  const size_t position = slice.first_position + row - slice.first_row;
+  float* head = HeadOf(pass, heads, row, unit);
+  const float* value = unit < heads.q ? nullptr : ValueOf(pass, index, heads, row, unit);
+  PrepareHead(pass, index, heads, row, unit, head);
+  if (unit < heads.q) return ScaleQuery(pass, index, heads, position, head);
+  pass.cache.Write(pass.table, place.layer, unit - heads.q, slice.block_tables[place.table],
+                   position, head, value);
+}
+
+// How many consecutive rows of a head are prepared one after the other. The keys of so many tokens
+// share cache lines: one head's lines stay in L1 while they are filled, all heads' do not. A step
+// of few rows is cut into single ones, so that even one row keeps every thread busy.
+size_t RowsTogether(const ForwardPass& pass, const Heads& heads) {
+  constexpr size_t kTogether = 16, kItemsPerThread = 4;
+  const size_t items = pass.rows / kTogether * heads.rotated();
+  return items < kItemsPerThread * static_cast<size_t>(pass.worker.threads) ? 1 : kTogether;
+}
+
+// Heads of `together` rows each, from head `first` of the projection on.
+struct HeadItems {
+  size_t first, together;
+};
+
+// Whether queries change behind their projection.
+bool ChangesQueries(const ForwardPass& pass, size_t index) {
+  const LayerSpec& layer = pass.spec.layer_specs[index];
+  return layer.rope >= 0 || layer.scales_queries ||
+         (layer.qk_norm && pass.spec.qk_norm != QkNorm::kNone);
+}
+
+// Items [begin, end), all heads of some rows one after the other.
+void PrepareHeads(const ForwardPass& pass, size_t index, const Heads& heads, HeadItems items,
+                  size_t begin, size_t end) {
+  const auto& slices = pass.batch.slices;
+  const auto is_behind = [&](size_t row, size_t slice) {
+    return row >= slices[slice].first_row + slices[slice].rows;
+  };
+  size_t first_slice = 0;
   for (size_t at = begin; at < end; ++at) {
-    const size_t row = at / heads.rotated(), unit = at % heads.rotated();
-    const auto& slices = pass.batch.slices;
-    while (row >= slices[slice].first_row + slices[slice].rows) ++slice;
-    const StepBatch::Slice& of = slices[slice];
-    const size_t position = of.first_position + row - of.first_row;
-    float* head = HeadOf(pass, heads, row, unit);
-    const float* value = unit < heads.q ? nullptr : ValueOf(pass, index, heads, row, unit);
-    PrepareHead(pass, index, heads, row, unit, head);
-    if (unit < heads.q) {
-      ScaleQuery(pass, index, heads, position, head);
-      continue;
+    const size_t units = heads.rotated() - items.first;
+    const size_t unit = items.first + at % units, first = at / units * items.together;
+    while (is_behind(first, first_slice)) ++first_slice;
+    size_t slice = first_slice;
+    for (size_t row = first; row < std::min(first + items.together, pass.rows); ++row) {
+      while (is_behind(row, slice)) ++slice;
+      PrepareRowOfHead(pass, index, heads, slices[slice], row, unit);
     }
-    pass.cache.Write(pass.table, place.layer, unit - heads.q, of.block_tables[place.table],
-                     position, head, value);
   }
 }
 
-// The work is cut into (row, head) pairs, so that even a single row keeps every thread busy.
 void PrepareAndStore(const ForwardPass& pass, size_t index) {
   const TraceSpan span("rotary+store");
   const Heads heads(pass, index);
-  pass.worker.Share(pass.rows * heads.rotated(), [&](size_t begin, size_t end) {
-    PrepareHeads(pass, index, heads, begin, end);
+  const HeadItems items = {ChangesQueries(pass, index) ? 0 : heads.q, RowsTogether(pass, heads)};
+  const size_t groups = (pass.rows + items.together - 1) / items.together;
+  pass.worker.Share(groups * (heads.rotated() - items.first), [&](size_t begin, size_t end) {
+    PrepareHeads(pass, index, heads, items, begin, end);
   });
 }
 
@@ -221,7 +237,8 @@ void GateHeads(const ForwardPass& pass, size_t layer) {
 
 void RunAttention(const ForwardPass& pass, size_t layer) {
   const LayerWeights& weights = pass.weights.layers[layer];
-  Project(pass, "qkv", weights.qkv, pass.w.normed, pass.w.qkv, pass.w.qkv_stride);
+  Project(pass, "qkv", weights.qkv, pass.w.normed, pass.w.qkv, pass.w.qkv_stride, PhaseScope::kTeam,
+          weights.qkv_bias);
   if (pass.spec.qk_norm == QkNorm::kWhole) MeasureHeads(pass, layer);
   PrepareAndStore(pass, layer);
   AttendLayer(pass, layer);

@@ -111,9 +111,11 @@ void ShareProducts(const ForwardPass& pass, const PackedMatrix& matrix, size_t m
   pass.worker.Share(parts.count * units, chunk, run, scope);
 }
 
-// dst[rows][...] = x * matrix^T; x: activations of `pass.rows`. name: of the trace's span.
+// dst[rows][...] = x * matrix^T + bias; x: activations of `pass.rows`. name: of the trace's span.
+// bias: [matrix.outputs], or null.
 void Project(const ForwardPass& pass, const char* name, const PackedMatrix& matrix,
-             const std::byte* x, float* dst, size_t stride, PhaseScope scope = PhaseScope::kTeam);
+             const std::byte* x, float* dst, size_t stride, PhaseScope scope = PhaseScope::kTeam,
+             const float* bias = nullptr);
 
 // dst[hidden] of `dst_type` = norm(src); a norm without weight copies. In place if dst is src.
 void NormRow(const ForwardPass& pass, const NormWeights& norm, void* dst, kernels::Dtype dst_type,

@@ -114,12 +114,17 @@ kernels::ProductCut CutOf(const ForwardPass& pass, const PackedMatrix& matrix) {
 }
 
 void Project(const ForwardPass& pass, const char* name, const PackedMatrix& matrix,
-             const std::byte* x, float* dst, size_t stride, PhaseScope scope) {
+             const std::byte* x, float* dst, size_t stride, PhaseScope scope, const float* bias) {
   const TraceSpan span(name);
   const PreparedRows prepared = Prepare(pass, matrix, x, pass.rows);
   const auto multiply = [&](size_t row, size_t rows, size_t begin, size_t end) {
-    Multiply(pass, matrix, prepared, row, rows, begin, end - begin,
-             dst + row * stride + begin * kBlockN, stride);
+    float* const y = dst + row * stride + begin * kBlockN;
+    Multiply(pass, matrix, prepared, row, rows, begin, end - begin, y, stride);
+    if (bias == nullptr) return;
+    // At once, while the products are in cache.
+    const size_t columns = std::min(end * kBlockN, matrix.outputs) - begin * kBlockN;
+    for (size_t i = 0; i < rows; ++i)
+      pass.table.add(y + i * stride, bias + begin * kBlockN, columns);
   };
   const kernels::ProductCut cut = CutOf(pass, matrix);
   ShareProducts(pass, matrix, cut.rows, cut.blocks, 1, multiply, scope);
