@@ -40,14 +40,17 @@ void RunTile(const ForwardPass& pass, const LayerWeights& layer, const PreparedR
              std::byte* mlp, const TileShape& shape, size_t block, size_t row) {
   const PackedMatrix& matrix = layer.mlp_in;
   const size_t element = kernels::SizeOf(pass.activation), stride = shape.blocks * kBlockN;
+  // Blocks whose outputs lie side by side: all of a plain input, one of a gated one.
+  const size_t together = pass.spec.gated ? shape.unit : shape.blocks;
   float* tile = pass.scratch.mlp_tile;
   Multiply(pass, matrix, x, row, shape.rows, block, shape.blocks, tile, stride);
   for (size_t i = 0; i < shape.rows; ++i) {
     float* src = tile + i * stride;
     if (layer.mlp_in_bias) pass.table.add(src, layer.mlp_in_bias + block * kBlockN, stride);
-    for (size_t at = 0; at < shape.blocks; at += shape.unit) {
+    for (size_t at = 0; at < shape.blocks; at += together) {
       const size_t column = (block + at) / shape.unit * kBlockN;
-      ActivateRow(pass, src + at * kBlockN, std::min(kBlockN, layer.down.k - column),
+      const size_t live = std::min(together / shape.unit * kBlockN, layer.down.k - column);
+      ActivateRow(pass, src + at * kBlockN, live,
                   mlp + ((row + i) * layer.down.k_padded() + column) * element);
     }
   }
