@@ -23,8 +23,8 @@ extern char** environ;
 namespace pinion {
 namespace {
 
-// Everything the child needs between fork and exec, prepared before the fork because the child may
-// only make async-signal-safe calls.
+// Everything the child needs until it calls exec, prepared before it is made: until then it has its
+// parent's memory, and may only make async-signal-safe calls.
 struct ChildPlan {
   std::vector<char*> argv, envp;
   std::optional<cpu_set_t> cpus;
@@ -69,10 +69,22 @@ void PlaceDescriptors(const ChildPlan& plan, std::pair<int, int>* moves, size_t 
     if (dup2(moves[i].first, moves[i].second) < 0) FailInChild(plan.report_fd);
 }
 
+// A handler of the parent's would run in the parent's memory. Signals that are ignored stay so, as
+// exec leaves them.
+void ForgetHandlers() {
+  for (int number = 1; number < NSIG; ++number) {
+    struct sigaction action;
+    if (sigaction(number, nullptr, &action) == 0 && action.sa_handler != SIG_IGN &&
+        action.sa_handler != SIG_DFL)
+      signal(number, SIG_DFL);
+  }
+}
+
 [[noreturn]] void RunChild(const ChildPlan& plan, std::pair<int, int>* moves, size_t count) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != plan.parent) _exit(127);  // the parent died before the line above
   if (plan.options->own_group) setpgid(0, 0);
+  ForgetHandlers();
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -82,6 +94,35 @@ void PlaceDescriptors(const ChildPlan& plan, std::pair<int, int>* moves, size_t 
   PlaceDescriptors(plan, moves, count);
   execvpe(plan.argv[0], plan.argv.data(), plan.envp.data());
   FailInChild(plan.report_fd);
+}
+
+// Signals wait while a child is made, until it has forgotten their handlers.
+class SignalsWait {
+ public:
+  SignalsWait() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsWait() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_;
+};
+
+// The child borrows this process's memory until it calls exec, while this thread waits: copying the
+// tables of a large process's pages takes longer than all else. Its own function, so that what the
+// child leaves in registers and on the stack is nobody's. `unused_fd`: closed in the child, which
+// leaves one more descriptor for the moves under a tight limit.
+[[gnu::noinline]] pid_t MakeChild(const ChildPlan& plan, std::pair<int, int>* moves, size_t count,
+                                  int unused_fd) {
+  const SignalsWait wait;
+  const pid_t pid = vfork();
+  if (pid == 0) {
+    close(unused_fd);
+    RunChild(plan, moves, count);
+  }
+  return pid;
 }
 
 std::vector<std::string> MergedEnvironment(const Process::Options& options) {
@@ -161,11 +202,7 @@ Result<Process> Process::Start(const Options& options) {
   ReportPipe report;
   if (!report.Open(moves)) return CannotStart(options, errno);
   plan.report_fd = report.writer.get();
-  const pid_t pid = fork();
-  if (pid == 0) {
-    close(report.reader.get());  // leaves one more descriptor for the moves under a tight limit
-    RunChild(plan, moves.data(), moves.size());
-  }
+  const pid_t pid = MakeChild(plan, moves.data(), moves.size(), report.reader.get());
   if (pid < 0) return CannotStart(options, errno);
   if (const int code = report.Read()) {
     while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {

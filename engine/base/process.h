@@ -12,7 +12,7 @@
 
 namespace pinion {
 
-// A child process, started by fork and exec. The kernel kills it when the thread that started it
+// A child process, started by vfork and exec. The kernel kills it when the thread that started it
 // ends, so start children from a thread that outlives them.
 class Process {
  public:

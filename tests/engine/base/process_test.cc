@@ -10,7 +10,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <thread>
 
 #include "engine/base/clock.h"
 #include "engine/base/strings.h"
@@ -219,6 +222,49 @@ TEST(Process, DiesWithItsParent) {
   pipe.CloseWriter();
   waitpid(parent, nullptr, 0);
   pipe.ReadAll();  // ends when the grandchild is gone
+}
+
+// Starts children while signals come to all of its group; returns how often the handler ran in a
+// child, in which it would write to this process's memory.
+int HandlersRunByChildren() {
+  static std::atomic<pid_t> self{0};
+  static std::atomic<int> elsewhere{0};
+  setpgid(0, 0);
+  self = getpid();
+  signal(SIGURG, [](int) { elsewhere += getpid() != self; });  // programs ignore it by default
+  std::atomic<bool> done{false};
+  std::thread sender([&] {
+    while (!done) kill(0, SIGURG);
+  });
+  auto options = Shell("exit 0");
+  options.own_group = false;
+  for (int i = 0; i < 100; ++i) MustStart(options).Wait(10);
+  done = true;
+  sender.join();
+  return std::min(int{elsewhere}, 100);
+}
+
+TEST(Process, RunsNoHandlerOfItsParent) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    _exit(HandlersRunByChildren());
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(Process, LeavesTheSignalMaskOfTheThreadThatStartsIt) {
+  sigset_t one, before, after;
+  sigemptyset(&one);
+  sigaddset(&one, SIGURG);
+  ASSERT_EQ(pthread_sigmask(SIG_BLOCK, &one, &before), 0);
+  EXPECT_EQ(Output(Shell("grep SigBlk /proc/self/status")), "SigBlk:\t0000000000000000\n");
+  ASSERT_EQ(pthread_sigmask(SIG_SETMASK, &before, &after), 0);
+  for (int number = 1; number < SIGRTMIN; ++number)
+    EXPECT_EQ(sigismember(&after, number), number == SIGURG || sigismember(&before, number) == 1)
+        << number;
 }
 
 TEST(Process, IsKilledByItsDestructor) {
