@@ -1,7 +1,9 @@
 #include "harness/probe/ceilings.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
+#include <string_view>
 
 #include "engine/base/strings.h"
 #include "engine/host/budget.h"
@@ -88,6 +90,9 @@ uint64_t StreamBytes(const Machine& machine, const Plan& plan, uint64_t free_byt
 
 Result<std::unique_ptr<CeilingProbe>> CeilingProbe::Start(const Plan& plan, kernels::Isa isa,
                                                           kernels::Dtype dtype, bool integers) {
+  const char* wanted = std::getenv("PINION_CEILINGS");
+  if (wanted && std::string_view(wanted) == "0")
+    return Fail(ErrorCode::kUnsupported, "the environment variable PINION_CEILINGS is 0");
   PINION_ASSIGN(const Machine machine, ThisMachine());
   const uint64_t free_bytes = AvailableMemoryBytes();
   const uint64_t bytes = StreamBytes(machine, plan, free_bytes);

@@ -2,6 +2,8 @@
 
 import pytest
 
+from conftest import WITH_CEILINGS
+
 
 def test_bench_json_holds_its_contract(pinion_json):
     report = pinion_json("bench", "preset:tiny", "--prompt-len", "32", "--output-len", "8", "--json")
@@ -20,7 +22,7 @@ def test_bench_needs_no_lengths(pinion_json):
 def test_bench_times_texts_that_are_embedded(pinion, pinion_json, data):
     """An encoder's texts are prefill alone, beside the machine's limit for it."""
     flags = ["bench", data / "embedders/bert-mean", "--prompt-len", "64", "--batch", "4", "--rounds", "1"]
-    report = pinion_json(*flags, "--json")
+    report = pinion_json(*flags, "--json", env=WITH_CEILINGS)
     assert report["prefill_tokens_per_s"]["median"] > 0 and "decode_tokens_per_s" not in report
     assert report["limits"]["metrics"]["prefill_tokens_per_s"]["fraction"]["median"] > 0
     layers, hidden, mlp, tokens, texts = 3, 64, 128, 64, 4

@@ -1,16 +1,20 @@
 """scripts/bench-engine: the table of docs/speed.md, from real runs."""
 
 import json
+import os
 import subprocess
 
 import pytest
+
+from conftest import WITH_CEILINGS
 
 
 @pytest.fixture(scope="module")
 def bench_engine(top):
     def run(*arguments):
         return subprocess.run([top / "scripts/bench-engine", *map(str, arguments)], capture_output=True,
-                              text=True, stdin=subprocess.DEVNULL, timeout=120, check=False)
+                              text=True, stdin=subprocess.DEVNULL, timeout=120, check=False,
+                              env={**os.environ, **WITH_CEILINGS})
 
     return run
 

@@ -5,6 +5,8 @@ import os
 
 import pytest
 
+from conftest import WITH_CEILINGS
+
 SMALL = ("--prompt-len", "8", "--output-len", "4", "--rounds", "1")
 CPUS = sorted(os.sched_getaffinity(0))
 
@@ -14,7 +16,7 @@ needs_two = pytest.mark.skipif(len(CPUS) < 2, reason="more than one thread needs
 @needs_two
 def test_threads_double_and_then_ranks_do(pinion):
     lists = f"{CPUS[0]},{CPUS[1]}"
-    done = pinion("bench", "preset:tiny", "--scaling", "--json", "--threads-bind", lists, *SMALL)
+    done = pinion("bench", "preset:tiny", "--scaling", "--json", "--threads-bind", lists, *SMALL, env=WITH_CEILINGS)
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)
     assert [(row["threads"], row["ranks"], row["threads_bind"]) for row in rows] == [
@@ -29,7 +31,7 @@ def test_threads_double_and_then_ranks_do(pinion):
 
 @needs_two
 def test_the_table_names_the_cpus_of_every_row(pinion):
-    done = pinion("bench", "preset:tiny", "--scaling", *SMALL)
+    done = pinion("bench", "preset:tiny", "--scaling", *SMALL, env=WITH_CEILINGS)
     assert done.returncode == 0, done.stderr
     header, *rows = done.stdout.split("\n\n")[0].splitlines()
     assert header.split()[0] == "threads" and header.split()[-1] == "CPUs"

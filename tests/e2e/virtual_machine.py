@@ -23,7 +23,7 @@ NODE_MIB = 768
 # through the second serial line.
 INIT = """#!/bin/busybox sh
 /bin/busybox --install -s /bin
-export PATH=/usr/bin:/bin HOME=/tmp OMP_WAIT_POLICY=passive
+export PATH=/usr/bin:/bin HOME=/tmp OMP_WAIT_POLICY=passive PINION_CEILINGS=0
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev

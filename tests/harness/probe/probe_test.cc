@@ -172,5 +172,21 @@ TEST(Ceilings, AreMeasuredOnThePlansThreads) {
   EXPECT_EQ(ran, 2);
 }
 
+TEST(Ceilings, AreNotMeasuredIfTheEnvironmentSaysSo) {
+  Plan plan;
+  plan.ranks.push_back({0, {}, {}, 1});
+  const auto start = [&] {
+    return CeilingProbe::Start(plan, kernels::Isa::kScalar, kernels::Dtype::kF32, false);
+  };
+  setenv("PINION_CEILINGS", "0", 1);
+  const auto none = start();
+  setenv("PINION_CEILINGS", "1", 1);
+  const auto some = start();
+  unsetenv("PINION_CEILINGS");
+  EXPECT_TRUE(some) << some.error().message;
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().message, "the environment variable PINION_CEILINGS is 0");
+}
+
 }  // namespace
 }  // namespace pinion::harness
