@@ -150,7 +150,8 @@ std::vector<float> Edges() {
 // A row that ends at an unmapped page; every third one has some of the numbers above.
 void FillRow(Guarded<float>& row, unsigned seed) {
   static const std::vector<float> edges = Edges();
-  const std::vector<float> normal = Normal(row.size(), seed % 97, std::ldexp(1.0f, seed % 40 - 20));
+  const std::vector<float> normal =
+      Normal(row.size(), seed % 97, std::ldexp(1.0f, static_cast<int>(seed % 40) - 20));
   std::copy(normal.begin(), normal.end(), row.begin());
   if (seed % 3 != 0) return;
   for (size_t i = seed % 5; i < row.size(); i += 5) row[i] = edges[(seed + i) % edges.size()];
