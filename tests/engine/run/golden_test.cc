@@ -39,12 +39,12 @@ bool IsaUsable() {
          (wanted && std::find(usable.begin(), usable.end(), *wanted) != usable.end());
 }
 
-struct Setup {
+struct GoldenSetup {
   const char* name;
   std::function<void(EngineOptions&)> change;
 };
 
-const Setup kSetups[] = {
+const GoldenSetup kSetups[] = {
     {"Default", [](EngineOptions&) {}},
     {"TwoRanks", [](EngineOptions& o) { o.tensor_parallel = 2, o.threads_bind = "nobind"; }},
     {"FourRanks", [](EngineOptions& o) { o.tensor_parallel = 4, o.threads_bind = "nobind"; }},
@@ -78,7 +78,7 @@ std::string EveryGemmKernel(const std::string& dtype) {
   return kernels::Format(rules);
 }
 
-EngineOptions OptionsFor(const std::string& model, const Setup& setup, const char* dtype) {
+EngineOptions OptionsFor(const std::string& model, const GoldenSetup& setup, const char* dtype) {
   EngineOptions options;
   options.model = testing::ModelFolder(model);
   options.dtype = dtype;
@@ -187,7 +187,7 @@ const Logits& RoundedLogits(const std::string& model, const std::vector<GoldenPr
   return logits;
 }
 
-class Golden : public ::testing::TestWithParam<std::tuple<std::string, const Setup*>> {
+class Golden : public ::testing::TestWithParam<std::tuple<std::string, const GoldenSetup*>> {
  protected:
   void SetUp() override {
     if (!IsaUsable()) GTEST_SKIP() << "this machine has no " << TestIsa();
@@ -338,9 +338,9 @@ std::vector<std::string> OtherModels() {
   return names;
 }
 
-std::vector<const Setup*> Setups(const std::set<std::string>& names = {}) {
-  std::vector<const Setup*> setups;
-  for (const Setup& setup : kSetups)
+std::vector<const GoldenSetup*> Setups(const std::set<std::string>& names = {}) {
+  std::vector<const GoldenSetup*> setups;
+  for (const GoldenSetup& setup : kSetups)
     if (names.empty() || names.contains(setup.name)) setups.push_back(&setup);
   return setups;
 }
