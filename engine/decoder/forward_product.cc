@@ -33,14 +33,6 @@ size_t PreparedStride(const ForwardPass& pass, const PackedMatrix& matrix, size_
          kernels::SizeOf(pass.activation);
 }
 
-// Blocks per call: at least `least`, and of a matrix of `all` about as many in each call. The last
-// one would have few otherwise, and would prepare its rows for them alone.
-size_t EvenCalls(size_t all, size_t least) {
-  if (all <= least) return least;
-  const size_t calls = all / least;
-  return (all + calls - 1) / calls;
-}
-
 }  // namespace
 
 void PrepareRow(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* src,
@@ -135,8 +127,7 @@ void Project(const ForwardPass& pass, const char* name, const PackedMatrix& matr
       pass.table.add(y + i * stride, bias + begin * kBlockN, columns);
   };
   const kernels::ProductCut cut = CutOf(pass, matrix);
-  const size_t blocks = EvenCalls(matrix.blocks(), cut.blocks);
-  ShareProducts(pass, matrix, cut.rows, blocks, 1, multiply, scope);
+  ShareProducts(pass, matrix, cut.rows, cut.blocks, 1, multiply, scope);
 }
 
 }  // namespace pinion
