@@ -15,12 +15,16 @@ constexpr size_t kMostRows = kRows[std::size(kRows) - 1];
 constexpr size_t kMostStreamedRows = 32;
 // A slice of a matrix, flushed before every sample: its weights (512 KiB of bfloat16) fit L2, so
 // what a kernel prefetches is not evicted before it is used. Few rows read a deep and narrow one;
-// many get a wide one, as kernels of many rows pack their rows once for several blocks.
+// many get a wide one, as kernels of many rows pack their rows once for four blocks and more.
 struct Slice {
   size_t k, blocks;
 };
 constexpr Slice kFewRows{2048, 2}, kManyRows{1024, 4};
+// What the latter needs is enough for the former.
 static_assert(kFewRows.k * kFewRows.blocks == kManyRows.k * kManyRows.blocks);
+static_assert(kMostStreamedRows * (kFewRows.k + kSpreadGap) <=
+              kMostRows * (kManyRows.k + kSpreadGap));
+static_assert(kMostStreamedRows * kFewRows.blocks <= kMostRows * kManyRows.blocks);
 // Another kernel rounds differently. If noise decided the choice, the same prompt could get
 // different tokens after a restart, so a kernel with other rounding needs a clear lead.
 constexpr double kOtherKernelMargin = 1.15;

@@ -80,7 +80,8 @@ void ForgetHandlers() {
   }
 }
 
-[[noreturn]] void RunChild(const ChildPlan& plan, std::pair<int, int>* moves, size_t count) {
+[[noreturn, gnu::noinline]] void RunChild(const ChildPlan& plan, std::pair<int, int>* moves,
+                                          size_t count) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != plan.parent) _exit(127);  // the parent died before the line above
   if (plan.options->own_group) setpgid(0, 0);
@@ -96,7 +97,7 @@ void ForgetHandlers() {
   FailInChild(plan.report_fd);
 }
 
-// Signals wait while a child is made, until it has forgotten their handlers.
+// Signals wait while a child is made, until it has forgotten their handlers. Leaves errno as it is.
 class SignalsWait {
  public:
   SignalsWait() {
@@ -209,7 +210,6 @@ Result<Process> Process::Start(const Options& options) {
     }
     return CannotStart(options, code);
   }
-  if (options.own_group) setpgid(pid, pid);  // parent and child both set it: either may run first
   return Process(pid, options.own_group);
 }
 

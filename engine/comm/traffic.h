@@ -21,7 +21,9 @@ struct Traffic {
   // after the broadcast had arrived; several broadcasts in a row are under way at the same time.
   uint64_t delays = 0;
   uint64_t bytes = 0;  // that came in, or went out to all others, by one call after the other
-  double seconds = 0;  // spent in the calls, waiting for the slowest process included
+  // Spent in the calls, waiting for the slowest process included; of all threads together, so that
+  // it may exceed the time that passed.
+  double seconds = 0;
 
   Traffic operator-(const Traffic& before) const {
     return {calls - before.calls, delays - before.delays, bytes - before.bytes,
@@ -79,7 +81,7 @@ class CountingCommunicator final : public Communicator {
   struct Counts {
     std::mutex mutex;  // guards the rest
     Traffic traffic;
-    bool broadcasts = false;  // the last collective call since a reading was a broadcast
+    bool broadcasts = false;  // the last collective call since a reading, of any, was a broadcast
   };
 
   CountingCommunicator(std::unique_ptr<Communicator> part, std::shared_ptr<Counts> counts)

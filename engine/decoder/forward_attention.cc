@@ -148,9 +148,9 @@ void PrepareRowOfHead(const ForwardPass& pass, size_t index, const Heads& heads,
 // How many consecutive rows of a head are prepared one after the other. The keys of so many tokens
 // share cache lines: one head's lines stay in L1 while they are filled, all heads' do not. A step
 // of few rows is cut into single ones, so that even one row keeps every thread busy.
-size_t RowsTogether(const ForwardPass& pass, const Heads& heads) {
+size_t RowsTogether(const ForwardPass& pass, size_t heads) {
   constexpr size_t kTogether = 16, kItemsPerThread = 4;
-  const size_t items = pass.rows / kTogether * heads.rotated();
+  const size_t items = (pass.rows + kTogether - 1) / kTogether * heads;
   return items < kItemsPerThread * static_cast<size_t>(pass.worker.threads) ? 1 : kTogether;
 }
 
@@ -189,9 +189,11 @@ void PrepareHeads(const ForwardPass& pass, size_t index, const Heads& heads, Hea
 void PrepareAndStore(const ForwardPass& pass, size_t index) {
   const TraceSpan span("rotary+store");
   const Heads heads(pass, index);
-  const HeadItems items = {ChangesQueries(pass, index) ? 0 : heads.q, RowsTogether(pass, heads)};
+  const size_t first = ChangesQueries(pass, index) ? 0 : heads.q;
+  const size_t changed = heads.rotated() - first;
+  const HeadItems items = {first, RowsTogether(pass, changed)};
   const size_t groups = (pass.rows + items.together - 1) / items.together;
-  pass.worker.Share(groups * (heads.rotated() - items.first), [&](size_t begin, size_t end) {
+  pass.worker.Share(groups * changed, [&](size_t begin, size_t end) {
     PrepareHeads(pass, index, heads, items, begin, end);
   });
 }

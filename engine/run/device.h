@@ -43,7 +43,7 @@ class Device {
     return {};
   }
 
-  // What each rank of this process needs, at least one; an error if the device has not got it,
+  // What each rank of this process needs (never empty); an error if the device has not got it,
   // --kv-cache-space for each rank among it: nothing later compares that with what is free.
   // NeedsHere has what the CPU's ranks need.
   virtual Result<std::vector<RankNeeds>> CheckMemory(StartedModel& model,

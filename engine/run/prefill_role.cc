@@ -35,8 +35,8 @@ Status CheckCanTransfer(const StartedModel& model) {
                                                 model.info.processes, " compute it together"));
   return Fail(
       ErrorCode::kUnsupported,
-      StrCat(flag,
-             " is not possible, because what computes here cannot hand over keys and values"));
+      StrCat(flag, " is not possible with --device ", model.options.device,
+             ", which cannot hand over keys and values; leave it out, or use --device cpu"));
 }
 
 // Of what says how the weights are used; a model in one file has it there.

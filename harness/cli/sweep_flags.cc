@@ -27,7 +27,9 @@ void SweepFlags::AddTo(CLI::App& command) {
   add("Several nodes", &SweepFlags::AddFleet);
   replay.AddTo(command);
   CLI::Option* replayed = command.get_option("--replay");
-  for (const char* of_engines : {"--def", "--quick", "--engine", "--out", "--resume", "--watch"})
+  for (const char* of_engines :
+       {"--def", "--quick", "--engine", "--out", "--resume", "--watch", "--slo", "--price-per-hour",
+        "--price-per-kwh", "--max-memory", "--max-cores"})
     replayed->excludes(command.get_option(of_engines));
   for (const char* group : {"Load", "Prediction", "Several nodes"})
     for (CLI::Option* option : command.get_options(

@@ -30,8 +30,8 @@ class CeilingProbe {
   // On the threads of `plan`, for weights of `dtype` on `isa`, and for integers too if some weights
   // stay in them. Reserves memory, which the first
   // Measure touches; an error if too little is free, or if the environment's PINION_CEILINGS is 0,
-  // for runs whose time is worth more than these figures. Thread rule: that of Ranks, beside whose
-  // teams of the same plan it may live, as long as their Run is not being called.
+  // for runs, such as tests, that do not look at these figures. Thread rule: that of Ranks, beside
+  // whose teams of the same plan it may live, as long as their Run is not being called.
   static Result<std::unique_ptr<CeilingProbe>> Start(const Plan& plan, kernels::Isa isa,
                                                      kernels::Dtype dtype, bool integers);
   virtual ~CeilingProbe() = default;

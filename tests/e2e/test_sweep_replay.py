@@ -28,7 +28,7 @@ def test_a_replay_of_planted_effects_holds_its_contract(binary, tmp_path):
 def test_a_replay_takes_no_flag_of_a_load_or_a_prediction(pinion, tmp_path):
     noise = tmp_path / "noise.csv"
     noise.write_text("t_s,speed\n0,1\n")
-    for flags in (["--batch"], ["--prompt-len", "64"], ["--node-bandwidth", "300GB/s"], ["--launcher", "slurm", "--nodes", "2"]):
+    for flags in (["--batch"], ["--prompt-len", "64"], ["--node-bandwidth", "300GB/s"], ["--max-cores", "2"], ["--launcher", "slurm", "--nodes", "2"]):
         done = pinion("sweep", "--replay", noise, *flags)
         assert done.returncode == 2, flags
         assert "--replay" in done.stderr and flags[0] in done.stderr and done.stderr.count("\n") <= 2, done.stderr

@@ -134,10 +134,10 @@ TEST_P(KvWriteTest, GivesTheSameBytesOnEveryIsa) {
 // Numbers that every way of rounding treats in its own way: ties, the ends of each type's range,
 // subnormals, zeros, infinities, NaN with and without a payload.
 std::vector<float> Edges() {
-  std::vector<float> edges = {0x1.01p0f, 0x1.03p0f,  0x1.002p0f, 0x1.006p0f,   65504,
-                              65519.9f,  65520,      0x1p-14f,   0x1.ffcp-15f, 0x1.8p-24f,
-                              0x1p-25f,  0x1.8p-25f, 0x1p-126f,  0x1p-149f,    0x1.fffffep127f,
-                              0,         INFINITY};
+  std::vector<float> edges = {
+      0x1.01p0f,   0x1.03p0f,    0x1.002p0f, 0x1.006p0f,      65504,      65519.9f,  65520,
+      0x1p-14f,    0x1.ffcp-15f, 0x1.8p-24f, 0x1p-25f,        0x1.8p-25f, 0x1p-126f, 0x1p-127f,
+      0x1.8p-130f, 0x1.01p-127f, 0x1p-149f,  0x1.fffffep127f, 0,          INFINITY};
   for (const uint32_t bits : {0x7fc00000u, 0x7f800001u, 0x7fa0beefu, 0x7fffffffu}) {
     float nan;
     std::memcpy(&nan, &bits, sizeof(nan));
