@@ -20,7 +20,7 @@ struct Slice {
   size_t k, blocks;
 };
 constexpr Slice kFewRows{2048, 2}, kManyRows{1024, 4};
-// What the latter needs is enough for the former.
+// Buffers that are large enough for many rows hold few rows as well.
 static_assert(kFewRows.k * kFewRows.blocks == kManyRows.k * kManyRows.blocks);
 static_assert(kMostStreamedRows * (kFewRows.k + kSpreadGap) <=
               kMostRows * (kManyRows.k + kSpreadGap));

@@ -23,8 +23,8 @@ class StepCut {
   StepCut(size_t stages, std::vector<StepSample> samples);
 
   size_t Parts(size_t rows) const;
-  // What steps of the samples' rows add to the time of others, of which so many are in flight: the
-  // time of one stage, or all of it if each is alone. Empty: there is one stage.
+  // For each sample the time that a step of its rows adds to the others if so many are in flight:
+  // one stage's, or all of it if a step is always alone. Empty: there is one stage.
   std::vector<StepSample> AddedSamples(size_t steps_in_flight) const;
   // A line for the log: the samples, and what follows for some steps.
   std::string Describe() const;

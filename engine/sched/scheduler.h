@@ -155,7 +155,7 @@ class Scheduler {
   StepLoad LoadOfSlices() const;
   size_t Take(const PrefillShare& share, size_t already, size_t& budget);
 
-  // A step in flight. What its time tells: its load, its bound (0: none) and its parts.
+  // A step in flight, with what its time depends on: its load, its bound (0: none) and its parts.
   struct OpenStep {
     std::vector<Slice> slices;
     StepLoad load;

@@ -36,7 +36,7 @@ void Scheduler::SharePrefill(size_t budget) {
     if (rows > 0) sequence.served_s += times_->PrefillSeconds(first, rows);
     order.Took(first, rows);
   }
-  if (slices_.empty()) return;  // it is no step: all that could run is in flight
+  if (slices_.empty()) return;  // no step: all that could run is in flight
   if (bound_s_ > 0) {
     last_bound_s_ = bound_s_;
     ++bounded_steps_;
