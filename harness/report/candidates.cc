@@ -144,6 +144,7 @@ Html FailureTable(const Results& results) {
   Html rows;
   for (const Candidate& candidate : results.candidates) {
     const bool out = candidate.status == CandidateStatus::kFailed ||
+                     candidate.status == CandidateStatus::kTooSlow ||
                      candidate.status == CandidateStatus::kDisqualified;
     if (WasMeasured(candidate) && !out) continue;
     Html why = Text(candidate.reason.empty() ? "no trial has run yet" : candidate.reason);

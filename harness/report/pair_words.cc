@@ -51,6 +51,8 @@ std::string Fate(const Candidate& candidate) {
   switch (candidate.status) {
     case CandidateStatus::kFailed:
       return "failed: " + reason;
+    case CandidateStatus::kTooSlow:
+      return "was too slow: " + reason;
     case CandidateStatus::kInfeasible:
       return "was left out: " + reason;
     case CandidateStatus::kDropped:

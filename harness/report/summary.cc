@@ -26,6 +26,7 @@ std::string SummaryText(const Results& results, const std::string& folder) {
   for (const Verdict& verdict : results.verdicts) text += VerdictLines(results, verdict);
   for (const Candidate& candidate : results.candidates)
     if (candidate.status == CandidateStatus::kFailed ||
+        candidate.status == CandidateStatus::kTooSlow ||
         candidate.status == CandidateStatus::kPruned)
       text +=
           StrCat(Left(Name(candidate.status), 12), candidate.label, ": ", candidate.reason, "\n");

@@ -31,7 +31,8 @@ Finding TooFewRounds(const Results& results, const Verdict& verdict) {
   if (!verdict.unconfirmed) return {advice, "there were too few rounds to tell", ""};
   const Candidate* leader = results.Find(*verdict.unconfirmed);
   const std::string name = NameOf(results, *verdict.unconfirmed);
-  if (leader && leader->status == CandidateStatus::kFailed)
+  if (leader &&
+      (leader->status == CandidateStatus::kFailed || leader->status == CandidateStatus::kTooSlow))
     return {advice, name + " led and failed before it was confirmed", ""};
   return {advice, StrCat("the budget had no room to confirm ", name, ", which led"), ""};
 }
@@ -44,6 +45,7 @@ std::string NoDifferenceText(const Results& results, const Verdict& verdict) {
     const Comparison* compared = candidate.Find(results.ObjectiveOf(verdict));
     const bool counts =
         candidate.status == CandidateStatus::kOk || candidate.status == CandidateStatus::kDropped;
+    if (candidate.status == CandidateStatus::kTooSlow) ++others;
     if (counts && !candidate.is_baseline && compared && compared->ratio.n > 0) ++others;
   }
   const size_t alike = verdict.tied.size();

@@ -12,6 +12,8 @@ const char* Name(CandidateStatus status) {
       return "infeasible";
     case CandidateStatus::kFailed:
       return "failed";
+    case CandidateStatus::kTooSlow:
+      return "too slow";
     case CandidateStatus::kDropped:
       return "dropped";
     case CandidateStatus::kPruned:

@@ -54,12 +54,14 @@ enum class CandidateStatus {
   kOk,
   kInfeasible,
   kFailed,
+  kTooSlow,
   kDropped,
   kPruned,
   kDisqualified
 };
-// "pending", "ok", "infeasible", "failed", "dropped", "pruned" (not measured: it cannot win),
-// "disqualified" (it broke a constraint)
+// "pending", "ok", "infeasible", "failed", "too slow" (its trials ended without an answer in the
+// time in which the baseline answers: it is slower, and by how much is unknown), "dropped",
+// "pruned" (not measured: it cannot win), "disqualified" (it broke a constraint)
 const char* Name(CandidateStatus status);
 
 struct Candidate {
@@ -70,7 +72,7 @@ struct Candidate {
   Json options;                   // the whole EngineOptions, as ToJson gives it
   bool is_baseline = false;
   CandidateStatus status = CandidateStatus::kPending;
-  std::string reason;                // why it is infeasible, dropped, pruned or failed
+  std::string reason;                // why it is infeasible, dropped, pruned, too slow or failed
   std::string log_tail;              // last lines of the failed trial's log
   std::string log_path;              // of its last trial, relative to the sweep's folder
   std::vector<std::string> same_as;  // labels of grid points with the same effective plan

@@ -104,6 +104,7 @@ void TakeTrials(const std::vector<TrialRow>& trials, Candidate& candidate) {
   // One failure among successes is reported, but the candidate stays in.
   if (!candidate.series.empty() && !HasFailed(trials, candidate.id))
     candidate.status = CandidateStatus::kOk;
+  if (IsTooSlow(trials, candidate.id)) candidate.status = CandidateStatus::kTooSlow;
   candidate.distributions = DistributionsFrom(quantiles);
   for (Series& series : candidate.series) {
     std::vector<double> values;

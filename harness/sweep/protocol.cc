@@ -27,9 +27,9 @@ constexpr double kCalibrationShare = 0.10;
 constexpr double kRepeatableShare = 1.0 / 3;
 
 struct Failures {
-  int in_a_row = 0;          // ending with the last trial
-  bool out_of_time = false;  // the last trial failed for lack of time
-  bool has_run = false;      // some trial succeeded
+  int in_a_row = 0;      // ending with the last trial
+  int out_of_time = 0;   // in a row as well, for lack of time
+  bool has_run = false;  // some trial succeeded
 };
 
 Failures LastFailures(const std::vector<TrialRow>& trials, int candidate) {
@@ -37,7 +37,8 @@ Failures LastFailures(const std::vector<TrialRow>& trials, int candidate) {
   for (const TrialRow& trial : trials) {
     if (trial.candidate != candidate) continue;
     failures.in_a_row = trial.ok ? 0 : failures.in_a_row + 1;
-    failures.out_of_time = !trial.ok && trial.info.out_of_time_s;
+    const bool out_of_time = !trial.ok && trial.info.out_of_time_s;
+    failures.out_of_time = out_of_time ? failures.out_of_time + 1 : 0;
     failures.has_run |= trial.ok;
   }
   return failures;
@@ -69,8 +70,13 @@ std::vector<int> Feasible(const std::vector<CandidateRow>& candidates) {
 
 bool HasFailed(const std::vector<TrialRow>& trials, int candidate) {
   const Failures last = LastFailures(trials, candidate);
-  const bool may_recover = candidate == 0 && (last.has_run || last.out_of_time);
+  const bool may_recover = candidate == 0 && (last.has_run || last.out_of_time > 0);
   return last.in_a_row >= (may_recover ? kMaxBaselineFailures : kMaxFailures);
+}
+
+bool IsTooSlow(const std::vector<TrialRow>& trials, int candidate) {
+  return candidate != 0 && LastFailures(trials, 0).has_run &&
+         LastFailures(trials, candidate).out_of_time >= kMaxFailures;
 }
 
 SweepEnd TrialSource::WhyNone() const { return SweepEnd::kInterrupted; }

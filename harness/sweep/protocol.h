@@ -167,4 +167,8 @@ const CandidateRow& RowOf(const std::vector<CandidateRow>& candidates, int id);
 inline constexpr int kMaxFailures = 2, kMaxBaselineFailures = 6;
 bool HasFailed(const std::vector<TrialRow>& trials, int candidate);
 
+// Whether a candidate has failed for lack of time alone, in trials as long as those in which the
+// baseline succeeded: a finding about its speed, and not a fault.
+bool IsTooSlow(const std::vector<TrialRow>& trials, int candidate);
+
 }  // namespace pinion::harness

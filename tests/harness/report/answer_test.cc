@@ -273,6 +273,7 @@ TEST(Answer, OfAPairSaysWhichIsBetterAndRecommendsNothing) {
 TEST(Answer, OfAPairSaysWhatBecameOfASideWithoutNumbers) {
   const std::tuple<CandidateStatus, const char*, const char*> rows[] = {
       {CandidateStatus::kFailed, "round 2: crashed", "B failed: round 2: crashed."},
+      {CandidateStatus::kTooSlow, "no answer in 8 s", "B was too slow: no answer in 8 s."},
       {CandidateStatus::kInfeasible, "64 ranks", "B was left out: 64 ranks."},
       {CandidateStatus::kPruned, "not measured: too slow", "B was not measured: too slow."},
       {CandidateStatus::kDropped, "worse than A", "B was dropped: worse than A."},

@@ -5,6 +5,7 @@
 
 #include "harness/report/answer.h"
 #include "harness/report/words.h"
+#include "planted.h"
 
 namespace pinion::harness {
 namespace {
@@ -33,6 +34,25 @@ TEST(Summary, GivesTheReportsAnswerAndHeadlinesForEveryOutcome) {
     EXPECT_THAT(text, HasSubstr("\n\n" + Answer(results) + "\n\n")) << Name(outcome);
     EXPECT_THAT(text, HasSubstr("\nthroughput  " + InWords(results, verdict).headline + "\n"))
         << Name(outcome);
+  }
+}
+
+TEST(Summary, NamesConfigurationsWithoutFiguresAndWhy) {
+  Results results = NoDifferenceResults();
+  results.verdicts.resize(1);
+  results.verdicts[0].tied = {1};
+  results.candidates.resize(4);
+  results.candidates[3].label = "isa=avx2";
+  results.candidates[3].comparisons.clear();
+  results.candidates[3].reason = "round 2: no answer";
+  for (const auto& [status, line, others] :
+       {std::tuple(CandidateStatus::kTooSlow, "\ntoo slow    isa=avx2: round 2: no answer\n",
+                   "2 of 3 others are worse"),
+        std::tuple(CandidateStatus::kFailed, "\nfailed      isa=avx2: round 2: no answer\n",
+                   "1 of 2 others is worse")}) {
+    results.candidates[3].status = status;
+    EXPECT_THAT(SummaryText(results, "out"), HasSubstr(line));
+    EXPECT_THAT(InWords(results, results.verdicts[0]).headline, HasSubstr(others));
   }
 }
 

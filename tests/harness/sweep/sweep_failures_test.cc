@@ -205,6 +205,35 @@ TEST_F(SweepFailures, ARequestedLimitLeavesTheBatchAsItIs) {
   EXPECT_THAT(Load().warnings, testing::Contains(HasSubstr("measured on fewer tokens")));
 }
 
+// A candidate that answers nothing in the time in which the defaults answer is slower, and has no
+// fault; one that breaks has one, also if it was too slow before.
+TEST_F(SweepFailures, ACandidateWithoutAnAnswerInTimeIsTooSlowAndOneThatBreaksFails) {
+  constexpr char kTooSlow[] =
+      R"sh(echo '{"samples":[],"suspect":[],"info":{},"too_slow":"no answer"}'; exit 0)sh";
+  constexpr char kBroken[] = "echo 'pinion: broken' >&2; exit 1";
+  const std::string then_broken = StrCat("[ -e \"${0%/*}/broken\" ] && { ", kBroken,
+                                         "; }; touch \"${0%/*}/broken\"; ", kTooSlow);
+  for (const auto& [ending, status] :
+       {std::pair<std::string, CandidateStatus>(kTooSlow, CandidateStatus::kTooSlow),
+        {kBroken, CandidateStatus::kFailed},
+        {then_broken, CandidateStatus::kFailed}}) {
+    SCOPED_TRACE(ending);
+    std::filesystem::remove_all(request_.folder);
+    WriteChild(StrCat("#!/bin/sh\nIFS= read -r request\necho trial >> \"${0%/*}/trials\"\n",
+                      "case \"$request\" in *'\"max_num_seqs\":11,'*) ", ending, " ;; esac\n", R"sh(
+echo '{"samples":[{"metric":"output_tokens_per_s","concurrency":0,"value":100},
+{"metric":"ttft_s","concurrency":1,"value":0.01},{"metric":"tpot_s","concurrency":1,"value":0.01}],
+"suspect":[],"info":{"isa":"fake","threads":1}}'
+)sh")
+                   .c_str());
+    Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6,"budget":60,"trial_limit":10})");
+    const auto end = RunSweep(request_, progress_);
+    ASSERT_TRUE(end) << end.error().message;
+    EXPECT_EQ(Load().candidates[1].status, status);
+    EXPECT_EQ(Load().candidates[1].trials, 2) << "a third would not tell more";
+  }
+}
+
 TEST_F(SweepFailures, RequestedLimitStaysAndTemporaryLoadDoesNotEndTheSweep) {
   WriteChild(NumberedChild("[ $number -lt 6 ] && too_slow").c_str());
   Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6,"budget":60,"trial_limit":10})");
