@@ -96,7 +96,7 @@ void SweepFlags::AddLoad(CLI::App& command) {
       ->check(CLI::Range(1, kMaxReplicas));
   command.add_option(
       "--num-prompts", num_prompts,
-      "prompts of the batch (default 16; --quick 8); reduced if the defaults cannot "
+      "prompts of the batch (default 16; --quick 4); reduced if the defaults cannot "
       "finish that many in one trial, unless --trial-limit or --quick sets its limit");
   command.add_flag_function(
       "--batch,!--no-batch", [this](int64_t given) { batch = given > 0; },

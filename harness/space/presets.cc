@@ -127,7 +127,7 @@ Definition QuickDefinition(const Host& host, const EngineOptions& base,
   definition.budget_s = 600;
   definition.rounds = 6;
   definition.trial_limit_s = 12;
-  definition.workload = {{.shape = WorkloadShape::Fixed(128, 32), .num_prompts = 8}, {1, 4}};
+  definition.workload = {{.shape = WorkloadShape::Fixed(128, 32), .num_prompts = 4}, {1, 4}};
   std::vector<Json>& candidates = definition.candidates;
   const bool has_ranks = HasSetting(context.engine, "tensor_parallel");
   if (const int nodes = NodesWithCpus(host); nodes > 1 && base.tensor_parallel == 1 && has_ranks)

@@ -157,11 +157,17 @@ Status Measurement::RunBatch(size_t weights_left) {
   const int64_t planned_ns = Later(clock_.NowNs(), batch.deadline_s);
   batch.deadline_s = *batch.last_deadline_s;
   PINION_TRY(Take(batch, 0, kBatch));
-  const int64_t over_ns = clock_.NowNs() - planned_ns;
-  if (over_ns <= 0) return {};
-  result_.info.batch_over_s = static_cast<double>(over_ns) * 1e-9;
-  end_ns_ = std::min(last_ns_, end_ns_ + over_ns);  // the loops keep their time
+  if (const double over_s = KeepTimeSince(planned_ns); over_s > 0)
+    result_.info.batch_over_s = over_s;
   return {};
+}
+
+// Moves the end by what a phase took beyond its planned end, in seconds, so that those after it
+// keep their time.
+double Measurement::KeepTimeSince(int64_t planned_ns) {
+  const int64_t over_ns = std::max<int64_t>(0, clock_.NowNs() - planned_ns);
+  end_ns_ = std::min(last_ns_, end_ns_ + over_ns);
+  return static_cast<double>(over_ns) * 1e-9;
 }
 
 Status Measurement::RunLoop(size_t index, size_t weights_left) {
@@ -171,7 +177,12 @@ Status Measurement::RunLoop(size_t index, size_t weights_left) {
   loop.num_prompts = std::max(RequestsForSteadyWindow(level), loop.num_prompts);
   loop.concurrency = level.clients;
   if (level.is_open()) loop.arrivals.rate = level.rate;
-  return Take(loop, level, "loop of " + LevelText(level));
+  // Without an answer there is no figure: all the extra time may pass until the first.
+  loop.last_deadline_s = loop.deadline_s + SecondsUntil(last_ns_) - SecondsUntil(end_ns_);
+  const int64_t loop_end_ns = Later(clock_.NowNs(), loop.deadline_s);
+  PINION_TRY(Take(loop, level, "loop of " + LevelText(level)));
+  KeepTimeSince(loop_end_ns);
+  return {};
 }
 
 // What the workload sends, with prompts of its own that are the same for every candidate of a

@@ -57,6 +57,7 @@ class Measurement {
   Status RunPhases();
   Status RunBatch(size_t weights_left);
   Status RunLoop(size_t index, size_t weights_left);
+  double KeepTimeSince(int64_t planned_ns);
   Status Search(const SloTarget& target);
   LoadPlan SearchPhase(const SloTarget& target, double load, uint64_t stream) const;
   Result<LevelRun> Level(const LoadPlan& phase, const Slo& limits);

@@ -17,6 +17,8 @@ class FakeTarget final : public LoadTarget {
     phases.push_back(phase);
     if (fails || (fails_at_rates && phase.open_loop()))
       return Fail(ErrorCode::kFailed, "the server ended with exit code 3");
+    const bool is_loop = phase.shape.name != kWarmUpShape && phase.concurrency < phase.num_prompts;
+    late_s_ = is_loop && slow_loops-- > 0 ? slow_s : 0;
     PhaseResult result;
     result.load.open_loop = phase.open_loop();
     const int64_t start_ns = result.load.start_ns = clock.NowNs();
@@ -55,6 +57,8 @@ class FakeTarget final : public LoadTarget {
   FakeClock clock;
   double first_s = 0.002, step_s = 0.001;
   bool never_answers = false;  // requests wait until their deadline
+  int slow_loops = 0;          // the first so many loops' answers take this much longer
+  double slow_s = 0;
   bool fails = false, fails_at_rates = false;
   double serves_s = 0;  // requests are served one after the other, so long each; 0: all at once
   std::string error;    // of every request
@@ -67,6 +71,7 @@ class FakeTarget final : public LoadTarget {
 
  private:
   int64_t busy_until_ns_ = 0;
+  double late_s_ = 0;  // of each answer of this load
 
   static int64_t Ns(double seconds) { return static_cast<int64_t>(std::min(seconds, 1e9) * 1e9); }
 
@@ -76,7 +81,7 @@ class FakeTarget final : public LoadTarget {
     record.error = error;
     if (!error.empty() || never_answers) return record;
     for (int i = 0; i < phase.shape.output_len(); ++i)
-      record.token_ns.push_back(sent_ns + Ns(first_s + i * step_s));
+      record.token_ns.push_back(sent_ns + Ns(late_s_ + first_s + i * step_s));
     record.ended_ns = record.token_ns.back();
     return record;
   }

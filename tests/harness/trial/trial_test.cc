@@ -290,6 +290,34 @@ TEST(Trial, AfterASlowStartTheLoadStillEndsBeforeTheDeadline) {
   EXPECT_GT(end_s(kDeadline), 30) << "there is no load";
 }
 
+// A loop of a fifth of 10 seconds answers after 4; extra time is 5 seconds in all.
+TEST(Trial, ALoopMayTakeAllTheExtraTimeForItsFirstAnswerAndTheOthersKeepTheirs) {
+  TrialRequest request = SmallRequest();
+  request.workload.batch = false;
+  request.workload.concurrency = {1, 2, 3, 4, 5};
+  request.limit_s = 10;
+  FakeTarget target;
+  target.slow_loops = 1;
+  target.slow_s = 4;
+  const auto result = Measured(target, request);
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_EQ(result->too_slow, "");
+  for (const int clients : request.workload.concurrency)
+    EXPECT_TRUE(Find(*result, "e2el_s", clients)) << clients;
+  for (const LoadPlan& phase : target.phases) {
+    if (phase.shape.name == kWarmUpShape) continue;
+    EXPECT_GE(phase.deadline_s, 1.6) << phase.concurrency << " clients";
+  }
+  FakeTarget slower;
+  slower.slow_loops = 1;
+  slower.slow_s = 8;  // more than its share and all the extra time
+  EXPECT_THAT(Measured(slower, request)->too_slow, HasSubstr("no request was answered"));
+  FakeTarget slow_twice;
+  slow_twice.slow_loops = 2;  // the second finds only what the first has left
+  slow_twice.slow_s = 5.5;
+  EXPECT_THAT(Measured(slow_twice, request)->too_slow, HasSubstr("no request was answered"));
+}
+
 TEST(Trial, APhaseWithoutAnAnswerIsTooSlowAndNamesTheWayOut) {
   FakeTarget target;
   target.never_answers = true;
