@@ -126,9 +126,10 @@ std::vector<SettingRow> PlacementRows() {
        .llama_cpp = {"[in the CPUs]"}},
       {.key = "memory_policy",
        .flag = "--memory-policy",
-       .help =
-           "NUMA nodes of a rank's memory: those of the threads that touch it first; its own nodes "
-           "alone; its own and, if they are full, others; or all nodes in turn",
+       .help = "NUMA nodes of a rank's memory: local: those of the threads that touch it first; "
+               "strict: "
+               "its own alone; preferred: its own and, if they are full, others; interleave: all "
+               "in turn",
        .usual = "local",
        .access = Field(&EngineOptions::memory_policy),
        .names = {"local", "strict", "preferred", "interleave"}},
@@ -315,7 +316,7 @@ std::vector<SettingRow> StepRows() {
        .flag = "--max-step-ms",
        .help =
            "longest step that may compute prompts while other sequences decode [ms]; 0: no bound",
-       .usual = "8 times the decodes' own time, from 100 to 500 (large mixtures: up to 1000, or "
+       .usual = "8 times the decodes' own time, from 100 to 500 (large MoE models: up to 1000, or "
                 "2000 while none decodes), for serve, "
                 "launch "
                 "and sweep; else 0",

@@ -67,7 +67,7 @@ const Architecture kErnie45 = {
 const Architecture kErnie45Moe = {
     "Ernie4_5_MoeForCausalLM",
     "ernie4_5_moe",
-    "ERNIE 4.5 mixtures",
+    "ERNIE 4.5 MoE",
     kErnieMoeNeutral,
     ReadErnie45Moe,
     {},

@@ -91,7 +91,7 @@ const Architecture kHunYuan = {"HunYuanDenseV1ForCausalLM",
                                kHunYuanReads,
                                R"({"rms_norm_eps": 1e-05})"};
 
-const Architecture kHunYuanMoe = {"HunYuanMoEV1ForCausalLM",   "hunyuan_v1_moe", "HunYuan mixtures",
+const Architecture kHunYuanMoe = {"HunYuanMoEV1ForCausalLM",   "hunyuan_v1_moe", "HunYuan MoE",
                                   kHunYuanMoeNeutral,          ReadHunYuanMoe,   kHunYuanMoeReads,
                                   R"({"rms_norm_eps": 1e-05})"};
 

@@ -122,7 +122,7 @@ constexpr const char* kLfmDefaults =
 extern const Architecture kLfm2, kLfm2Moe;
 const Architecture kLfm2 = {"Lfm2ForCausalLM", "lfm2",    "LFM2",      kLfmNeutral,
                             ReadLfm2,          kLfmReads, kLfmDefaults};
-const Architecture kLfm2Moe = {"Lfm2MoeForCausalLM", "lfm2_moe", "LFM2 mixtures", kLfmNeutral,
+const Architecture kLfm2Moe = {"Lfm2MoeForCausalLM", "lfm2_moe", "LFM2 MoE",  kLfmNeutral,
                                ReadLfm2Moe,          kLfmReads,  kLfmDefaults};
 
 }  // namespace pinion

@@ -75,7 +75,7 @@ extern const Architecture kQwen3Moe;
 const Architecture kQwen3Moe = {
     "Qwen3MoeForCausalLM",
     "qwen3_moe",
-    "Qwen3 mixtures",
+    "Qwen3 MoE",
     kQwen3MoeNeutral,
     ReadQwen3Moe,
     kQwen3MoeReads,

@@ -152,7 +152,7 @@ const Architecture kQwen35 = {
     "Qwen3_5ForCausalLM", "qwen3_5_text", "Qwen3.5, 3.6",     kHybridNeutral,
     ReadQwen35,           kHybridReads,   kFourHeadsDefaults, "Qwen3_5ForConditionalGeneration"};
 const Architecture kQwen35Moe = {"Qwen3_5MoeForCausalLM", "qwen3_5_moe_text",
-                                 "Qwen3.5, 3.6 mixtures", kHybridNeutral,
+                                 "Qwen3.5, 3.6 MoE",      kHybridNeutral,
                                  ReadQwen35Moe,           kHybridReads,
                                  kTwoHeadsDefaults,       "Qwen3_5MoeForConditionalGeneration"};
 

@@ -26,7 +26,7 @@ constexpr char kGpu[] =
     "--kv-cache-space)";
 constexpr char kGpuNames[] =
     "gpu-memory-utilization device-memory-utilization swap-space cpu-offload-gb cpu-offload-params "
-    "num-gpu-blocks-override enforce-eager cuda-graph-sizes device-ids "
+    "num-gpu-blocks-override cuda-graph-sizes device-ids "
     "cudagraph-capture-sizes max-cudagraph-capture-size cudagraph-metrics "
     "sleep-mode-offload-cudagraph sleep-mode-backend enable-cumem-allocator "
     "enable-nccl-comm-suspend "
@@ -49,6 +49,7 @@ constexpr FlagGroup kGroups[] = {
     {Fate::kIgnored, "long prompts are always read in chunks; --max-step-ms bounds a step",
      "enable-chunked-prefill no-enable-chunked-prefill long-prefill-token-threshold= "
      "max-long-partial-prefills= max-num-partial-prefills="},
+    {Fate::kIgnored, "there are no CUDA graphs to turn off", "enforce-eager"},
     {Fate::kIgnored, "the checkpoint says how it is quantised", "quantization= q="},
     {Fate::kIgnored, "the format follows from the model's files", "load-format= config-format="},
     {Fate::kIgnored, "files are mapped, not copied",
@@ -58,7 +59,8 @@ constexpr FlagGroup kGroups[] = {
     {Fate::kIgnored,
      "processes of ranks are started by mpirun, and their network is MPI's; see docs/hosts.md",
      "distributed-executor-backend= distributed-timeout-seconds= cpu-distributed-timeout-seconds="},
-    {Fate::kIgnored, "requests with a priority are always served by it, others in their order",
+    {Fate::kIgnored,
+     "every request has a priority, 0 unless it says otherwise; --max-step-ms orders equal ones",
      "scheduling-policy="},
     {Fate::kIgnored, "steps are always prepared while the one before is computed",
      "async-scheduling no-async-scheduling"},
@@ -137,13 +139,16 @@ constexpr FlagGroup kGroups[] = {
     {Fate::kRefused, "changes what a model computes; edit its config.json instead",
      "hf-overrides hf-config-path model-class-overrides rope-scaling rope-theta "
      "disable-sliding-window quantization-config allow-deprecated-quantization pooler-config "
-     "convert runner use-fp64-gumbel logprobs-mode"},
+     "use-fp64-gumbel"},
+    {Fate::kRefused, "says what a model is run for; use --task", "convert runner"},
+    {Fate::kRefused, "chooses other log-probabilities than those of the raw logits; leave it out",
+     "logprobs-mode"},
     {Fate::kRefused, "names files; Pinion downloads none: run `hf download` and name the folder",
      "revision code-revision tokenizer-revision hf-token download-dir ignore-patterns tokenizer "
      "skip-tokenizer-init model-loader-extra-config"},
     {Fate::kRefused, "loads Python code, and Pinion runs none; leave it out",
      "logits-processors io-processor-plugin worker-cls worker-extension-cls scheduler-cls "
-     "middleware tool-parser-plugin reasoning-parser-plugin tool-server weight-transfer-config"},
+     "middleware tool-parser-plugin reasoning-parser-plugin"},
     {Fate::kRefused, "rounds the states of recurrent layers, which are float32 here; leave it out",
      "mamba-cache-dtype mamba-ssm-cache-dtype enable-mamba-cache-stochastic-rounding "
      "mamba-cache-philox-rounds"},
@@ -163,19 +168,28 @@ constexpr FlagGroup kGroups[] = {
      "structured-outputs-config guided-decoding-backend"},
     {Fate::kRefused, "changes the chat template; use --chat-template FILE",
      "chat-template-content-format response-role"},
-    {Fate::kRefused, "sets what requests may ask for; here each request says so itself",
-     "return-tokens-as-token-ids enable-force-include-usage enable-prompt-embeds "
-     "enable-return-routed-experts return-sampling-mask tokens-only fingerprint-mode "
-     "fingerprint-value enable-flash-late-interaction"},
-    {Fate::kRefused, "logs what clients send or get, which Pinion never does; see --access-log",
-     "enable-log-outputs enable-log-deltas log-error-stack logging-config log-level "
-     "log-config-file enable-logging-iteration-details"},
+    {Fate::kRefused, "is asked for in each request here; leave it out",
+     "return-tokens-as-token-ids enable-force-include-usage"},
+    {Fate::kRefused, "is a feature that Pinion does not have; leave it out",
+     "enable-prompt-embeds enable-return-routed-experts return-sampling-mask tokens-only "
+     "fingerprint-mode fingerprint-value enable-flash-late-interaction tool-server "
+     "weight-transfer-config sleep-preserve-parameter-names fail-on-environ-validation"},
+    {Fate::kRefused, "logs what clients get, which Pinion never does; see --access-log",
+     "enable-log-outputs enable-log-deltas"},
+    {Fate::kRefused, "configures vLLM's own logging; leave it out, and see --access-log",
+     "log-error-stack logging-config log-level log-config-file enable-logging-iteration-details"},
     {Fate::kRefused, "sends figures elsewhere; scrape /metrics, or use --trace FILE",
-     "otlp-traces-endpoint collect-detailed-traces custom-histogram-buckets profiler-config"},
+     "otlp-traces-endpoint collect-detailed-traces custom-histogram-buckets"},
+    {Fate::kRefused, "configures vLLM's profiler; use --profile-dir DIR and POST /start_profile",
+     "profiler-config"},
     {Fate::kRefused, "is another way to listen; use --host and --port behind a proxy",
      "grpc-port grpc uds"},
     {Fate::kRefused, "is for certificates of clients; put a proxy in front that checks them",
-     "ssl-ca-certs ssl-cert-reqs ssl-ciphers enable-ssl-refresh"},
+     "ssl-ca-certs ssl-cert-reqs"},
+    {Fate::kRefused, "loads changed certificates, which Pinion does at a start alone; leave it out",
+     "enable-ssl-refresh"},
+    {Fate::kRefused, "chooses ciphers, which Pinion leaves to OpenSSL; leave it out",
+     "ssl-ciphers"},
     {Fate::kRefused, "bounds a request's header; the bounds are built in, see --max-body-size",
      "h11-max-incomplete-event-size h11-max-header-count"},
     {Fate::kRefused, "watches for engines that hang; here --engine-timeout does",
@@ -185,8 +199,7 @@ constexpr FlagGroup kGroups[] = {
      "steers vLLM's scheduler; here --max-num-batched-tokens, --max-num-seqs and --max-step-ms do",
      "max-num-scheduled-tokens max-num-active-seqs long-prefill-token-threshold-adaptive "
      "scheduler-reserve-full-isl prefill-schedule-interval stream-interval prefix-match-unit "
-     "prefix-cache-retention-interval enable-trace-replay sleep-preserve-parameter-names "
-     "fail-on-environ-validation"},
+     "prefix-cache-retention-interval enable-trace-replay"},
 };
 
 std::vector<std::string> NamesOf(const FlagGroup& group) {
