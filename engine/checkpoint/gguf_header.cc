@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <functional>
 #include <unordered_set>
 
 #include "engine/base/strings.h"
@@ -11,11 +12,22 @@ namespace pinion {
 namespace {
 
 constexpr size_t kMaxTensorDimensions = 4;
+constexpr size_t kMaxTensorName = 256;  // ggml's own limit is 64
+constexpr size_t kShownKey = 80;
 constexpr uint64_t kMaxExtent = uint64_t{1} << 40;  // of one dimension
 constexpr uint64_t kDefaultAlignment = 32, kMaxAlignment = 1 << 16;
 
 tl::unexpected<Error> Corrupt(std::string message) {
   return Fail(ErrorCode::kCorrupt, std::move(message));
+}
+
+bool IsPrintable(char c) { return c >= ' ' && c <= '~'; }
+
+// A key as errors quote it: whatever the file says, a part of one line.
+std::string Shown(std::string_view key) {
+  std::string shown(key.substr(0, kShownKey));
+  std::replace_if(shown.begin(), shown.end(), std::not_fn(IsPrintable), '?');
+  return shown;
 }
 
 // Values of metadata, by the number that stands before them.
@@ -153,12 +165,13 @@ Result<Json> ReadMetadata(Reader& reader, uint64_t count) {
   std::unordered_set<std::string> seen;
   for (uint64_t i = 0; i < count; ++i) {
     PINION_ASSIGN(std::string key, reader.Text(StrCat("metadata key ", i)));
+    const std::string shown = Shown(key);
     if (!seen.insert(key).second)
-      return Corrupt(StrCat("'", key, "' occurs twice in its metadata"));
-    PINION_ASSIGN(const uint32_t type, reader.Number<uint32_t>(key));
+      return Corrupt(StrCat("'", shown, "' occurs twice in its metadata"));
+    PINION_ASSIGN(const uint32_t type, reader.Number<uint32_t>(shown));
     const ReadValueFn read = type == kArray ? ReadArray : ReaderOf(type).read;
-    if (!read) return Corrupt(StrCat("'", key, "' has type ", type, ", want 0 to 12"));
-    PINION_ASSIGN(Json value, read(reader, key));
+    if (!read) return Corrupt(StrCat("'", shown, "' has type ", type, ", want 0 to 12"));
+    PINION_ASSIGN(Json value, read(reader, shown));
     metadata.emplace_back(std::move(key), std::move(value));
   }
   return Json(std::move(metadata));
@@ -191,9 +204,18 @@ Result<uint64_t> BytesOf(const GgufTensor& tensor) {
   return bytes;
 }
 
+Result<std::string> ReadName(Reader& reader, uint64_t index) {
+  PINION_ASSIGN(std::string name, reader.Text(StrCat("the name of tensor ", index)));
+  if (!name.empty() && name.size() <= kMaxTensorName &&
+      std::all_of(name.begin(), name.end(), IsPrintable))
+    return name;
+  return Corrupt(StrCat("the name of tensor ", index, " is '", Shown(name), "' of ", name.size(),
+                        " bytes, want 1 to ", kMaxTensorName, " printable ASCII characters"));
+}
+
 Result<GgufTensor> ReadTensor(Reader& reader, uint64_t index) {
   GgufTensor tensor;
-  PINION_ASSIGN(tensor.name, reader.Text(StrCat("the name of tensor ", index)));
+  PINION_ASSIGN(tensor.name, ReadName(reader, index));
   const auto in_tensor = [&](Error error) {
     return Unexpected(std::move(error).In(StrCat("tensor '", tensor.name, "'")));
   };

@@ -126,6 +126,21 @@ TEST(GgufHeader, RefusesBrokenTensors) {
   EXPECT_THAT(ErrorOf(overlap), HasSubstr("'u' overlaps 't'"));
 }
 
+// Errors quote names: a tensor's are short and printable, keys are shown so.
+TEST(GgufHeader, NamesFitInOneLine) {
+  const auto named = [](const std::string& name) {
+    return ErrorOf(Builder().Head(1, 0).Tensor(name, 1, 8, kF32, 0).Data(64));
+  };
+  EXPECT_EQ(named(std::string(256, 'n')), "no error");
+  EXPECT_EQ(named(""),
+            "the name of tensor 0 is '' of 0 bytes, want 1 to 256 printable ASCII characters");
+  EXPECT_THAT(named("two\nlines"), HasSubstr("is 'two?lines' of 9 bytes, want"));
+  EXPECT_THAT(named(std::string(257, 'n')), HasSubstr(std::string(80, 'n') + "' of 257 bytes"));
+  Builder key;
+  key.Head(0, 1).Text("two\nlines").Number<uint32_t>(13);
+  EXPECT_EQ(ErrorOf(key), "'two?lines' has type 13, want 0 to 12");
+}
+
 TEST(GgufHeader, EveryTruncationIsAnError) {
   const std::string file = ReadFile(tests::TestData() + "/quantised/llama-q4_0.gguf").value();
   ASSERT_TRUE(ReadGgufHeader(file));
