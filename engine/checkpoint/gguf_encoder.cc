@@ -30,11 +30,11 @@ Result<Json> LabelsOf(const Json& metadata, std::string_view architecture, int64
   if (named && names->array().size() != static_cast<size_t>(count))
     return Fail(ErrorCode::kCorrupt, StrCat("'", key, "' has ", names->array().size(),
                                             " labels, but the tensor '", kOut, "' has ", count));
-  Json labels = Json::MakeObject();
+  Json::Object labels;  // filled without Json's Set, which would compare all of them with each
   for (int64_t i = 0; i < count; ++i)
-    labels.Set(std::to_string(i),
-               named ? names->array()[static_cast<size_t>(i)] : Json(StrCat("LABEL_", i)));
-  return labels;
+    labels.emplace_back(std::to_string(i),
+                        named ? names->array()[static_cast<size_t>(i)] : Json(StrCat("LABEL_", i)));
+  return Json(std::move(labels));
 }
 
 // What BERT and its kin look up beside the token.

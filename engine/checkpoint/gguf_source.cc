@@ -232,6 +232,7 @@ class Opener {
     }
     for (const auto& [name, tensor] : held_) {  // the embedder's, which the spec does not name
       if (!IsOfDenseModule(name)) continue;
+      PINION_TRY(CheckType(*tensor, tensor->shape));
       if (name.ends_with(".weight")) PINION_TRY(RefuseGgufScale(gguf_, *tensor));
       Add(std::string(name), {*tensor});
     }
@@ -257,6 +258,7 @@ class Opener {
   }
 
   Result<Placed> Check(GgufTensor stored, const GgufPlace& place, std::vector<int64_t> want) const {
+    PINION_TRY(CheckType(stored, want));
     if (place.half >= 0) want.front() *= 2;
     if (place.rows.run > 0)
       want.front() *= static_cast<int64_t>(place.rows.stride / place.rows.run);
@@ -288,19 +290,23 @@ class Opener {
     return ReadGgufScale(gguf_, *scale->second, stored, part);
   }
 
+  // Codes with scales are read by rows of a matrix, which vectors and convolutions are not.
+  Status CheckType(const GgufTensor& stored, const std::vector<int64_t>& want) const {
+    if (want.size() == 2 || PlainDtype(stored.type->name)) return {};
+    return Fail(ErrorCode::kUnsupported,
+                StrCat("tensor '", stored.name, "' of ", gguf_.FileOf(stored).path(), " is ",
+                       stored.type->name, ", want F32, F16 or BF16: it is no matrix"));
+  }
+
   // -exp(x) is below 0, or 0 if it is too small for a float.
   Status CheckNegated(const GgufTensor& stored) const {
     const StoredTensor values{std::string(stored.type->name), stored.shape, gguf_.Data(stored)};
-    const bool plain = PlainDtype(stored.type->name).has_value();
-    for (size_t i = 0; plain && i < ElementCount(stored.shape); ++i)
+    for (size_t i = 0; i < ElementCount(stored.shape); ++i)
       if (const float value = FloatAt(values, i); !(value <= 0))
         return Fail(ErrorCode::kCorrupt,
                     StrCat("tensor '", stored.name, "' of ", gguf_.FileOf(stored).path(), " holds ",
                            value, ", want 0 or less"));
-    if (plain) return {};
-    return Fail(ErrorCode::kUnsupported,
-                StrCat("tensor '", stored.name, "' of ", gguf_.FileOf(stored).path(), " is ",
-                       stored.type->name, ", want F32"));
+    return {};
   }
 
   const GgufFile& gguf_;

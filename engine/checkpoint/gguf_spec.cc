@@ -7,6 +7,7 @@
 #include "engine/checkpoint/gguf.h"
 #include "engine/checkpoint/gguf_architectures.h"
 #include "engine/checkpoint/gguf_rope.h"
+#include "engine/spec/tensor_list.h"
 
 namespace pinion {
 namespace {
@@ -27,6 +28,23 @@ void NameExpertsApart(DecoderSpec& spec) {
   names.expert_gate = expert + "gate_proj";
   names.expert_up = expert + "up_proj";
   names.expert_down = expert + "down_proj";
+}
+
+// Every expert is to be looked up by its name; a file that holds none of them is refused before.
+Status CheckExperts(const GgufHeader& header, const DecoderSpec& spec) {
+  const int experts = spec.moe.router.experts;
+  for (int layer = 0; layer < spec.layers; ++layer) {
+    if (spec.layer_specs[static_cast<size_t>(layer)].mlp != MlpKind::kExperts) continue;
+    const std::string name = LayerTensor("blk.{}.ffn_down_exps.weight", layer);
+    const GgufTensor* held = header.Find(name);
+    if (!held)
+      return Fail(ErrorCode::kCorrupt,
+                  StrCat("there is no tensor '", name, "', want one of ", experts, " experts"));
+    if (held->shape.front() != experts)
+      return Fail(ErrorCode::kCorrupt, StrCat("tensor '", name, "' holds ", held->shape.front(),
+                                              " experts, its metadata asks for ", experts));
+  }
+  return {};
 }
 
 // Gate and up are two tensors in files of some models whose checkpoints have one.
@@ -61,6 +79,7 @@ void NameDeltaApart(const GgufHeader& header, TensorNames& names) {
 Status ApplyGguf(const GgufFile& gguf, DecoderSpec& spec) {
   PINION_ASSIGN(const GgufArchitecture* architecture, FindGgufArchitecture(gguf.header));
   if (architecture->whole_norms) spec.norm_offset = 0;
+  PINION_TRY(CheckExperts(gguf.header, spec));
   NameExpertsApart(spec);
   NameGatesApart(gguf.header, spec.names);
   NameDeltaApart(gguf.header, spec.names);

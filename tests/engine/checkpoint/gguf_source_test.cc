@@ -47,6 +47,12 @@ class GgufTensors : public ::testing::Test {
     const auto opened = Open();
     return opened ? "no error" : opened.error().message;
   }
+  // Of what is read from the tensors before they are opened.
+  std::string ErrorOfSpec() const {
+    DecoderSpec spec = spec_;
+    const auto applied = ApplyGguf({{}, header_}, spec);
+    return applied ? "no error" : applied.error().message;
+  }
   // A row of a tensor that is shown in float32.
   std::vector<float> RowOf(const std::string& name, size_t row) const {
     const auto source = Open().value();
@@ -94,6 +100,35 @@ TEST_F(GgufTensors, PlainColumnsAndRowsOfBlocksMayLackTheirOne) {
   Add("blk.0.ffn_down.weight", kFloats, {1, 64});
   Add("blk.0.ffn_up.weight", kQ80, {64});
   EXPECT_EQ(ErrorOf(), "no error");
+}
+
+// As a matrix it would have as many columns as rows.
+TEST_F(GgufTensors, AVectorOfBlocksIsRefused) {
+  Describe("llama", "llama");
+  Add("blk.0.attn_norm.weight", kQ80, {64});
+  EXPECT_THAT(ErrorOf(), HasSubstr("tensor 'blk.0.attn_norm.weight' of "));
+  EXPECT_THAT(ErrorOf(), HasSubstr(" is Q8_0, want F32, F16 or BF16: it is no matrix"));
+}
+
+TEST_F(GgufTensors, ABiasOfBlocksBehindThePoolingIsRefused) {
+  Describe("llama", "llama");
+  Add("dense_2.weight", kFloats, {64, 64});
+  Add("dense_2.bias", kQ80, {64});
+  EXPECT_THAT(ErrorOf(), HasSubstr("tensor 'dense_2.bias' of "));
+}
+
+// The lists of tensors would name each of them, however many the metadata asks for.
+TEST_F(GgufTensors, ExpertsThatTheFileLacksAreRefusedBeforeTheyAreListed) {
+  Describe("mixtral", "llama");
+  ASSERT_EQ(spec_.layers, 2);
+  Add("blk.0.ffn_down_exps.weight", kFloats, {4, 96, 112});
+  EXPECT_EQ(ErrorOfSpec(),
+            "there is no tensor 'blk.1.ffn_down_exps.weight', want one of 4 experts");
+  Add("blk.1.ffn_down_exps.weight", kFloats, {3, 96, 112});
+  EXPECT_EQ(ErrorOfSpec(),
+            "tensor 'blk.1.ffn_down_exps.weight' holds 3 experts, its metadata asks for 4");
+  spec_.layer_specs[1].mlp = MlpKind::kDense;
+  EXPECT_EQ(ErrorOfSpec(), "no error");
 }
 
 TEST_F(GgufTensors, FactorsOfMatricesArePositiveAndFinite) {
