@@ -71,10 +71,14 @@ size_t LayersOf(const GgufTranslation& translation) {
 
 Result<const Json::Array*> ListOf(const GgufTranslation& translation, std::string_view key) {
   const Json* list = translation.Find(key);
-  if (list && list->is_array() && list->array().size() >= LayersOf(translation))
-    return &list->array();
-  return Fail(ErrorCode::kCorrupt, StrCat("'", key, "' must be a list with an entry for each of ",
-                                          LayersOf(translation), " layers"));
+  const bool listed = list && list->is_array();
+  if (listed && list->array().size() >= LayersOf(translation)) return &list->array();
+  const std::string found = listed ? StrCat("has ", list->array().size(), " entries")
+                            : list ? StrCat("is ", list->type_name())
+                                   : "is missing";
+  return Fail(ErrorCode::kCorrupt,
+              StrCat("'", key, "' ", found, ", want a list with an entry for each of ",
+                     LayersOf(translation), " layers"));
 }
 
 bool IsTrue(const Json& value) { return value == Json(true) || value == Json(1); }
@@ -170,7 +174,7 @@ Status CopyWidths(const GgufArchitecture& architecture, GgufTranslation& transla
     translation.Set("intermediate_size", widest);
   } else if (translation.Find(kWindowHead)) {
     translation.Set("intermediate_size", widths[0]);
-    translation.Set("use_double_wide_mlp", widest == 2 * widths[0]);
+    translation.Set("use_double_wide_mlp", widest % 2 == 0 && widest / 2 == widths[0]);
   }
   return {};
 }
