@@ -20,11 +20,17 @@ struct Target {
   void (*run)(std::string_view);
 };
 constexpr Target kTargets[] = {
-    {"request", Request},     {"chat", Chat},
-    {"tokenizer", Tokenizer}, {"safetensors", Safetensors},
-    {"gguf", Gguf},           {"http", Http},
-    {"load", Load},           {"sweep", Sweep},
-    {"profile", Profile},     {"output", Output},
+    {"request", Request},
+    {"chat", Chat},
+    {"tokenizer", Tokenizer},
+    {"safetensors", Safetensors},
+    {"gguf", Gguf},
+    {"http", Http},
+    {"load", Load},
+    {"sweep", Sweep},
+    {"profile", Profile},
+    {"output", Output},
+    {"gguf_model", GgufModel},
 };
 
 std::filesystem::path Corpus() { return tests::SourceFolder() / "tests/fuzz/corpus"; }
