@@ -6,6 +6,7 @@
 #include "engine/base/trace.h"
 #include "engine/decoder/attend.h"
 #include "engine/decoder/forward_pass.h"
+#include "engine/decoder/head_items.h"
 
 namespace pinion {
 namespace {
@@ -145,26 +146,10 @@ void PrepareRowOfHead(const ForwardPass& pass, size_t index, const Heads& heads,
                    position, head, value);
 }
 
-// How many consecutive rows of a head are prepared one after the other. The keys of so many tokens
-// share cache lines: one head's lines stay in L1 while they are filled, all heads' do not. A step
-// of few rows is cut into single ones, so that even one row keeps every thread busy.
-size_t RowsTogether(const ForwardPass& pass, size_t heads) {
-  constexpr size_t kTogether = 16, kItemsPerThread = 4;
-  const size_t items = (pass.rows + kTogether - 1) / kTogether * heads;
-  return items < kItemsPerThread * static_cast<size_t>(pass.worker.threads) ? 1 : kTogether;
-}
-
 // Heads of `together` rows each, from head `first` of the projection on.
 struct HeadItems {
   size_t first, together;
 };
-
-// Whether queries change behind their projection.
-bool ChangesQueries(const ForwardPass& pass, size_t index) {
-  const LayerSpec& layer = pass.spec.layer_specs[index];
-  return layer.rope >= 0 || layer.scales_queries ||
-         (layer.qk_norm && pass.spec.qk_norm != QkNorm::kNone);
-}
 
 // Items [begin, end), all heads of some rows one after the other.
 void PrepareHeads(const ForwardPass& pass, size_t index, const Heads& heads, HeadItems items,
@@ -189,9 +174,10 @@ void PrepareHeads(const ForwardPass& pass, size_t index, const Heads& heads, Hea
 void PrepareAndStore(const ForwardPass& pass, size_t index) {
   const TraceSpan span("rotary+store");
   const Heads heads(pass, index);
-  const size_t first = ChangesQueries(pass, index) ? 0 : heads.q;
+  const size_t first = ChangesQueries(pass.spec, index) ? 0 : heads.q;
   const size_t changed = heads.rotated() - first;
-  const HeadItems items = {first, RowsTogether(pass, changed)};
+  const auto threads = static_cast<size_t>(pass.worker.threads);
+  const HeadItems items = {first, RowsTogether(pass.rows, changed, threads)};
   const size_t groups = (pass.rows + items.together - 1) / items.together;
   pass.worker.Share(groups * changed, [&](size_t begin, size_t end) {
     PrepareHeads(pass, index, heads, items, begin, end);

@@ -215,6 +215,20 @@ TEST_P(AttentionTest, RowsThatSeeASinkAloneAreZero) {
   for (float value : dst) EXPECT_EQ(value, 0);
 }
 
+// Many rows share what is widened for them; keys of 576 do not fit there.
+TEST_P(AttentionTest, ManyRowsMatchDoubleForEverySizeOfKey) {
+  for (KvDtype dtype : kKvDtypes) {
+    for (size_t tokens : {8, 9, 10}) {  // 24, 27 and 30 rows: tiles of six, and of five
+      for (size_t key_dim : {64, 128, 136, 256}) {
+        Shape shape = Plain(tokens, 3, key_dim, 64, 300, 300, dtype);
+        shape.context_end += static_cast<int64_t>(tokens);
+        CheckWholeAndSplit(shape);
+      }
+    }
+    CheckWholeAndSplit(Latent(2, 16, 576, 512, 32, 100, dtype));
+  }
+}
+
 TEST_P(AttentionTest, LatentValuesAreTheFirstElementsOfTheKeys) {
   for (KvDtype dtype : kKvDtypes) {
     CheckWholeAndSplit(Latent(1, 16, 576, 512, 32, 100, dtype));
@@ -238,10 +252,10 @@ TEST_P(AttentionTest, QueryTokensMayStandAnywhere) {
 // Of the sequences that share a prefix, each call of a step may have any: the sums must be those of
 // one call with all of them.
 TEST_P(AttentionTest, CallsThatShareARunComputeWhatOneCallDoes) {
-  constexpr size_t kTokens = 3;
+  constexpr size_t kTokens = 6;
   for (KvDtype dtype : kKvDtypes) {
     for (size_t head_dim : {64, 128}) {
-      for (size_t group : {1, 4, 7}) {
+      for (size_t group : {1, 4, 7}) {  // one call has 6, 24 and 42 rows
         for (bool shuffled : {false, true}) {
           Shape shape = Plain(kTokens, group, head_dim, 64, 600, 600, dtype);
           shape.shuffled = shuffled;
