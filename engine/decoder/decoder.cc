@@ -11,6 +11,7 @@
 #include "engine/decoder/attend.h"
 #include "engine/decoder/forward.h"
 #include "engine/decoder/kv_cache.h"
+#include "engine/decoder/kv_images.h"
 #include "engine/decoder/workspace.h"
 #include "engine/weights/weights.h"
 
@@ -42,7 +43,7 @@ class ShardedDecoder : public Decoder {
  public:
   ShardedDecoder(const DecoderSpec& spec, std::shared_ptr<const TensorSource> source, Ranks& ranks,
                  const DecoderOptions& options)
-      : ranks_(ranks), source_(std::move(source)) {
+      : ranks_(ranks), source_(std::move(source)), images_(spec) {
     model_.spec = spec;
     model_.options = options;
     model_.table = options.table ? options.table : &kernels::TableFor(options.isa);
@@ -143,10 +144,8 @@ class ShardedDecoder : public Decoder {
     });
   }
 
-  size_t block_image_bytes() const override {
-    size_t bytes = 0;
-    for (const KvCache& cache : model_.caches) bytes += cache.block_bytes();
-    return bytes;
+  size_t block_image_bytes(size_t table, size_t layers) const override {
+    return images_.Bytes(model_.caches, table, layers);
   }
   size_t state_image_bytes() const override {
     size_t bytes = 0;
@@ -154,26 +153,36 @@ class ShardedDecoder : public Decoder {
     return bytes * sizeof(float);
   }
 
-  void ReadBlocks(std::span<const int32_t> blocks, std::byte* images, size_t stride) override {
-    CopyBlocks(blocks, [&](size_t block, size_t at, std::span<std::byte> piece) {
-      std::memcpy(images + block * stride + at, piece.data(), piece.size());
-    });
+  void ReadBlocks(const BlockImages& of, std::byte* images) const override {
+    images_.Read(model_.caches, of, images);
   }
-  void WriteBlocks(std::span<const int32_t> blocks, const std::byte* images,
-                   size_t stride) override {
-    CopyBlocks(blocks, [&](size_t block, size_t at, std::span<std::byte> piece) {
-      std::memcpy(piece.data(), images + block * stride + at, piece.size());
+  // Memory that is touched for the first time lies on its owner's node.
+  void WriteBlocks(const BlockImages& of, const std::byte* images) override {
+    ranks_.Run([&](const Worker& worker) {
+      worker.ShareOneByOne(of.blocks.size(), [&](size_t i) {
+        images_.Write(model_.caches, of, i, static_cast<size_t>(worker.rank), images);
+      });
     });
   }
 
-  void ReadState(int32_t place, std::byte* image) override {
-    CopyState(place, [&](size_t at, float* state, size_t bytes) {
-      std::memcpy(image + at, state, bytes);
-    });
+  void ReadState(int32_t place, std::byte* image) const override {
+    for (const StateCache& states : model_.states) {
+      CHECK(states.Holds(place)) << place;
+      const size_t bytes = states.floats_per_place() * sizeof(float);
+      if (bytes > 0) std::memcpy(image, states.All(place), bytes);
+      image += bytes;
+    }
   }
   void WriteState(int32_t place, const std::byte* image) override {
-    CopyState(place, [&](size_t at, float* state, size_t bytes) {
-      std::memcpy(state, image + at, bytes);
+    ranks_.Run([&](const Worker& worker) {
+      const auto rank = static_cast<size_t>(worker.rank);
+      const StateCache& states = model_.states[rank];
+      CHECK(states.Holds(place)) << place;
+      size_t before = 0;
+      for (size_t i = 0; i < rank; ++i) before += model_.states[i].floats_per_place();
+      const size_t bytes = states.floats_per_place() * sizeof(float);
+      if (bytes > 0)
+        worker.Once([&] { std::memcpy(states.All(place), image + before * sizeof(float), bytes); });
     });
   }
 
@@ -315,39 +324,6 @@ class ShardedDecoder : public Decoder {
     if (w.parts.size() < floats) w.parts.resize(floats);
   }
 
-  // copy(index in `blocks`, bytes before it in the block's image, piece), by the owner's threads:
-  // memory that is touched for the first time lies on their node.
-  template <typename Copy>
-  void CopyBlocks(std::span<const int32_t> blocks, const Copy& copy) {
-    ranks_.Run([&](const Worker& worker) {
-      const auto rank = static_cast<size_t>(worker.rank);
-      size_t before = 0;
-      for (size_t i = 0; i < rank; ++i) before += model_.caches[i].block_bytes();
-      worker.ShareOneByOne(blocks.size(), [&](size_t i) {
-        size_t at = before;
-        for (const std::span<std::byte> piece : model_.caches[rank].PiecesOf(blocks[i])) {
-          copy(i, at, piece);
-          at += piece.size();
-        }
-      });
-    });
-  }
-
-  template <typename Copy>
-  void CopyState(int32_t place, const Copy& copy) {
-    ranks_.Run([&](const Worker& worker) {
-      const auto rank = static_cast<size_t>(worker.rank);
-      const StateCache& states = model_.states[rank];
-      size_t before = 0;
-      for (size_t i = 0; i < rank; ++i) before += model_.states[i].floats_per_place();
-      const size_t floats = states.floats_per_place();
-      CHECK(states.Holds(place)) << place;
-      if (floats > 0)
-        worker.Once(
-            [&] { copy(before * sizeof(float), states.All(place), floats * sizeof(float)); });
-    });
-  }
-
   void CountShared(size_t rank) {
     for (const size_t layer : attending_) {
       const uint64_t token_bytes =
@@ -368,6 +344,7 @@ class ShardedDecoder : public Decoder {
 
   Ranks& ranks_;
   std::shared_ptr<const TensorSource> source_;
+  const KvImages images_;
   Pages logits_;
   LoadedModel model_;
   std::vector<size_t> attending_;          // the layers that do

@@ -60,6 +60,14 @@ struct DecoderOptions {
 using LogitsSink = std::function<void(const Worker& worker, size_t first, size_t count,
                                       float* logits, size_t stride)>;
 
+// The bytes [first, first + bytes) of the images of some blocks of a table; those of block i lie
+// i * stride bytes behind those of the first. Blocks are distinct.
+struct BlockImages {
+  size_t table = 0;
+  std::span<const int32_t> blocks;
+  size_t first = 0, bytes = 0, stride = 0;
+};
+
 // Residual streams that a stage of a pipeline takes from the one before and gives to the next,
 // float32 [rows of the step][HandoverFloats]. Null: it has the embeddings; it has the head.
 struct Handover {
@@ -106,15 +114,15 @@ class Decoder {
 
   virtual std::vector<RankPlacement> placements() const = 0;  // by rank
 
-  // Blocks and states of all ranks of this process as bytes, copied by the threads that own them.
-  // An image's bytes mean the same to every decoder of this model, partition and types. Image i of
-  // several begins i * stride bytes behind the first; blocks are distinct.
-  virtual size_t block_image_bytes() const = 0;
+  // Blocks and states of all ranks of this process as bytes, read by the caller, also during a step
+  // that does not write them (any more), and written by the threads that own them. An image's bytes
+  // mean the same to every decoder of this model, partition and types. Of a block's (KvImages):
+  // those of the model's first `layers` layers, if the block is of this table.
+  virtual size_t block_image_bytes(size_t table, size_t layers) const = 0;
   virtual size_t state_image_bytes() const = 0;
-  virtual void ReadBlocks(std::span<const int32_t> blocks, std::byte* images, size_t stride) = 0;
-  virtual void WriteBlocks(std::span<const int32_t> blocks, const std::byte* images,
-                           size_t stride) = 0;
-  virtual void ReadState(int32_t place, std::byte* image) = 0;
+  virtual void ReadBlocks(const BlockImages& of, std::byte* images) const = 0;
+  virtual void WriteBlocks(const BlockImages& of, const std::byte* images) = 0;
+  virtual void ReadState(int32_t place, std::byte* image) const = 0;
   virtual void WriteState(int32_t place, const std::byte* image) = 0;
 
   // One step: writes the KV of every row, computes the wanted logits and hands them to `sink` in

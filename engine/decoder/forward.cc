@@ -335,8 +335,11 @@ void RunForward(LoadedModel& model, const Worker& worker, const StepBatch& batch
   const ForwardPass pass(model, worker, batch);
   CopyStates(pass, &StepBatch::Slice::begins_from, &StepBatch::Slice::place);
   BeginLayers(pass, handover.taken);
-  for (size_t layer = FirstLayer(pass.spec); layer < EndOfLayers(pass.spec); ++layer)
+  for (size_t layer = FirstLayer(pass.spec); layer < EndOfLayers(pass.spec); ++layer) {
     RunLayer(pass, layer);
+    // No phase: nobody waits for it. All ranks have met since they wrote the layer's keys.
+    if (batch.written && worker.rank == 0 && worker.thread == 0) (*batch.written)(layer + 1);
+  }
   CopyStates(pass, &StepBatch::Slice::place, &StepBatch::Slice::keeps_in);
   if (handover.given) return GiveRows(pass, handover.given);
   if (pass.spec.alt_up.streams > 0) GatherStreams(pass);

@@ -13,8 +13,7 @@ Result<KvCache> KvCache::Allocate(const DecoderSpec& spec, const Shard& shard,
   KvCache cache;
   cache.dtype_ = dtype;
   cache.block_tokens_ = block_tokens;
-  cache.block_bytes_ = layout.block_bytes();
-  cache.size_bytes_ = cache.block_bytes_ * blocks;
+  cache.size_bytes_ = layout.block_bytes() * blocks;
   cache.paged_ = layout.page > 0;
   size_t offset = 0;
   for (const LayerKvLayout& of : layout.layers) {
@@ -57,21 +56,17 @@ void KvCache::Touch(size_t part, size_t first, size_t last) {
   TouchPages(storage_.data() + (paged_ ? 0 : of.offset) + begin, end - begin);
 }
 
-std::vector<std::span<std::byte>> KvCache::PiecesOf(int32_t block) const {
+std::vector<std::span<std::byte>> KvCache::PiecesOf(size_t layer, int32_t block) const {
+  const Layer& of = layers_[layer];
   const auto number = static_cast<size_t>(block);
-  if (paged_) return {{storage_.data() + number * block_bytes_, block_bytes_}};
   std::vector<std::span<std::byte>> pieces;
-  for (size_t at = 0; at < layers_.size(); ++at) {
-    const Layer& layer = layers_[at];
-    for (size_t head = 0; head < layer.heads; ++head) {
-      std::byte* const first = Head(at, head);
-      pieces.emplace_back(first + layer.key_strides.At(number), layer.keys);
-      if (layer.values > 0)
-        pieces.emplace_back(first + layer.values_offset + layer.value_strides.At(number),
-                            layer.values);
-    }
-    if (layer.index > 0) pieces.emplace_back(index_keys(at, block), layer.index);
+  for (size_t head = 0; head < of.heads; ++head) {
+    std::byte* const first = Head(layer, head);
+    pieces.emplace_back(first + of.key_strides.At(number), of.keys);
+    if (of.values > 0)
+      pieces.emplace_back(first + of.values_offset + of.value_strides.At(number), of.values);
   }
+  if (of.index > 0) pieces.emplace_back(index_keys(layer, block), of.index);
   return pieces;
 }
 

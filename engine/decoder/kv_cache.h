@@ -57,10 +57,13 @@ class KvCache {
   // Changes nothing; not at the same time as Write.
   void Touch(size_t part, size_t first, size_t last);
 
-  // All memory of a block, in pieces. Their order and sizes follow from the layout, not from the
-  // number of blocks.
-  std::vector<std::span<std::byte>> PiecesOf(int32_t block) const;
-  size_t block_bytes() const { return block_bytes_; }  // of these pieces
+  // A layer's memory of a block, in pieces. Their order and sizes follow from the layout, not from
+  // the number of blocks.
+  std::vector<std::span<std::byte>> PiecesOf(size_t layer, int32_t block) const;
+  size_t block_bytes(size_t layer) const {  // of these pieces
+    const Layer& of = layers_[layer];
+    return (of.keys + of.values) * of.heads + of.index;
+  }
 
   const KvShape& shape(size_t layer) const { return layers_[layer].shape; }
   size_t span_blocks() const;  // of the layer with the longest spans
@@ -88,7 +91,7 @@ class KvCache {
   Pages storage_;
   std::vector<Layer> layers_;
   kernels::KvDtype dtype_ = kernels::KvDtype::kF32;
-  size_t block_tokens_ = 0, block_bytes_ = 0, size_bytes_ = 0;
+  size_t block_tokens_ = 0, size_bytes_ = 0;
   bool paged_ = false;
 };
 

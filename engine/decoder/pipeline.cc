@@ -84,6 +84,8 @@ struct OpenStep {
   size_t stages_left;         // that have not computed it yet
   std::vector<StageFigures> figures;
   const LogitsSink* sink = nullptr;  // from Finish on
+  LayerSink pass_layer = {};         // by the last part, which ends what is written of the layer
+  size_t written = 0;                // layers
 };
 
 class PipelinedDecoder final : public StagedDecoder {
@@ -142,30 +144,30 @@ class PipelinedDecoder final : public StagedDecoder {
     return all;
   }
 
-  size_t block_image_bytes() const override { return Sum(&Decoder::block_image_bytes); }
+  size_t block_image_bytes(size_t table, size_t layers) const override {
+    size_t bytes = 0;
+    for (const auto& stage : *stages_) bytes += stage->decoder->block_image_bytes(table, layers);
+    return bytes;
+  }
   size_t state_image_bytes() const override { return Sum(&Decoder::state_image_bytes); }
-  void ReadBlocks(std::span<const int32_t> blocks, std::byte* images, size_t stride) override {
+  void ReadBlocks(const BlockImages& of, std::byte* images) const override {
+    for (const auto& stage : *stages_) {
+      const OwnPart own = OwnPartOf(*stage, of);
+      if (own.of.bytes > 0) stage->decoder->ReadBlocks(own.of, images + own.at);
+    }
+  }
+  void WriteBlocks(const BlockImages& of, const std::byte* images) override {
     OnAll([&](Stage& stage) {
-      const size_t at = Before(stage, &Decoder::block_image_bytes);
-      stage.decoder->ReadBlocks(blocks, images + at, stride);
+      const OwnPart own = OwnPartOf(stage, of);
+      if (own.of.bytes > 0) stage.decoder->WriteBlocks(own.of, images + own.at);
     });
   }
-  void WriteBlocks(std::span<const int32_t> blocks, const std::byte* images,
-                   size_t stride) override {
-    OnAll([&](Stage& stage) {
-      const size_t at = Before(stage, &Decoder::block_image_bytes);
-      stage.decoder->WriteBlocks(blocks, images + at, stride);
-    });
-  }
-  void ReadState(int32_t place, std::byte* image) override {
-    OnAll([&](Stage& stage) {
-      stage.decoder->ReadState(place, image + Before(stage, &Decoder::state_image_bytes));
-    });
+  void ReadState(int32_t place, std::byte* image) const override {
+    for (const auto& stage : *stages_)
+      stage->decoder->ReadState(place, image + StatesBefore(*stage));
   }
   void WriteState(int32_t place, const std::byte* image) override {
-    OnAll([&](Stage& stage) {
-      stage.decoder->WriteState(place, image + Before(stage, &Decoder::state_image_bytes));
-    });
+    OnAll([&](Stage& stage) { stage.decoder->WriteState(place, image + StatesBefore(stage)); });
   }
 
   void Observe(ActivationObserver* observer) override {
@@ -181,17 +183,22 @@ class PipelinedDecoder final : public StagedDecoder {
         open_.emplace_back(OpenStep{batch, CutStep(batch, batch.parts, granule_), begun_++, parts_,
                                     stages_->size(), std::vector<StageFigures>(stages_->size())});
     parts_ += step.parts.size();
+    step.pass_layer = [this, &step](size_t layers) { Tell([&] { step.written = layers; }); };
+    if (batch.written && !step.parts.empty()) step.parts.back().written = &step.pass_layer;
     for (size_t i = 0; i < stages_->size(); ++i)
       (*stages_)[i]->thread.Post([this, &step, i] { Compute(step, i); });
   }
   void Finish(const LogitsSink& sink) override {
     CHECK(!open_.empty()) << "no step has begun";
     OpenStep& step = open_.front();
-    {
+    Tell([&] { step.sink = &sink; });
+    for (size_t told = 0;;) {
       std::unique_lock lock(mutex_);
-      step.sink = &sink;
-      changed_.notify_all();
-      changed_.wait(lock, [&] { return step.stages_left == 0; });
+      changed_.wait(lock, [&] { return step.stages_left == 0 || step.written > told; });
+      if (step.written == told) break;
+      told = step.written;
+      lock.unlock();
+      (*step.batch.written)(told);
     }
     for (size_t i = 0; i < stages_->size(); ++i)
       (*stages_)[i]->figures = std::move(step.figures[i]);
@@ -214,14 +221,31 @@ class PipelinedDecoder final : public StagedDecoder {
     return sum;
   }
 
-  // The sum of a figure over the stages that come before this one in an image.
-  size_t Before(const Stage& stage, size_t (Decoder::*figure)() const) const {
-    size_t sum = 0;
-    for (const auto& other : *stages_) {
-      if (other.get() == &stage) break;
-      sum += ((*other->decoder).*figure)();
-    }
-    return sum;
+  // The bytes of a state's image before those of this stage.
+  size_t StatesBefore(const Stage& stage) const {
+    size_t bytes = 0;
+    for (const auto& other : *stages_)
+      if (other->number < stage.number) bytes += other->decoder->state_image_bytes();
+    return bytes;
+  }
+
+  // What a stage has of images, and where it is among the bytes that are meant.
+  struct OwnPart {
+    BlockImages of;
+    size_t at;
+  };
+  OwnPart OwnPartOf(const Stage& stage, const BlockImages& of) const {
+    size_t before = 0;
+    for (const auto& other : *stages_)
+      if (other->number < stage.number)
+        before += other->decoder->block_image_bytes(of.table, SIZE_MAX);
+    const size_t behind = before + stage.decoder->block_image_bytes(of.table, SIZE_MAX);
+    const size_t from = std::max(before, of.first);
+    const size_t to = std::max(from, std::min(behind, of.first + of.bytes));
+    OwnPart own{of, from - of.first};
+    own.of.first = from - before;
+    own.of.bytes = to - from;
+    return own;
   }
 
   template <typename Job>

@@ -25,6 +25,7 @@ class StagedDecoder : public Decoder {
   // `batch` stays as it is until Finish, which is for the oldest step in flight: the sink is called
   // from within it alone. At most as many steps as the model has stages are in flight.
   virtual void Begin(const StepBatch& batch) = 0;
+  // A batch's `written` is called from there, too.
   virtual void Finish(const LogitsSink& sink) = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "engine/spec/kv_tables.h"
@@ -20,6 +21,10 @@ inline BlockTablePointers SameBlocks(size_t tables, const int32_t* blocks) {
   std::fill_n(all.begin(), tables, blocks);
   return all;
 }
+
+// Told, while a step computes, that the keys and values of the model's first `layers` layers are
+// written, on all ranks; by thread 0 of rank 0, whose share of the work the others do meanwhile.
+using LayerSink = std::function<void(size_t layers)>;
 
 // The input of one pass of the decoder: consecutive tokens of some sequences, row after row.
 struct StepBatch {
@@ -50,7 +55,8 @@ struct StepBatch {
     size_t part = 0, row = 0, slice = 0, logit = 0;
   };
   Place place;
-  bool is_part = false;  // even if it is the only one
+  bool is_part = false;                // even if it is the only one
+  const LayerSink* written = nullptr;  // null: nobody wants to know
 
   static constexpr size_t kUsualParts = 4;
   // By how many times more finely work is divided than the step needs if it is not cut: the threads
@@ -66,6 +72,7 @@ struct StepBatch {
     parts = 1;
     place = {};
     is_part = false;
+    written = nullptr;
   }
 };
 

@@ -25,10 +25,17 @@ struct ExecutorMemory {
   uint64_t weight_bytes = 0, kv_bytes = 0, state_bytes = 0;
 };
 
-// Bytes of a block, over all its ranks, and of a state, as one executor writes them and another
-// reads them; 0: it does neither. A model without recurrent layers has states of 0 bytes.
+// Bytes of a block of each table, over all its ranks, and of a state, as one executor reads them
+// and another writes them; no tables: it does neither. A model without recurrent layers has states
+// of 0 bytes.
 struct ImageBytes {
-  size_t block = 0, state = 0;
+  std::vector<size_t> blocks = {};  // [tables]
+  size_t state = 0;
+};
+
+// The bytes [first, first + bytes) of the images of blocks of a table.
+struct ImagePart {
+  size_t table = 0, first = 0, bytes = 0;
 };
 
 // Bytes that the steps so far read, as far as their shapes alone do not tell; over all ranks.
@@ -41,7 +48,7 @@ struct StepReads {
 };
 
 // Callbacks of a step, from within Executor::Finish alone: masks are still being made when a step
-// starts, and rows are too large to be stored.
+// starts, rows are too large to be stored, and blocks are wanted before the step ends.
 class StepCaller {
  public:
   virtual ~StepCaller() = default;
@@ -52,6 +59,11 @@ class StepCaller {
   // A wanted row itself, float32 [width], valid during the call; width is the spec's
   // output_width(). In order of rows, from one thread at a time.
   virtual void Take(size_t wanted, const float* row, size_t width) = 0;
+  // Of a step that hands over: how far its blocks are. Of each table's, so many first bytes of
+  // their images are as the step leaves them, and ReadBlocks may have them at once. On the thread
+  // that called Finish, with more each time, or never, if the executor cannot tell; all bytes are
+  // there when Finish returns.
+  virtual void Written(std::span<const size_t> /*image_bytes*/) {}
 };
 
 // A loaded model, on whatever computes it: the teams of this process (cpu/), several processes
@@ -92,13 +104,16 @@ class Executor {
   virtual bool AheadOfUse(size_t /*reached*/, bool /*half*/) const { return false; }
   virtual void PrepareKv(size_t /*reached*/, bool /*half*/) {}
 
-  // While no step is in flight: what another executor of the same model, types, block size and
-  // partition has computed, whatever ISA path it took, as bytes that mean the same to both. Not
-  // called if image_bytes() has 0. images: [blocks][ImageBytes::block], of distinct blocks; image:
-  // [ImageBytes::state].
+  // What another executor of the same model, types, block size and partition has computed, whatever
+  // ISA path it took, as bytes that mean the same to both. Not called if image_bytes() has no
+  // tables. Both write while no step is in flight; what no step in flight writes is also read
+  // within StepCaller::Written. images: [blocks][ImagePart::bytes], of distinct blocks of the
+  // part's table; image: [ImageBytes::state].
   virtual ImageBytes image_bytes() const { return {}; }
-  virtual void ReadBlocks(std::span<const int32_t> /*blocks*/, std::byte* /*images*/) {}
-  virtual void WriteBlocks(std::span<const int32_t> /*blocks*/, const std::byte* /*images*/) {}
+  virtual void ReadBlocks(std::span<const int32_t> /*blocks*/, const ImagePart& /*part*/,
+                          std::byte* /*images*/) {}
+  virtual void WriteBlocks(std::span<const int32_t> /*blocks*/, const ImagePart& /*part*/,
+                           const std::byte* /*images*/) {}
   virtual void ReadState(int32_t /*place*/, std::byte* /*image*/) {}
   virtual void WriteState(int32_t /*place*/, const std::byte* /*image*/) {}
 };

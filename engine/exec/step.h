@@ -66,6 +66,8 @@ struct StepInput {
   // Into how many parts to cut the rows for stages of layers, which compute them at the same time;
   // all processes cut alike. An executor without stages ignores it.
   size_t parts = 1;
+  // Some of its blocks are for another engine: StepCaller::Written.
+  bool hands_over = false;
 };
 
 // The result of a step.

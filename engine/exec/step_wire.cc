@@ -22,7 +22,7 @@ void Fields(Archive& archive, StepInput::Slice& slice) {
 template <typename Archive>
 void Fields(Archive& archive, StepInput& input) {
   archive(input.tokens, input.types, input.slices, input.wanted, input.ended, input.begun,
-          input.parts);
+          input.parts, input.hands_over);
 }
 
 std::string Encode(const StepInput& input) {

@@ -111,6 +111,14 @@ void BlockPool::Publish(int32_t block, const BlockHash& hash) {
   entry.hash = hash;
 }
 
+void BlockPool::Withdraw(int32_t block) {
+  Block& entry = blocks_.at(block);
+  CHECK(entry.references > 0) << "block " << block << " is not used";
+  if (!entry.hash) return;
+  by_hash_.erase(*entry.hash);
+  entry.hash.reset();
+}
+
 void BlockPool::Spare(const BlockHash& hash) {
   const auto found = by_hash_.find(hash);
   if (found == by_hash_.end()) return;

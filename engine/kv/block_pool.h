@@ -72,6 +72,8 @@ class BlockPool {
 
   // Makes a full block addressable. Does nothing if another block already has that hash.
   void Publish(int32_t block, const BlockHash& hash);
+  // Takes back a used block's name, if it has one.
+  void Withdraw(int32_t block);
   bool Has(const BlockHash& hash) const { return by_hash_.contains(hash); }
   // Makes the block with this hash spare, if it is cached: it is evicted before those that are not,
   // unless Reuse takes it first. Does nothing if it is used, or there is none.

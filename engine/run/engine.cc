@@ -218,6 +218,10 @@ class EngineLoop : public Engine, private StepCaller {
       score_sink_(sequence.id, laid_->position(wanted), row, width);
   }
 
+  void Written(std::span<const size_t> image_bytes) override {
+    role_->DuringStep(*open_.oldest().slices, image_bytes);
+  }
+
   // Hands the scheduler the sequences whose grammars have been read.
   void AddBegun(std::vector<TokenEvent>& events) {
     for (auto& [sequence, error] : constrained_.TakeBegun(/*waits=*/scheduler_.idle())) {

@@ -1,5 +1,6 @@
 #include "engine/run/prefill_role.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/base/file.h"
@@ -29,7 +30,7 @@ Status CheckCanTransfer(const StartedModel& model) {
                " hands keys and values over by way of the prefix cache, which is off; leave "
                "out --no-enable-prefix-caching, or give the states of recurrent layers more "
                "room with --kv-cache-space"));
-  if (model.executor->image_bytes().block > 0) return {};
+  if (!model.executor->image_bytes().blocks.empty()) return {};
   if (model.info.processes > 1)
     return Fail(ErrorCode::kUnsupported, StrCat(flag, " needs the whole model in one process, and ",
                                                 model.info.processes, " compute it together"));
@@ -44,6 +45,13 @@ std::string HashOfConfig(const ModelFiles& files) {
   if (files.folder.empty()) return "none";
   const auto text = ReadFile(files.folder + "/config.json", 16 << 20);
   return text ? HashOf(*text) : "none";
+}
+
+// Of each table.
+std::string BytesOfBlocks(const ImageBytes& bytes) {
+  std::string text;
+  for (const size_t of_table : bytes.blocks) text += StrCat(text.empty() ? "" : " ", of_table);
+  return text;
 }
 
 Result<MakePrefillRole> StartService(const StartedModel& model, const std::vector<int>& cpus) {
@@ -69,7 +77,7 @@ Result<MakePrefillRole> StartRemote(const StartedModel& model, const std::vector
     options.from.push_back(std::move(address));
   }
   const ImageBytes bytes = model.executor->image_bytes();
-  options.block_bytes = bytes.block;
+  options.block_bytes = *std::max_element(bytes.blocks.begin(), bytes.blocks.end());
   options.state_bytes = bytes.state;
   const auto most = static_cast<size_t>(model.options.max_num_seqs);
   std::shared_ptr<PrefillClient> client = PrefillClient::Start(std::move(options));
@@ -92,7 +100,7 @@ Facts FactsOfTransfer(const StartedModel& model) {
       {"--block-size", StrCat(info.block_tokens)},
       {"the split into ranks",
        StrCat("-tp ", model.options.tensor_parallel, " -pp ", model.options.pipeline_parallel)},
-      {"the bytes of a block", StrCat(model.executor->image_bytes().block)}};
+      {"the bytes of a block", BytesOfBlocks(model.executor->image_bytes())}};
 }
 
 Result<MakePrefillRole> StartPrefillRole(const StartedModel& model, const std::vector<int>& cpus) {

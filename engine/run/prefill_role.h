@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,9 @@ class PrefillRole {
   // Takes what has arrived, for about so long but at least something; sequences may go to the
   // scheduler.
   virtual void BeforeStep(int64_t /*ns*/) {}
+  // StepCaller::Written, for the step of these slices.
+  virtual void DuringStep(const std::vector<Slice>& /*slices*/,
+                          std::span<const size_t> /*image_bytes*/) {}
   // Between a step's Commit and the end of the sequences that it has finished.
   virtual void AfterStep(const std::vector<std::unique_ptr<Sequence>>& /*finished*/) {}
 

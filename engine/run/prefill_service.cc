@@ -31,7 +31,7 @@ void PrefillService::BeforeStep(int64_t ns) {
       Cancel(arrived->from.id);
     if (NowNs() - began_ns > ns) break;
   }
-  Send();
+  Send({});
   while (!waiting_.empty() && !is_behind()) {
     Begin(std::move(waiting_.front()));
     waiting_.pop_front();
@@ -90,9 +90,19 @@ void PrefillService::Drop(Order& order) {
   order.filled.clear();
 }
 
+void PrefillService::DuringStep(const std::vector<Slice>& slices,
+                                std::span<const size_t> image_bytes) {
+  for (const Slice& slice : slices)
+    if (Owns(slice.sequence->id))
+      TakeFilled(orders_.at(slice.sequence->id & ~kOwned), slice.first + slice.count);
+  Send(image_bytes);
+}
+
 void PrefillService::AfterStep(const std::vector<std::unique_ptr<Sequence>>& finished) {
-  for (auto& [id, order] : orders_)
-    if (order.sequence) TakeFilled(order);
+  for (auto& [id, order] : orders_) {
+    if (order.sequence) TakeFilled(order, order.sequence->computed);
+    for (Filled& filled : order.filled) filled.in_step = -1;
+  }
   for (const auto& sequence : finished) {
     if (!Owns(sequence->id)) continue;
     const auto found = orders_.find(sequence->id & ~kOwned);
@@ -102,66 +112,94 @@ void PrefillService::AfterStep(const std::vector<std::unique_ptr<Sequence>>& fin
     order.cached_tokens = sequence->cached_prompt_tokens;
     order.sequence = nullptr;
   }
-  Send();
+  Send({});
 }
 
-// The blocks that the order's sequence has filled since the last time, of each table those that a
-// token behind the prompt sees.
-void PrefillService::TakeFilled(Order& order) {
+// The blocks that the order's sequence has filled since the last time, once so many of its tokens
+// are computed; of each table those that a token behind the prompt sees.
+void PrefillService::TakeFilled(Order& order, size_t computed) {
   const Sequence& sequence = *order.sequence;
-  const size_t full = std::min(order.blocks, sequence.computed / parts_.pool.block_tokens());
+  const size_t block_tokens = parts_.pool.block_tokens();
+  const size_t full = std::min(order.blocks, computed / block_tokens);
   for (; order.taken < full; ++order.taken) {
     if (order.taken < order.first_block || !order.error.empty()) continue;
+    const bool in_step = order.taken >= sequence.computed / block_tokens;
     for (size_t table = 0; table < tables_.count(); ++table) {
       if (order.taken < tables_.FirstBlock(table, order.blocks)) continue;
-      order.filled.push_back({table, order.taken, sequence.hashes[order.taken]});
+      order.filled.push_back({table, order.taken, sequence.hashes[order.taken], 0,
+                              in_step ? sequence.tables[table].blocks[order.taken] : -1});
       ++filled_;
     }
   }
 }
 
-void PrefillService::Send() {
+void PrefillService::Send(std::span<const size_t> written) {
   for (auto at = orders_.begin(); at != orders_.end();) {
     const auto next = std::next(at);
     Order& order = at->second;
-    while (!order.filled.empty() && *order.to.unsent < kMostUnsent) SendBlocks(order);
+    while (*order.to.unsent < kMostUnsent && SendBlocks(order, written)) {
+    }
     if (!order.sequence && order.filled.empty()) Finish(at);
     at = next;
   }
 }
 
-// The first of the order's blocks that wait, with those behind it that follow it in the same table.
-// All of them fail with one that is gone.
-void PrefillService::SendBlocks(Order& order) {
-  const Filled first = order.filled.front();
-  const size_t most = std::max<size_t>(1, kServiceMessageBytes / image_bytes_.block);
-  const size_t before = order.filled.size();
-  std::vector<int32_t> blocks;
-  bool complete = true;
-  for (auto at = order.filled.begin(); at != order.filled.end() && blocks.size() < most;) {
-    if (at->table != first.table) {
-      ++at;
-      continue;
+// Bytes of its image that can be sent. written: of blocks in a step.
+size_t PrefillService::Ready(const Filled& filled, std::span<const size_t> written) const {
+  return filled.in_step < 0 ? image_bytes_.blocks[filled.table] : written[filled.table];
+}
+
+// Sends what is ready of the order's first block of which something is, and of those behind it in
+// the same table that are as far. False: there is none, or it is gone, and all fail with it.
+bool PrefillService::SendBlocks(Order& order, std::span<const size_t> written) {
+  const auto first =
+      std::find_if(order.filled.begin(), order.filled.end(),
+                   [&](const Filled& filled) { return filled.sent < Ready(filled, written); });
+  if (first == order.filled.end()) return false;
+  const size_t ready = Ready(*first, written), at = first->sent, bytes = ready - at;
+  const size_t most = std::max<size_t>(1, kServiceMessageBytes / bytes);
+  BlocksMessage message{order.their_id,
+                        static_cast<uint32_t>(first->table),
+                        static_cast<uint32_t>(first->index),
+                        static_cast<uint32_t>(at),
+                        static_cast<uint32_t>(bytes),
+                        {}};
+  std::vector<int32_t> blocks, cached;
+  for (auto one = first; one != order.filled.end() && blocks.size() < most; ++one) {
+    if (one->table != message.table) continue;
+    if (one->sent != at || Ready(*one, written) != ready) break;
+    int32_t block = one->in_step;
+    if (block < 0) {
+      block = tables_.Reuse(one->hash, one->table).value_or(-1);
+      if (block < 0) break;
+      cached.push_back(block);
     }
-    const auto block = tables_.Reuse(at->hash, at->table);
-    complete = block.has_value();
-    if (!complete) break;
-    blocks.push_back(*block);
-    at = order.filled.erase(at);
+    blocks.push_back(block);
+    one->sent = ready;
   }
-  filled_ -= before - order.filled.size();
-  BlocksMessage message{order.their_id, static_cast<uint32_t>(first.table),
-                        static_cast<uint32_t>(first.index),
-                        std::string(blocks.size() * image_bytes_.block, '\0')};
-  parts_.executor.ReadBlocks(blocks, reinterpret_cast<std::byte*>(message.images.data()));
-  for (const int32_t block : blocks) parts_.pool.Release(block);
-  if (!complete) {
+  if (blocks.empty()) {
     order.error = "its blocks were evicted before they were sent";
-    return Drop(order);
+    Drop(order);
+    return false;
   }
+  message.images.resize(blocks.size() * bytes);
+  parts_.executor.ReadBlocks(blocks, {message.table, at, bytes},
+                             reinterpret_cast<std::byte*>(message.images.data()));
+  for (const int32_t block : cached) parts_.pool.Release(block);
   stats_.bytes += message.images.size();
-  if (first.table == 0) stats_.given_tokens += blocks.size() * parts_.pool.block_tokens();
+  if (ready == image_bytes_.blocks[message.table]) ForgetSent(order);
   server_->Send(order.to, std::move(message));
+  return true;
+}
+
+// Blocks all of whose bytes are sent.
+void PrefillService::ForgetSent(Order& order) {
+  std::erase_if(order.filled, [&](const Filled& filled) {
+    if (filled.sent < image_bytes_.blocks[filled.table]) return false;
+    if (filled.table == 0) stats_.given_tokens += parts_.pool.block_tokens();
+    --filled_;
+    return true;
+  });
 }
 
 void PrefillService::SendState(Order& order) {

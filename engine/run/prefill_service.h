@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <span>
 
 #include "engine/run/prefill_role.h"
 #include "engine/transfer/prefill_server.h"
@@ -11,15 +12,16 @@
 namespace pinion {
 
 // Computes the prompts of other engines (--role prefill): an order becomes a sequence that ends
-// with its first token, and its blocks are sent as steps fill them. Blocks that wait to be sent are
-// cached ones: the scheduler's sequences may take them, and then the order fails. No order is begun
-// while half of the cache waits for slow links.
+// with its first token, and its blocks are sent as the layers of a step fill them. What a slow link
+// leaves for later waits in the cache, where the scheduler's sequences may take it, and then the
+// order fails. No order is begun while half of the cache waits.
 class PrefillService final : public PrefillRole {
  public:
   PrefillService(Parts parts, std::shared_ptr<PrefillServer> server);
 
   bool Owns(uint64_t id) const override { return (id & kOwned) != 0; }
   void BeforeStep(int64_t ns) override;
+  void DuringStep(const std::vector<Slice>& slices, std::span<const size_t> image_bytes) override;
   void AfterStep(const std::vector<std::unique_ptr<Sequence>>& finished) override;
   bool idle() const override { return orders_.empty() && waiting_.empty() && !server_->has_next(); }
   int wake_fd() const override { return server_->wake_fd(); }
@@ -34,6 +36,9 @@ class PrefillService final : public PrefillRole {
   struct Filled {
     size_t table = 0, index = 0;
     BlockHash hash = {};
+    size_t sent = 0;  // bytes of its image
+    // The block, while a step writes it; then -1, and it is found by its hash.
+    int32_t in_step = -1;
   };
   struct Order {
     PrefillServer::Receiver to;
@@ -51,9 +56,11 @@ class PrefillService final : public PrefillRole {
   void Begin(PrefillServer::Arrived arrived);
   Status CheckTokens(const std::vector<int32_t>& tokens) const;
   void Cancel(uint64_t id);
-  void TakeFilled(Order& order);
-  void Send();
-  void SendBlocks(Order& order);
+  void TakeFilled(Order& order, size_t computed);
+  size_t Ready(const Filled& filled, std::span<const size_t> written) const;
+  void Send(std::span<const size_t> written);
+  bool SendBlocks(Order& order, std::span<const size_t> written);
+  void ForgetSent(Order& order);
   void SendState(Order& order);
   void Finish(Orders::iterator order);
   void Drop(Order& order);

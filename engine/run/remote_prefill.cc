@@ -10,6 +10,11 @@
 
 namespace pinion {
 
+BlockHash RemotePrefill::NameOfPart(const Prompt& prompt, size_t index) {
+  const BlockHash& whole = prompt.hashes[index];
+  return {~whole.high, whole.low ^ prompt.id};
+}
+
 RemotePrefill::RemotePrefill(Parts parts, std::shared_ptr<PrefillClient> client,
                              size_t most_running)
     : parts_(std::move(parts)),
@@ -39,6 +44,7 @@ bool RemotePrefill::Keep(std::unique_ptr<Sequence>& sequence) {
   prompt.since_ns = NowNs();
   prompt.hashes.assign(hashes.begin(), hashes.end());
   prompt.first_block = cached;
+  prompt.arrived.assign(tables_.count(), std::vector<size_t>(blocks));
   for (size_t table = 0; table < tables_.count(); ++table)
     prompt.needs += blocks - std::max(cached, tables_.FirstBlock(table, blocks));
   prompt.sequences.push_back(std::move(sequence));
@@ -62,6 +68,7 @@ std::unique_ptr<Sequence> RemotePrefill::Abort(uint64_t id) {
     sequences.erase(found);
     if (sequences.empty()) {
       if (prompt->ordered) client_->Cancel(prompt->id);
+      DropParts(*prompt);
       prompts_.erase(prompt);
     }
     sequence->finish = FinishReason::kAborted;
@@ -130,32 +137,68 @@ void RemotePrefill::Take(const BlocksMessage& message) {
   if (!TakeBlocks(*prompt, message)) Fail(*prompt);
 }
 
-// False: they do not belong to the prompt, or there is no room left for them.
-bool RemotePrefill::TakeBlocks(Prompt& prompt, const BlocksMessage& message) {
-  const size_t count = message.images.size() / image_bytes_.block;
-  if (message.table >= tables_.count() || message.images.size() % image_bytes_.block != 0 ||
-      message.first > prompt.hashes.size() || count > prompt.hashes.size() - message.first)
+// Whether the bytes are those that follow what has arrived of some of the prompt's blocks.
+bool RemotePrefill::Fits(const Prompt& prompt, const BlocksMessage& message) const {
+  if (message.table >= tables_.count() || message.bytes == 0 ||
+      message.images.size() % message.bytes != 0)
     return false;
+  const std::vector<size_t>& arrived = prompt.arrived[message.table];
+  const size_t count = message.images.size() / message.bytes;
+  if (message.first > arrived.size() || count > arrived.size() - message.first) return false;
+  const auto first = arrived.begin() + message.first;
+  return size_t{message.at} + message.bytes <= image_bytes_.blocks[message.table] &&
+         std::all_of(first, first + static_cast<ptrdiff_t>(count),
+                     [&](size_t bytes) { return bytes == message.at; });
+}
+
+// False: they do not belong to the prompt, or there is no room for them, or it was taken for
+// others.
+bool RemotePrefill::TakeBlocks(Prompt& prompt, const BlocksMessage& message) {
+  if (!Fits(prompt, message)) return false;
+  const size_t table = message.table, count = message.images.size() / message.bytes;
+  const size_t bytes = size_t{message.at} + message.bytes;
   std::vector<int32_t> blocks;
-  const auto* images = reinterpret_cast<const std::byte*>(message.images.data());
-  bool complete = true;
-  for (size_t i = 0; i < count; ++i) {
-    // One that another prompt has brought meanwhile is taken once more: that is rare, and harmless.
-    const auto block =
-        parts_.pool.Allocate(blocks.empty() ? std::nullopt : std::optional<int32_t>(blocks.back()));
-    if (!block) {
-      complete = false;
-      break;
-    }
+  while (blocks.size() < count) {
+    const auto block = Hold(prompt, table, message.first + blocks.size(),
+                            blocks.empty() ? std::nullopt : std::optional(blocks.back()));
+    if (!block) break;
     blocks.push_back(*block);
   }
-  parts_.executor.WriteBlocks(blocks, images);
-  for (size_t i = 0; i < blocks.size(); ++i)
-    tables_.Publish(blocks[i], prompt.hashes[message.first + i], message.table);
+  const bool complete = blocks.size() == count, ends = bytes == image_bytes_.blocks[table];
+  parts_.executor.WriteBlocks(blocks, {table, message.at, message.bytes},
+                              reinterpret_cast<const std::byte*>(message.images.data()));
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const size_t index = message.first + i;
+    prompt.arrived[table][index] = bytes;
+    if (ends) parts_.pool.Withdraw(blocks[i]);
+    tables_.Publish(blocks[i], ends ? prompt.hashes[index] : NameOfPart(prompt, index), table);
+  }
   for (size_t i = blocks.size(); i-- > 0;) parts_.pool.Release(blocks[i]);
-  stats_.bytes += blocks.size() * image_bytes_.block;
-  if (message.table == 0) stats_.taken_tokens += blocks.size() * parts_.pool.block_tokens();
+  stats_.bytes += blocks.size() * message.bytes;
+  if (ends && table == 0) stats_.taken_tokens += blocks.size() * parts_.pool.block_tokens();
   return complete;
+}
+
+// The block that has the bytes before those that follow, or a new one.
+std::optional<int32_t> RemotePrefill::Hold(const Prompt& prompt, size_t table, size_t index,
+                                           std::optional<int32_t> after) {
+  // One that another prompt has brought meanwhile is taken once more: that is rare, and harmless.
+  if (prompt.arrived[table][index] == 0) return parts_.pool.Allocate(after);
+  return tables_.Reuse(NameOfPart(prompt, index), table);
+}
+
+// What will not be completed is of use to nobody.
+void RemotePrefill::DropParts(const Prompt& prompt) {
+  for (size_t table = 0; table < tables_.count(); ++table) {
+    for (size_t index = 0; index < prompt.hashes.size(); ++index) {
+      const size_t bytes = prompt.arrived[table][index];
+      if (bytes == 0 || bytes == image_bytes_.blocks[table]) continue;
+      const auto block = tables_.Reuse(NameOfPart(prompt, index), table);
+      if (!block) continue;
+      parts_.pool.Withdraw(*block);
+      parts_.pool.Release(*block);
+    }
+  }
 }
 
 void RemotePrefill::Take(const StateMessage& message) {
@@ -189,6 +232,7 @@ void RemotePrefill::Fail(Prompt& prompt) {
 
 // To the scheduler, with whatever has arrived.
 void RemotePrefill::Admit(Prompts::iterator prompt) {
+  DropParts(*prompt);
   // Blocks that arrived last were released last: now the last ones of the prefix are evicted first.
   BlockTables::Tables tables(tables_.count());
   const std::span<const BlockHash> hashes = prompt->hashes;

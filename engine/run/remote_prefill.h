@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/run/prefill_role.h"
@@ -12,7 +13,8 @@ namespace pinion {
 
 // Has long prompts computed by other engines (--role decode). No block that has arrived stays in
 // use: it is in the prefix cache, from which the scheduler may take it for sequences that run, so
-// that arrivals never stand in their way.
+// that arrivals never stand in their way. One of which layers are still to come has a name there
+// that no sequence asks for.
 class RemotePrefill final : public PrefillRole {
  public:
   // A prompt that lacks fewer blocks is computed here: sending it would take as long.
@@ -42,16 +44,24 @@ class RemotePrefill final : public PrefillRole {
     size_t first_block = 0;                            // those before it were cached here
     int64_t since_ns = 0;
     bool ordered = false, failed = false;
-    size_t needs = 0;  // blocks, over all tables
+    size_t needs = 0;                          // blocks, over all tables
+    std::vector<std::vector<size_t>> arrived;  // [tables][blocks]: bytes of their images
   };
   using Prompts = std::list<Prompt>;  // by priority, then in order of arrival
 
+  // Of a block of which layers are still to come, for this prompt. As hashes are keyed, no block's
+  // is ever that of another with bits flipped.
+  static BlockHash NameOfPart(const Prompt& prompt, size_t index);
   void OrderMore();
   bool HasRoomFor(const Prompt& prompt) const;
   bool Order(Prompt& prompt);
   Prompts::iterator Find(uint64_t id);
   void Take(const BlocksMessage& message);
+  bool Fits(const Prompt& prompt, const BlocksMessage& message) const;
   bool TakeBlocks(Prompt& prompt, const BlocksMessage& message);
+  std::optional<int32_t> Hold(const Prompt& prompt, size_t table, size_t index,
+                              std::optional<int32_t> after);
+  void DropParts(const Prompt& prompt);
   void Take(const StateMessage& message);
   void Take(const DoneMessage& message);
   void Admit(Prompts::iterator prompt);

@@ -51,7 +51,7 @@ struct StartedModel {
 
   bool leads() const { return !world || world->process() == 0; }
   size_t processes() const { return world ? world->processes() : 1; }
-  // Keys and values that change hands (--role) are read and written between steps.
+  // Keys and values of other engines (--role) are written between steps.
   size_t steps_in_flight() const {
     return options.prefill.role == PrefillOptions::Role::kBoth ? executor->steps_in_flight() : 1;
   }

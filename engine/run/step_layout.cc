@@ -42,12 +42,14 @@ void StepLayout::Lay(const std::vector<Slice>& slices, bool takes_scores, LaidSt
   input.ended.swap(ended_);
   step.owners.clear();
   input.slices.resize(slices.size());  // which keeps the memory of tables
+  input.hands_over = false;
   bool decodes = true;
   for (size_t i = 0; i < slices.size(); ++i) {
     const size_t first_row = input.tokens.size();
     LaySlice(slices[i], input, input.slices[i]);
     AddTypes(slices[i], input);
     Want(slices[i], first_row, takes_scores, step);
+    input.hands_over = input.hands_over || slices[i].sequence->hands_over;
     decodes = decodes && slices[i].count <= 1 + slices[i].sequence->jumped;
   }
   // While one decodes, others keep the other stages busy.

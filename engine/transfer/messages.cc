@@ -25,7 +25,7 @@ void Fields(Archive& archive, WelcomeMessage& m) {
 }
 template <typename Archive>
 void Fields(Archive& archive, BlocksMessage& m) {
-  archive(m.id, m.table, m.first, m.images);
+  archive(m.id, m.table, m.first, m.at, m.bytes, m.images);
 }
 template <typename Archive>
 void Fields(Archive& archive, StateMessage& m) {

@@ -37,11 +37,12 @@ struct WelcomeMessage {      // answers Hello
   std::string refusal;       // why there can be no orders; empty: there can
   uint64_t most_tokens = 0;  // of an order
 };
-// Blocks [first, first + n) of one of an order's tables, n images of ImageBytes::block.
+// Of blocks [first, first + n) of one of an order's tables: the bytes [at, at + bytes) of their
+// images. Those before `at` have been sent.
 struct BlocksMessage {
   uint64_t id = 0;
-  uint32_t table = 0, first = 0;
-  std::string images;
+  uint32_t table = 0, first = 0, at = 0, bytes = 0;
+  std::string images;  // [n][bytes]
 };
 struct StateMessage {  // behind the last full block
   uint64_t id = 0;

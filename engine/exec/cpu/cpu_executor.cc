@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/base/trace.h"
+#include "engine/spec/kv_tables.h"
 
 namespace pinion {
 namespace {
@@ -30,10 +31,18 @@ void Lay(const StepInput& input, StepBatch& batch) {
 
 }  // namespace
 
+CpuExecutor::CpuExecutor(const kernels::Table& table, const DecoderSpec& spec, bool is_whole,
+                         size_t stages)
+    : table_(table),
+      width_(static_cast<size_t>(spec.output_width())),
+      tables_(KvTables(spec)),
+      is_whole_(is_whole),
+      open_(stages) {}
+
 Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(CpuLoad load) {
-  std::unique_ptr<CpuExecutor> executor(new CpuExecutor(
-      kernels::TableFor(load.options.isa), static_cast<size_t>(load.spec.output_width()),
-      load.world == nullptr, static_cast<size_t>(load.partition.stages)));
+  std::unique_ptr<CpuExecutor> executor(
+      new CpuExecutor(kernels::TableFor(load.options.isa), load.spec, load.world == nullptr,
+                      static_cast<size_t>(load.partition.stages)));
   if (load.partition.stages > 1) {
     PINION_ASSIGN(Pipeline pipeline, StartPipeline(load.spec, std::move(load.weights), load.plan,
                                                    load.options, load.partition, load.world));
@@ -60,12 +69,14 @@ void CpuExecutor::Begin(const StepInput& input) {
   OpenStep& step = open_.Push();
   step.input = &input;
   Lay(input, step.batch);
+  if (input.hands_over) step.batch.written = &step.written;
   if (staged_) staged_->Begin(step.batch);
 }
 
 StepOutput CpuExecutor::Finish(StepCaller& caller) {
-  const OpenStep& step = open_.oldest();
+  OpenStep& step = open_.oldest();
   samplers_.Update(*step.input);
+  step.written = [&](size_t layers) { caller.Written(BytesOfLayers(layers)); };
   const TraceSpan span("execute");
   RowResults results(table_, width_, *step.input, samplers_, caller);
   const LogitsSink sink = [&](const Worker& worker, size_t first, size_t count, float* logits,
@@ -105,17 +116,26 @@ void CpuExecutor::PrepareKv(size_t reached, bool half) {
 
 ImageBytes CpuExecutor::image_bytes() const {
   if (!is_whole_) return {};
-  return {decoder_->block_image_bytes(), decoder_->state_image_bytes()};
+  return {BytesOfLayers(SIZE_MAX), decoder_->state_image_bytes()};
 }
 
-void CpuExecutor::ReadBlocks(std::span<const int32_t> blocks, std::byte* images) {
+std::vector<size_t> CpuExecutor::BytesOfLayers(size_t layers) const {
+  std::vector<size_t> bytes;
+  for (size_t table = 0; table < tables_; ++table)
+    bytes.push_back(decoder_->block_image_bytes(table, layers));
+  return bytes;
+}
+
+void CpuExecutor::ReadBlocks(std::span<const int32_t> blocks, const ImagePart& part,
+                             std::byte* images) {
   const TraceSpan span("read blocks", "blocks", blocks.size());
-  decoder_->ReadBlocks(blocks, images, decoder_->block_image_bytes());
+  decoder_->ReadBlocks({part.table, blocks, part.first, part.bytes, part.bytes}, images);
 }
 
-void CpuExecutor::WriteBlocks(std::span<const int32_t> blocks, const std::byte* images) {
+void CpuExecutor::WriteBlocks(std::span<const int32_t> blocks, const ImagePart& part,
+                              const std::byte* images) {
   const TraceSpan span("write blocks", "blocks", blocks.size());
-  decoder_->WriteBlocks(blocks, images, decoder_->block_image_bytes());
+  decoder_->WriteBlocks({part.table, blocks, part.first, part.bytes, part.bytes}, images);
 }
 
 }  // namespace pinion

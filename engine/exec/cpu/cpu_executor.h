@@ -49,8 +49,10 @@ class CpuExecutor final : public Executor {
   bool AheadOfUse(size_t reached, bool half) const override;
   void PrepareKv(size_t reached, bool half) override;
   ImageBytes image_bytes() const override;  // nothing if it is one of several processes
-  void ReadBlocks(std::span<const int32_t> blocks, std::byte* images) override;
-  void WriteBlocks(std::span<const int32_t> blocks, const std::byte* images) override;
+  void ReadBlocks(std::span<const int32_t> blocks, const ImagePart& part,
+                  std::byte* images) override;
+  void WriteBlocks(std::span<const int32_t> blocks, const ImagePart& part,
+                   const std::byte* images) override;
   void ReadState(int32_t place, std::byte* image) override { decoder_->ReadState(place, image); }
   void WriteState(int32_t place, const std::byte* image) override {
     decoder_->WriteState(place, image);
@@ -65,13 +67,17 @@ class CpuExecutor final : public Executor {
   struct OpenStep {
     const StepInput* input = nullptr;
     StepBatch batch;
+    LayerSink written = {};  // from Finish on
   };
 
-  CpuExecutor(const kernels::Table& table, size_t width, bool is_whole, size_t stages)
-      : table_(table), width_(width), is_whole_(is_whole), open_(stages) {}
+  CpuExecutor(const kernels::Table& table, const DecoderSpec& spec, bool is_whole, size_t stages);
+
+  // Of each table: the bytes of images that the model's first layers write.
+  std::vector<size_t> BytesOfLayers(size_t layers) const;
 
   const kernels::Table& table_;
   const size_t width_;   // of a row of results
+  const size_t tables_;  // of blocks
   const bool is_whole_;  // has the whole model
   std::unique_ptr<Ranks> ranks_;
   std::unique_ptr<Decoder> decoder_;

@@ -22,6 +22,7 @@ StepInput Example() {
   params.bad_words_ids = {{1, 2}, {3}};
   input.begun = {{77, params, 20261125, {2, 6}, {11, 12, 13}}};
   input.parts = 3;
+  input.hands_over = true;
   return input;
 }
 
@@ -33,6 +34,7 @@ TEST(StepWire, BringsEveryField) {
   EXPECT_EQ(got->types, sent.types);
   EXPECT_EQ(got->ended, sent.ended);
   EXPECT_EQ(got->parts, 3u) << "all processes cut alike";
+  EXPECT_TRUE(got->hands_over);
   ASSERT_EQ(got->slices.size(), 2u);
   for (size_t i = 0; i < 2; ++i) {
     const StepInput::Slice &to = got->slices[i], &from = sent.slices[i];

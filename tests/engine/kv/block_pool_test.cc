@@ -142,6 +142,25 @@ TEST(BlockPool, EvictsLeastRecentlyUsed) {
   EXPECT_EQ(pool.stats().evictions, 2u);
 }
 
+TEST(BlockPool, AWithdrawnNameIsNobodys) {
+  BlockPool pool(2, 16, true);
+  const int32_t block = pool.Allocate().value();
+  pool.Withdraw(block);  // it has none
+  pool.Publish(block, HashOf(1));
+  pool.Withdraw(block);
+  EXPECT_FALSE(pool.Has(HashOf(1)));
+  pool.Publish(block, HashOf(2));
+  pool.Release(block);
+  EXPECT_EQ(pool.Reuse(HashOf(2)), block);
+  pool.Withdraw(block);
+  pool.Release(block);
+  EXPECT_EQ(pool.available(), 2u);
+  EXPECT_FALSE(pool.Reuse(HashOf(2)));
+  Cache(pool, HashOf(1));
+  Cache(pool, HashOf(3));
+  EXPECT_EQ(pool.stats().evictions, 0u) << "both were free";
+}
+
 TEST(BlockPool, EvictsSpareBlocksFirst) {
   BlockPool pool(4, 16, true);
   std::vector<int32_t> blocks;

@@ -75,14 +75,23 @@ TEST(PrefillSplit, BlocksThatAreNoneOfThePromptsAreNotTaken) {
   const Request request = Prompts(8)[6];
   const Outputs alone = AloneAnswers(options, {request});
   const size_t bytes = size_t{kSplitBlock} * 2 * 2 * 16 * 2 * 4;  // of a block
-  const std::string whole(bytes, 'x');
-  const BlocksMessage good{0, 0, 0, whole}, cases[] = {{0, 1, 0, whole},
-                                                       {0, 0, 7, whole},
-                                                       {0, 0, 0xffffffff, whole},
-                                                       {0, 0, 6, whole + whole},
-                                                       {0, 0, 0, whole + "x"},
-                                                       {0, 0, 0, "x"},
-                                                       {0, 0, 0, std::string(8 * bytes, 'x')}};
+  const std::string whole(bytes, 'x'), half(bytes / 2, 'x');
+  const auto all = static_cast<uint32_t>(bytes);
+  const BlocksMessage good{0, 0, 0, 0, all, whole},
+      cases[] = {{0, 1, 0, 0, all, whole},
+                 {0, 0, 7, 0, all, whole},
+                 {0, 0, 0xffffffff, 0, all, whole},
+                 {0, 0, 6, 0, all, whole + whole},
+                 {0, 0, 1, 0, all, whole + "x"},
+                 {0, 0, 1, 0, all, "x"},
+                 {0, 0, 1, 0, all, std::string(8 * bytes, 'x')},
+                 {0, 0, 0, 0, all, whole},  // once more
+                 {0, 0, 1, all / 2, all / 2, half},
+                 {0, 0, 0, all / 2, all / 2, half},
+                 {0, 0, 1, 0, 0, whole},
+                 {0, 0, 1, 0, 2 * all, whole + whole},
+                 {0, 0, 0, all, 1, "x"},
+                 {0, 0, 1, 0xffffffff, 1, "x"}};
   for (BlocksMessage blocks : cases) {
     const std::string address = SocketPath("blocks");
     PrefillServer::Options served;
@@ -104,7 +113,7 @@ TEST(PrefillSplit, BlocksThatAreNoneOfThePromptsAreNotTaken) {
     Outputs outputs;
     StepAll(*engine, outputs);
     EXPECT_EQ(outputs.at(request.id).size(), alone.at(request.id).size())
-        << blocks.table << ' ' << blocks.first << ' ' << blocks.images.size();
+        << blocks.table << ' ' << blocks.first << ' ' << blocks.at << ' ' << blocks.bytes;
     EXPECT_EQ(engine->stats().transfer.failed, 1u);
     EXPECT_EQ(engine->stats().transfer.taken_tokens, size_t{kSplitBlock}) << "the first block";
   }

@@ -14,6 +14,7 @@ namespace pinion {
 namespace {
 
 constexpr size_t kServiceBlock = 4;
+constexpr size_t kImage = 4;  // bytes of a block, one a layer
 
 class FakeLink final : public PrefillServer {
  public:
@@ -39,7 +40,11 @@ class FakeLink final : public PrefillServer {
     EXPECT_FALSE(stands_still() && std::holds_alternative<BlocksMessage>(message)) << id;
     if (const auto* blocks = std::get_if<BlocksMessage>(&message)) {
       EXPECT_EQ(blocks->id, 1000 + id);
-      for (size_t i = 0; i < blocks->images.size(); ++i) blocks_[id].insert(blocks->first + i);
+      for (size_t i = 0; i < blocks->images.size() / blocks->bytes; ++i) {
+        size_t& sent = sent_[id][blocks->first + i];
+        EXPECT_EQ(sent, blocks->at) << "every byte once, in order";
+        sent += blocks->bytes;
+      }
     } else if (const auto* done = std::get_if<DoneMessage>(&message)) {
       EXPECT_TRUE(done_.emplace(id, done->error).second) << "one end for each";
     }
@@ -52,21 +57,37 @@ class FakeLink final : public PrefillServer {
 
   std::shared_ptr<std::atomic<size_t>> unsent_ = std::make_shared<std::atomic<size_t>>(0);
   std::deque<Arrived> arrived_;
-  std::map<uint64_t, std::set<size_t>> blocks_;  // sent, by order
-  std::map<uint64_t, std::string> done_;         // errors
+  size_t whole(uint64_t id) {  // blocks
+    size_t count = 0;
+    for (const auto& [block, bytes] : sent_[id]) count += bytes == kImage ? 1 : 0;
+    return count;
+  }
+
+  std::map<uint64_t, std::map<size_t, size_t>> sent_;  // bytes of each block, by order
+  std::map<uint64_t, std::string> done_;               // errors
   Address address_;
 };
 
-// Images of one byte.
-class OneByte final : public Executor {
+// Layers of one byte.
+class FourLayers final : public Executor {
  public:
   Status AllocateKv(const KvRoom&) override { return {}; }
   void Begin(const StepInput&) override {}
   StepOutput Finish(StepCaller&) override { return {}; }
   ExecutorMemory memory() const override { return {}; }
   StepReads reads() const override { return {}; }
-  ImageBytes image_bytes() const override { return {1, 0}; }
+  ImageBytes image_bytes() const override { return {{kImage}, 0}; }
+  void ReadBlocks(std::span<const int32_t> blocks, const ImagePart& part, std::byte*) override {
+    for (const int32_t block : blocks)
+      EXPECT_TRUE(!in_step_.contains(block) || part.first + part.bytes <= written_)
+          << "the step still writes it";
+  }
+
+  std::set<int32_t> in_step_;
+  size_t written_ = 0;
 };
+
+using BytesOfBlocks = std::map<size_t, size_t>;
 
 class ServiceTest : public ::testing::Test {
  protected:
@@ -86,16 +107,46 @@ class ServiceTest : public ::testing::Test {
                            [this](uint64_t id) { EXPECT_TRUE(scheduler_->Abort(id)); }},
         link_);
   }
-  void Step() {
+  // False: there is nothing to compute.
+  bool Begin() {
     service_->BeforeStep(0);
-    if (scheduler_->idle()) return;
+    if (scheduler_->idle()) return false;
+    slices_ = &scheduler_->Schedule();
+    for (const Slice& slice : *slices_) {
+      const std::vector<int32_t>& blocks = slice.sequence->tables[0].blocks;
+      for (size_t i = slice.first / kServiceBlock; i < blocks.size(); ++i)
+        executor_.in_step_.insert(blocks[i]);
+    }
+    return true;
+  }
+  void Layers(size_t layers) {
+    executor_.written_ = layers;
+    const size_t bytes[] = {layers};
+    service_->DuringStep(*slices_, bytes);
+  }
+  void End() {
+    executor_.in_step_.clear();
     size_t samples = 0;
-    for (const Slice& slice : scheduler_->Schedule()) samples += slice.samples ? 1 : 0;
+    for (const Slice& slice : *slices_) samples += slice.samples ? 1 : 0;
     service_->AfterStep(scheduler_->Commit(std::vector<int32_t>(samples, 1)));
+  }
+  void Step() {
+    if (!Begin()) return;
+    for (size_t layers = 1; layers <= kImage; ++layers) Layers(layers);
+    End();
+  }
+  void AddOwn(size_t tokens) {
+    auto own = std::make_unique<Sequence>();
+    own->id = 5;
+    own->tokens.assign(tokens, 3);
+    own->params.max_tokens = 8;
+    own->params.ignore_eos = true;
+    ASSERT_TRUE(scheduler_->Add(std::move(own)));
   }
 
   std::shared_ptr<FakeLink> link_ = std::make_shared<FakeLink>();
-  OneByte executor_;
+  FourLayers executor_;
+  const std::vector<Slice>* slices_ = nullptr;
   std::optional<BlockPool> pool_;
   std::optional<Scheduler> scheduler_;
   std::optional<PrefillService> service_;
@@ -108,8 +159,79 @@ TEST_F(ServiceTest, EveryFullBlockOfAPromptIsSentOnce) {
   EXPECT_TRUE(service_->idle());
   for (uint64_t id = 1; id <= 6; ++id) {
     EXPECT_EQ(link_->done_.at(id), "");
-    EXPECT_EQ(link_->blocks_[id].size(), (7 * id - 1) / kServiceBlock) << id;
+    EXPECT_EQ(link_->whole(id), (7 * id - 1) / kServiceBlock) << id;
+    EXPECT_EQ(link_->sent_[id].size(), link_->whole(id)) << id;
   }
+  EXPECT_EQ(pool_->used(), 0u);
+}
+
+TEST_F(ServiceTest, LayersLeaveBeforeTheStepEnds) {
+  Make(100);
+  link_->Order(1, 18);
+  ASSERT_TRUE(Begin());  // two blocks
+  EXPECT_TRUE(link_->sent_.empty());
+  Layers(1);
+  EXPECT_EQ(link_->sent_[1], (BytesOfBlocks{{0, 1}, {1, 1}}));
+  Layers(3);
+  EXPECT_EQ(link_->sent_[1], (BytesOfBlocks{{0, 3}, {1, 3}}));
+  EXPECT_EQ(service_->stats().given_tokens, 0u) << "no block is whole";
+  End();
+  EXPECT_EQ(link_->sent_[1], (BytesOfBlocks{{0, 4}, {1, 4}}));
+  EXPECT_EQ(service_->stats().given_tokens, 2 * kServiceBlock);
+  Step();
+  EXPECT_TRUE(link_->done_.empty());
+  Step();
+  EXPECT_EQ(link_->done_.at(1), "");
+}
+
+TEST_F(ServiceTest, ABlockThatAStepEndsBegunByAnotherIsSentOnce) {
+  Make(100);
+  AddOwn(2);  // takes a row of each step, so that steps end within blocks
+  link_->Order(1, 18);
+  for (int step = 0; step < 4; ++step) Step();
+  EXPECT_EQ(link_->done_.at(1), "");
+  EXPECT_EQ(link_->whole(1), 4u);
+}
+
+TEST_F(ServiceTest, WhatALinkDidNotTakeDuringAStepIsSentLater) {
+  Make(100);
+  link_->Order(1, 18);
+  ASSERT_TRUE(Begin());
+  Layers(1);
+  link_->StandStill(true);
+  Layers(2);
+  End();
+  EXPECT_EQ(link_->sent_[1], (BytesOfBlocks{{0, 1}, {1, 1}}));
+  ASSERT_TRUE(Begin());
+  link_->StandStill(false);
+  Layers(2);
+  EXPECT_EQ(link_->sent_[1], (BytesOfBlocks{{0, 4}, {1, 4}, {2, 2}, {3, 2}}));
+  link_->StandStill(true);
+  End();
+  Step();
+  EXPECT_TRUE(scheduler_->idle());
+  EXPECT_TRUE(link_->done_.empty());
+  link_->StandStill(false);
+  Step();
+  EXPECT_EQ(link_->whole(1), 4u);
+  EXPECT_EQ(link_->done_.at(1), "");
+}
+
+TEST_F(ServiceTest, AnOrderOfWhichHalfABlockIsSentFailsIfTheRestIsEvicted) {
+  Make(15);
+  link_->Order(1, 18);
+  ASSERT_TRUE(Begin());
+  Layers(1);
+  link_->StandStill(true);
+  End();
+  while (!scheduler_->idle()) Step();
+  AddOwn(52);  // takes the whole cache
+  while (!scheduler_->idle()) Step();
+  link_->StandStill(false);
+  Step();
+  EXPECT_NE(link_->done_.at(1).find("evicted"), std::string::npos) << link_->done_.at(1);
+  EXPECT_EQ(link_->sent_[1], (BytesOfBlocks{{0, 1}, {1, 1}}));
+  EXPECT_EQ(service_->stats().failed, 1u);
   EXPECT_EQ(pool_->used(), 0u);
 }
 
@@ -125,12 +247,7 @@ TEST_F(ServiceTest, ALinkThatStandsStillHoldsBackOrdersAndNobodyElse) {
   EXPECT_GT(service_->wait_ms(), 0);
   EXPECT_TRUE(link_->done_.empty());
   // The engine's own requests take the cache meanwhile.
-  auto own = std::make_unique<Sequence>();
-  own->id = 5;
-  own->tokens.assign(50, 3);
-  own->params.max_tokens = 8;
-  own->params.ignore_eos = true;
-  ASSERT_TRUE(scheduler_->Add(std::move(own)));
+  AddOwn(50);
   while (!scheduler_->idle()) Step();
   link_->StandStill(false);
   for (int step = 0; step < 100; ++step) Step();
@@ -139,7 +256,7 @@ TEST_F(ServiceTest, ALinkThatStandsStillHoldsBackOrdersAndNobodyElse) {
   size_t failed = 0;
   for (const auto& [id, error] : link_->done_) {
     if (error.empty()) {
-      EXPECT_EQ(link_->blocks_[id].size(), 4u) << id;
+      EXPECT_EQ(link_->whole(id), 4u) << id;
     } else {
       ++failed;
     }
@@ -175,6 +292,26 @@ TEST_F(ServiceTest, CancelledOrdersEndWithoutAnAnswer) {
   EXPECT_TRUE(service_->idle());
   EXPECT_TRUE(scheduler_->idle());
   EXPECT_TRUE(link_->done_.empty());
+  EXPECT_EQ(pool_->used(), 0u);
+}
+
+TEST_F(ServiceTest, AnOrderThatIsCancelledDuringAStepEndsBeforeTheNext) {
+  Make(30);
+  link_->Order(1, 18);
+  link_->Order(2, 18);
+  ASSERT_TRUE(Begin());
+  Layers(1);
+  link_->Cancel(1);
+  Layers(2);
+  End();
+  EXPECT_GT(pool_->used(), 0u);
+  while (!service_->idle()) Step();
+  EXPECT_TRUE(scheduler_->idle());
+  EXPECT_LE(link_->whole(1), 2u) << "what the step had of it, and no more";
+  EXPECT_FALSE(link_->done_.contains(1));
+  EXPECT_EQ(link_->whole(2), 4u);
+  EXPECT_EQ(link_->done_.at(2), "");
+  EXPECT_EQ(service_->stats().failed, 1u);
   EXPECT_EQ(pool_->used(), 0u);
 }
 

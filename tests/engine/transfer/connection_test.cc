@@ -84,7 +84,7 @@ TEST(Transfer, AnOrderIsAnsweredByItsOwnBlocks) {
   const auto arrived = Await(*server);
   const auto& from = arrived.from;
   EXPECT_EQ(arrived.order->tokens, OrderOf(5).tokens);
-  server->Send(from, BlocksMessage{5, 0, 3, "0123456789"});
+  server->Send(from, BlocksMessage{5, 0, 3, 0, 10, "0123456789"});
   server->Send(from, StateMessage{5, "state"});
   server->Send(from, DoneMessage{5, "", 2});
   server->Send(from, StateMessage{5, "behind the end: nobody's"});

@@ -28,11 +28,13 @@ TEST(TransferMessages, ComeBackAsTheyWere) {
   EXPECT_EQ(got.first_block, 5u);
   EXPECT_EQ(got.priority, -6);
   EXPECT_EQ(std::get<CancelMessage>(*Decode(EncodeTransfer(CancelMessage{8}))).id, 8u);
-  const auto blocks = Decode(EncodeTransfer(BlocksMessage{9, 1, 2, std::string("a\0b", 3)}));
+  const auto blocks = Decode(EncodeTransfer(BlocksMessage{9, 1, 2, 30, 3, std::string("a\0b", 3)}));
   const auto& sent = std::get<BlocksMessage>(*blocks);
   EXPECT_EQ(sent.id, 9u);
   EXPECT_EQ(sent.table, 1u);
   EXPECT_EQ(sent.first, 2u);
+  EXPECT_EQ(sent.at, 30u);
+  EXPECT_EQ(sent.bytes, 3u);
   EXPECT_EQ(sent.images, std::string("a\0b", 3));
   EXPECT_EQ(std::get<StateMessage>(*Decode(EncodeTransfer(StateMessage{10, "s"}))).image, "s");
   const auto done = Decode(EncodeTransfer(DoneMessage{11, "lost", 12}));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "engine/checkpoint/model.h"
 #include "engine/spec/kv_tables.h"
@@ -101,6 +102,90 @@ TEST(CpuExecutor, RowsAreHandedOnWhenTheirStepIsFinishedAndNotBefore) {
   executor->Finish(of_second);
   EXPECT_EQ(of_second.values, of_first.values);
   EXPECT_EQ(executor->waited_s().size(), 2u);
+}
+
+// Reads from blocks 4 and 9 whatever is new.
+struct LayerReader final : StepCaller {
+  explicit LayerReader(CpuExecutor& executor) : executor(executor) {}
+  std::span<const uint32_t> Mask(size_t) override { return {}; }
+  void Take(size_t, const float*, size_t) override {}
+  void Written(std::span<const size_t> image_bytes) override {
+    ASSERT_EQ(image_bytes.size(), 1u);
+    ASSERT_GT(image_bytes[0], bytes);
+    EXPECT_EQ(caller, std::this_thread::get_id());
+    const ImagePart part{0, bytes, image_bytes[0] - bytes};
+    std::vector<std::byte> both(2 * part.bytes);
+    executor.ReadBlocks(kTwo, part, both.data());
+    const auto half = both.begin() + static_cast<ptrdiff_t>(part.bytes);
+    images[0].insert(images[0].end(), both.begin(), half);
+    images[1].insert(images[1].end(), half, both.end());
+    bytes = image_bytes[0];
+    ++calls;
+  }
+  static size_t ImageOf(const CpuExecutor& executor) { return executor.image_bytes().blocks.at(0); }
+
+  static constexpr int32_t kTwo[] = {4, 9};
+  CpuExecutor& executor;
+  const std::thread::id caller = std::this_thread::get_id();
+  std::vector<std::byte> images[2];
+  size_t bytes = 0, calls = 0;
+};
+
+struct Split {
+  std::vector<int> threads;  // of each rank
+  int stages;
+};
+
+TEST(CpuExecutor, LayersAreReadAsTheStepLeavesThemWhileItGoesOn) {
+  for (const auto& [threads, stages] :
+       {Split{{1}, 1}, Split{{2}, 1}, Split{{1, 1}, 1}, Split{{1, 1}, 2}, Split{{1, 1, 1, 1}, 2}}) {
+    const auto executor = Tiny(threads, stages);
+    ASSERT_TRUE(executor->AllocateKv({kBlocks, 128, 1}));
+    StepInput input = Prompt(RowUse::kItself);
+    input.parts = 2;  // of stages
+    input.hands_over = true;
+    LayerReader reader(*executor);
+    Compute(*executor, input, reader);
+    if (stages == 1) {
+      EXPECT_EQ(reader.calls, 2u) << "as many as layers";
+    }
+    const size_t bytes = LayerReader::ImageOf(*executor);
+    ASSERT_EQ(reader.bytes, bytes);
+    std::vector<std::byte> after(2 * bytes), said = reader.images[0];
+    executor->ReadBlocks(LayerReader::kTwo, {0, 0, bytes}, after.data());
+    said.insert(said.end(), reader.images[1].begin(), reader.images[1].end());
+    EXPECT_EQ(said, after) << threads.size() << " ranks, " << stages << " stages";
+    // Block 9 has 4 tokens.
+    EXPECT_NE(reader.images[0], reader.images[1]);
+  }
+}
+
+TEST(CpuExecutor, OnlyAStepThatHandsOverTellsOfItsLayers) {
+  const auto executor = Tiny({1});
+  ASSERT_TRUE(executor->AllocateKv({kBlocks, 128, 1}));
+  LayerReader reader(*executor);
+  StepInput input = Prompt(RowUse::kToken);
+  input.begun = {{1, {}, 0, {}, {}}};
+  Compute(*executor, input, reader);
+  EXPECT_EQ(reader.calls, 0u);
+}
+
+// Wherever the pieces begin and end.
+TEST(CpuExecutor, WhatIsWrittenInPiecesIsReadAsItWas) {
+  for (const auto& [threads, stages] : {Split{{1}, 1}, Split{{1, 1}, 1}, Split{{1, 1, 1, 1}, 2}}) {
+    const auto executor = Tiny(threads, stages);
+    ASSERT_TRUE(executor->AllocateKv({kBlocks, 128, 1}));
+    const size_t bytes = LayerReader::ImageOf(*executor);
+    std::vector<std::byte> image(bytes), read(bytes);
+    for (size_t i = 0; i < bytes; ++i) image[i] = static_cast<std::byte>(i * i / 7 + i);
+    const int32_t block[] = {5};
+    for (size_t at = 0, count = 1; at < bytes;
+         at += count, count = std::min(3 * count + 1, bytes - at))
+      executor->WriteBlocks(block, {0, at, count}, image.data() + at);
+    for (size_t at = 0, count = 5; at < bytes; at += count, count = std::min(2 * count, bytes - at))
+      executor->ReadBlocks(block, {0, at, count}, read.data() + at);
+    EXPECT_EQ(read, image) << threads.size() << " ranks, " << stages << " stages";
+  }
 }
 
 TEST(CpuExecutor, TellsTheMemoryOfItsRanksAndHowLongTheyWaited) {
