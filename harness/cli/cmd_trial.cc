@@ -17,18 +17,24 @@
 namespace pinion::harness {
 namespace {
 
-Result<TrialResult> Trial(int64_t start_ns) {
+Result<Json> Trial(int64_t start_ns) {
   const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
   PINION_ASSIGN(const Json json, Json::Parse(text));
-  PINION_ASSIGN(const TrialRequest request, ReadTrialRequest(json));
   CatchStopRequests({SIGTERM});  // so that the servers are stopped in order
-  return RunTrial(request, start_ns, StopRequested);
+  if (json.Find("sides")) {
+    PINION_ASSIGN(const PairRequest pair, ReadPairRequest(json));
+    PINION_ASSIGN(const PairResult result, RunPair(pair, start_ns, StopRequested));
+    return ToJson(result);
+  }
+  PINION_ASSIGN(const TrialRequest request, ReadTrialRequest(json));
+  PINION_ASSIGN(const TrialResult result, RunTrial(request, start_ns, StopRequested));
+  return ToJson(result);
 }
 
 int RunTrialCommand(int64_t start_ns) {
-  const Result<TrialResult> result = Trial(start_ns);
+  const Result<Json> result = Trial(start_ns);
   if (!result) return Report(result.error());
-  std::cout << ToJson(*result).Dump() << std::endl;
+  std::cout << result->Dump() << std::endl;
   return std::cout ? 0 : Report({ErrorCode::kIo, "cannot write the result to standard output"});
 }
 

@@ -89,10 +89,12 @@ std::string GeneratorText(const Results& results) {
 std::string DecisionText(const Results& results) {
   if (IsPair(results))
     return "Every round measures each of the two once, in random order and with the same prompts. "
-           "Each trial is compared with those of the other side among the three before it and the "
-           "three after it, by which of the two was faster, and the nearer the more, so that drift "
-           "beyond a few trials cancels. The difference is the weighted median of these "
-           "comparisons. Its 99 % interval has the differences after whose removal the two could "
+           "If memory holds both servers, they run at once and take turns, a short load at a time, "
+           "so that both meet the same disturbances; a round's difference is the median of its "
+           "turns'. Else each trial has a server of its own and is compared with those of the other "
+           "side among the three before it and the three after it, the nearer the more, so that "
+           "drift beyond a few trials cancels. By these comparisons it counts alone which of the two "
+           "was faster, and the difference is their weighted median. Its 99 % interval has the differences after whose removal the two could "
            "be exchanged in every round: it rests on the random order alone, so that two equal "
            "ones are told apart in at most 1 % of comparisons, whatever the noise. One is called "
            "better if the interval is a gain and the difference exceeds the smallest one worth "

@@ -16,12 +16,6 @@
 namespace pinion::harness {
 
 // One number that a trial measured.
-struct MetricValue {
-  std::string metric;  // see Metrics() in harness/stats/metrics.h
-  LoadLevel level;
-  double value = 0;
-};
-
 // One request of a trial's load, warm-ups excepted.
 struct RequestRow {
   std::string load;  // "batch", "clients", "rate" or "search"

@@ -23,6 +23,7 @@ void EachMember(Info& info, const Visit& visit) {
   visit("batch_over_s", info.batch_over_s);
   visit("once_s", info.once_s);
   visit("out_of_time_s", info.out_of_time_s);
+  visit("waves", info.waves);
 }
 
 Json Written(const std::string& text) { return text.empty() ? Json() : Json(text); }
@@ -52,6 +53,20 @@ Json Written(const std::optional<SearchedLevels>& slo) {
   return Json::Object{{"unit", slo->unit}, {"levels", std::move(list)}};
 }
 
+Json Written(const std::vector<std::vector<MetricValue>>& waves) {
+  Json list;
+  for (const std::vector<MetricValue>& samples : waves) {
+    Json wave = Json::MakeArray();
+    for (const MetricValue& sample : samples) {
+      Json one = Json::Object{{"metric", sample.metric}, {"value", sample.value}};
+      SetLevel(sample.level, one);
+      wave.Append(std::move(one));
+    }
+    list.Append(std::move(wave));
+  }
+  return list;
+}
+
 void Take(const Json& json, std::string& text) {
   if (json.is_string()) text = json.string();
 }
@@ -62,6 +77,18 @@ void Take(const Json& json, Json& whole) { whole = json; }
 void Take(const Json& json, std::vector<std::string>& texts) { texts = StringsIn(json); }
 void Take(const Json& json, std::optional<double>& number) {
   if (json.is_number()) number = json.number();
+}
+
+void Take(const Json& json, std::vector<std::vector<MetricValue>>& waves) {
+  for (const Json& wave : json.is_array() ? json.array() : Json::Array()) {
+    std::vector<MetricValue>& samples = waves.emplace_back();
+    for (const Json& one : wave.is_array() ? wave.array() : Json::Array()) {
+      const auto metric = Require<std::string>(one, "metric");
+      const auto level = LevelOf(one);
+      const auto value = Require<double>(one, "value");
+      if (metric && level && value) samples.push_back({*metric, *level, *value});
+    }
+  }
 }
 
 void Take(const Json& json, std::vector<Distribution>& distributions) {

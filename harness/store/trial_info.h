@@ -11,6 +11,12 @@
 
 namespace pinion::harness {
 
+struct MetricValue {
+  std::string metric;  // see Metrics() in harness/stats/metrics.h
+  LoadLevel level;
+  double value = 0;
+};
+
 inline constexpr char kBatchCut[] = "offline batch cut";  // in TrialInfo::cut
 
 // The search of a trial for its SLO's load.
@@ -34,7 +40,10 @@ struct TrialInfo {
   std::optional<double> batch_over_s;   // by which the batch exceeded its share of the trial
   std::optional<double> once_s;         // spent on the ceilings, which no later trial needs again
   std::optional<double> out_of_time_s;  // of a failed trial: the limit that was too short
-  Json rest = Json::MakeObject();       // what no decision rests on: stages, counters, windows, ...
+  // The samples of each wave of load, in turns with those of the other side (RunPair), which has
+  // as many; empty if the trial was measured alone.
+  std::vector<std::vector<MetricValue>> waves;
+  Json rest = Json::MakeObject();  // what no decision rests on: stages, counters, windows, ...
 
   bool has_cut_batch() const { return std::find(cut.begin(), cut.end(), kBatchCut) != cut.end(); }
 };

@@ -10,9 +10,10 @@
 #include "harness/results/figures.h"
 #include "harness/space/own_settings.h"
 #include "harness/stats/text.h"
+#include "harness/sweep/in_turns.h"
+#include "harness/sweep/protocol.h"
 #include "harness/sweep/score.h"
 #include "harness/sweep/state.h"
-#include "harness/trial/runner.h"
 
 namespace pinion::harness {
 namespace {
@@ -104,7 +105,10 @@ Result<std::optional<TrialRow>> LiveSource::Run(const Slot& slot, int position,
   // The first trial has no limit: without it there is no estimate of a sensible budget.
   const double room_s = stored_.empty() ? std::numeric_limits<double>::infinity()
                                         : line.left_s + kOverrun * meta_.definition.budget_s;
-  PINION_ASSIGN(std::optional<TrialRow> trial, Measure(slot, position, room_s));
+  PINION_ASSIGN(const std::optional<Slot> other, OtherInTurns(slot));
+  PINION_ASSIGN(
+      std::optional<TrialRow> trial,
+      other ? MeasureInTurns({slot, *other}, position, room_s) : Measure(slot, position, room_s));
   if (trial) progress_.End(line, trial->ok, Summary(*trial));
   if (!trial && why_none_ == SweepEnd::kBudget)
     progress_.Note(StrCat("the budget of ", FormatSeconds(meta_.definition.budget_s),
@@ -178,9 +182,10 @@ Status LiveSource::RaiseTrialLimit() {
   return WriteTrialLimit(store_, raised_s);
 }
 
-Result<LiveSource::Asked> LiveSource::AskFor(const CandidateRow& row, const Slot& slot,
-                                             const std::string& log) const {
+Result<LiveSource::Asked> LiveSource::AskFor(const Slot& slot) const {
+  const CandidateRow& row = RowOf(candidates_, slot.candidate);
   Asked asked;
+  asked.engine = row.engine;
   asked.settings = SettingsFrom(row.settings);
   asked.configuration = ConfigurationOf(asked.settings);
   TrialRequest& request = asked.request;
@@ -189,7 +194,7 @@ Result<LiveSource::Asked> LiveSource::AskFor(const CandidateRow& row, const Slot
   asked.configuration.options = request.options;
   request.replicas = asked.configuration.replicas;
   request.prefill_replicas = asked.configuration.prefill_replicas;
-  request.log = log;
+  request.log = options_.folder + "/" + LogPath(slot);
   request.workload = meta_.definition.workload;
   request.workload.batch = RunsBatch(meta_.definition);
   request.seed = RoundSeed(meta_.definition.seed, slot.phase, slot.round);
@@ -202,39 +207,100 @@ Result<LiveSource::Asked> LiveSource::AskFor(const CandidateRow& row, const Slot
   return asked;
 }
 
-Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int position, double room_s) {
-  const CandidateRow& row =
-      *std::find_if(candidates_.begin(), candidates_.end(),
-                    [&](const CandidateRow& one) { return one.id == slot.candidate; });
+TrialRow LiveSource::NewRow(const Slot& slot, int position) const {
   TrialRow trial;
   static_cast<Slot&>(trial) = slot;
   trial.position = position;
   trial.started_at = NowIso8601();
   trial.log_path = LogPath(slot);
-  const std::string log = options_.folder + "/" + trial.log_path;
-  PINION_ASSIGN(const Asked asked, AskFor(row, slot, log));
-  const TrialRequest& request = asked.request;
-  const double hang_s = *request.deadline_s + (request.ceilings ? kCeilingsSeconds : 0);
-  TrialProcess process = {options_.binary, log, std::min(room_s, hang_s)};
+  return trial;
+}
+
+Result<TrialProcess> LiveSource::ProcessFor(const Asked& asked, double timeout_s) const {
+  TrialProcess process = {options_.binary, asked.request.log, timeout_s};
   process.interrupted = options_.interrupted;
   process.clock = options_.clock;
   PINION_ASSIGN(process.environment,
                 EnvironmentOf(asked.configuration.runtime, RuntimeOffer::Here()));
+  return process;
+}
+
+Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int position, double room_s) {
+  TrialRow trial = NewRow(slot, position);
+  PINION_ASSIGN(const Asked asked, AskFor(slot));
+  const TrialRequest& request = asked.request;
+  const double hang_s = *request.deadline_s + (request.ceilings ? kCeilingsSeconds : 0);
+  PINION_ASSIGN(const TrialProcess process, ProcessFor(asked, std::min(room_s, hang_s)));
   PINION_ASSIGN(const TrialOutcome outcome, RunTrialProcess(request, process));
   if (!outcome.ok && outcome.seconds > room_s) why_none_ = SweepEnd::kBudget;
   if (outcome.interrupted || why_none_ == SweepEnd::kBudget) return std::optional<TrialRow>();
+  PINION_TRY(Keep(asked, outcome, trial));
+  return std::optional(std::move(trial));
+}
+
+Status LiveSource::Keep(const Asked& asked, const TrialOutcome& outcome, TrialRow& trial) {
+  const TrialRequest& request = asked.request;
   Take(outcome, request.limit_s, trial);
   if (options_.batch_prompts < meta_.definition.workload.load.num_prompts)
     trial.info.batch_prompts = options_.batch_prompts;
   if (trial.ok && HasLateBatch(trial.info) && IsFitting()) FailForTime(request, trial);
   if (const auto cost = CostPerMillionTokens(trial, meta_.definition))
     trial.samples.push_back({"cost_per_mtoken", 0, *cost});
-  const std::string key = ConfigurationKey(row.engine, asked.configuration, asked.settings);
+  const std::string key = ConfigurationKey(asked.engine, asked.configuration, asked.settings);
   PINION_TRY(
       store_.PutTrial(trial, {ShortHash(meta_.machine.Dump()), meta_.model, key, request.seed}));
   trial.requests.clear();  // they are in the store, and may be many
-  stored_[slot] = trial;
-  return std::optional(std::move(trial));
+  stored_[trial] = trial;
+  return {};
+}
+
+// Servers in turns inherit the environment of one process.
+Result<std::optional<Slot>> LiveSource::OtherInTurns(const Slot& slot) {
+  if (meta_.definition.strategy != Strategy::kPair || slot.phase != Phase::kRace)
+    return std::optional<Slot>();
+  Slot other = slot;
+  other.candidate = 1 - slot.candidate;
+  if (stored_.count(other)) return std::optional<Slot>();
+  if (!takes_turns_) {
+    PINION_ASSIGN(const Asked first, AskFor(slot));
+    PINION_ASSIGN(const Asked second, AskFor(other));
+    takes_turns_ = first.configuration.runtime == second.configuration.runtime &&
+                   CanTakeTurns(first.request, second.request);
+    progress_.Note(*takes_turns_ ? "both servers run at once, and their loads take turns"
+                                 : "memory does not hold both servers at once, or their "
+                                   "environments differ: each trial starts its own");
+  }
+  return *takes_turns_ ? std::optional(other) : std::nullopt;
+}
+
+Result<std::optional<TrialRow>> LiveSource::MeasureInTurns(const std::array<Slot, 2>& slots,
+                                                           int position, double room_s) {
+  const auto alone = std::find_if(stored_.begin(), stored_.end(), [](const auto& known) {
+    return known.first.candidate == 0 && known.second.ok && known.second.info.waves.empty();
+  });
+  PairRequest pair;
+  pair.waves = alone == stored_.end() ? 1 : WavesFor(alone->second, meta_.definition.budget_s);
+  std::array<Asked, 2> asked;
+  double deadline_s = 0;
+  for (size_t side = 0; side < slots.size(); ++side) {
+    PINION_ASSIGN(asked[side], AskFor(slots[side]));
+    asked[side].request.ceilings = false;
+    deadline_s += *asked[side].request.deadline_s +
+                  kHangLimits * options_.trial_limit_s * static_cast<double>(pair.waves - 1);
+  }
+  std::array<TrialRow, 2> rows = {NewRow(slots[0], position), NewRow(slots[1], position + 1)};
+  for (size_t side = 0; side < slots.size(); ++side) {
+    asked[side].request.deadline_s = deadline_s;
+    pair.sides[side] = asked[side].request;
+  }
+  PINION_ASSIGN(const TrialProcess process, ProcessFor(asked[0], std::min(room_s, deadline_s)));
+  PINION_ASSIGN(const auto outcomes, RunPairProcess(pair, process));
+  const bool lost = !outcomes[0].ok && !outcomes[1].ok;
+  if (lost && outcomes[0].seconds + outcomes[1].seconds > room_s) why_none_ = SweepEnd::kBudget;
+  if (outcomes[0].interrupted || why_none_ == SweepEnd::kBudget) return std::optional<TrialRow>();
+  for (size_t side = 0; side < slots.size(); ++side)
+    PINION_TRY(Keep(asked[side], outcomes[side], rows[side]));
+  return std::optional(std::move(rows[0]));
 }
 
 bool LiveSource::IsFirst(const Slot& slot) const {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +11,7 @@
 #include "harness/sweep/proposer.h"
 #include "harness/sweep/source.h"
 #include "harness/sweep/state.h"
+#include "harness/trial/runner.h"
 #include "harness/trial/trial.h"
 
 namespace pinion::harness {
@@ -40,6 +43,11 @@ class LiveSource : public StoredSource {
  private:
   // A trial that takes longer than `room_s` is killed and lost.
   Result<std::optional<TrialRow>> Measure(const Slot& slot, int position, double room_s);
+  // The other side of a pair's round, if the two take turns and it is not measured yet.
+  Result<std::optional<Slot>> OtherInTurns(const Slot& slot);
+  // Both sides' trials; returns the one of `slots[0]`, and the other is then a stored one.
+  Result<std::optional<TrialRow>> MeasureInTurns(const std::array<Slot, 2>& slots, int position,
+                                                 double room_s);
   // Whether trials still get the time and the batch that the defaults need: until one has run.
   bool IsFitting() const;
   Status FitTrials();
@@ -50,11 +58,16 @@ class LiveSource : public StoredSource {
   double DeadlineSeconds(const EngineChoice& engine) const;
   // What a trial's process is asked, the configuration that it measures, and its settings.
   struct Asked {
+    std::string engine;  // its name in the definition
     TrialRequest request;
     Configuration configuration;
     std::vector<Setting> settings;
   };
-  Result<Asked> AskFor(const CandidateRow& row, const Slot& slot, const std::string& log) const;
+  Result<Asked> AskFor(const Slot& slot) const;
+  TrialRow NewRow(const Slot& slot, int position) const;
+  Result<TrialProcess> ProcessFor(const Asked& asked, double timeout_s) const;
+  // Takes what became of a trial, and stores it.
+  Status Keep(const Asked& asked, const TrialOutcome& outcome, TrialRow& trial);
   // The candidate's first trial in the race, which also measures the machine's ceilings.
   bool IsFirst(const Slot& slot) const;
   double CeilingsSecondsSoFar() const;  // of all candidates
@@ -66,6 +79,7 @@ class LiveSource : public StoredSource {
   Store& store_;
   Progress& progress_;
   SweepEnd why_none_ = SweepEnd::kInterrupted;
+  std::optional<bool> takes_turns_;  // of a pair; unset: not looked at yet
 };
 
 }  // namespace pinion::harness

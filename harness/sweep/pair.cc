@@ -1,5 +1,6 @@
 #include "harness/sweep/pair.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -15,6 +16,37 @@ namespace {
 
 using Kind = PairVerdict::Kind;
 
+const TrialRow* TrialOf(const std::vector<TrialRow>& trials, int candidate, const RoundKey& round) {
+  const auto found = std::find_if(trials.begin(), trials.end(), [&](const TrialRow& trial) {
+    return trial.ok && trial.candidate == candidate && RoundKey(trial.phase, trial.round) == round;
+  });
+  return found == trials.end() ? nullptr : &*found;
+}
+
+// The log scores of a trial's waves; nullopt for one without a figure.
+std::vector<std::optional<double>> WaveScores(const TrialRow& trial, Objective objective,
+                                              const ScoreRule& rule) {
+  std::vector<std::optional<double>> scores;
+  for (const std::vector<MetricValue>& samples : trial.info.waves) {
+    TrialRow wave;
+    wave.samples = samples;
+    scores.push_back(LogScore(wave, objective, rule));
+  }
+  return scores;
+}
+
+// By how much the second side's waves lead those of the first that they took turns with: the
+// median, so that a disturbed wave counts as one. None if the sides did not take turns.
+std::optional<double> LeadInTurns(const TrialRow& first, const TrialRow& second,
+                                  Objective objective, const ScoreRule& rule) {
+  const auto a = WaveScores(first, objective, rule), b = WaveScores(second, objective, rule);
+  std::vector<double> leads;
+  for (size_t wave = 0; wave < std::min(a.size(), b.size()); ++wave)
+    if (a[wave] && b[wave]) leads.push_back(*b[wave] - *a[wave]);
+  if (leads.empty()) return std::nullopt;
+  return MedianInPlace(leads);
+}
+
 // The rounds that have both sides, in the order of measurement.
 std::vector<ScoredPair> PairsOf(const std::vector<TrialRow>& trials, Objective objective,
                                 const ScoreRule& rule) {
@@ -27,7 +59,15 @@ std::vector<ScoredPair> PairsOf(const std::vector<TrialRow>& trials, Objective o
     const auto a = first.find(round), b = second.find(round);
     if (a == first.end() || b == second.end() || !taken.insert(round).second) continue;
     const auto order = ScoresInOrder(trials, round, objective, rule);
-    pairs.push_back({a->second, b->second, order.front().first == 1});
+    ScoredPair pair{a->second, b->second, order.front().first == 1};
+    if (const auto lead =
+            LeadInTurns(*TrialOf(trials, 0, round), *TrialOf(trials, 1, round), objective, rule)) {
+      // About the middle of both, so that exchanging the sides exchanges these scores.
+      const double middle = (pair.first + pair.second) / 2;
+      pair.first = middle - *lead / 2;
+      pair.second = middle + *lead / 2;
+    }
+    pairs.push_back(pair);
   }
   return pairs;
 }

@@ -96,18 +96,31 @@ double Measurement::SecondsUntil(int64_t then_ns) const {
 }
 
 Result<TrialResult> Measurement::Run() {
-  Status done = Measure();
-  if (!done && result_.too_slow.empty()) return Unexpected(std::move(done).error());
+  if (auto warm = WarmUpAlone(); !warm) return Finish(std::move(warm));
+  return Finish(Measure(true));
+}
+
+Result<TrialResult> Measurement::RunWarm(bool counts) {
+  is_warm_ = true;
+  return Finish(Measure(counts));
+}
+
+Result<TrialResult> Measurement::Finish(Status measured) {
+  if (!measured && result_.too_slow.empty()) return Unexpected(std::move(measured).error());
   return std::move(result_);
 }
 
-Status Measurement::Measure() {
-  PINION_TRY(WarmUpFor(std::min(kWarmUpClients, request_.workload.load.num_prompts), kStartShare));
+Status Measurement::WarmUpAlone() {
+  return WarmUpFor(std::min(kWarmUpClients, request_.workload.load.num_prompts), kStartShare);
+}
+
+Status Measurement::Measure(bool counts) {
   output_tokens_ = 0;
   const Conditions before = Conditions::Of(target_.processes());
-  Counters counters = Counters::Start({target_.processes()});
+  std::optional<Counters> counters;
+  if (counts) counters = Counters::Start({target_.processes()});
   PINION_TRY(RunPhases());
-  AddCounters(counters.Stop(), output_tokens_, result_);
+  if (counters) AddCounters(counters->Stop(), output_tokens_, result_);
   const Conditions after = Conditions::Of(target_.processes());
   for (const std::string& reason : Disturbances(before, after, target_.threads())) Suspect(reason);
   Add("steal_share", 0, StealShare(before, after));
@@ -208,6 +221,7 @@ LoadPlan Measurement::Part(uint64_t stream, size_t weight, size_t weights_left) 
 // page tables and primitive caches are then in their steady state. At most 4, and at most `share`
 // of the remaining time.
 Status Measurement::WarmUpFor(int clients, double share) {
+  if (is_warm_) return {};
   const int64_t start_ns = clock_.NowNs();
   const double limit_s = SecondsUntil(end_ns_) * share;
   double last_s = 0;

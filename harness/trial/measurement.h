@@ -47,11 +47,16 @@ class Measurement {
 
   // Errors are the target's.
   Result<TrialResult> Run();
+  // The warm-up alone, and the same as Run of a target that has had it. With `counts` the hardware
+  // counters are read.
+  Status WarmUpAlone();
+  Result<TrialResult> RunWarm(bool counts);
 
  private:
   LoadPlan Phase(uint64_t stream) const;
   LoadPlan Part(uint64_t stream, size_t weight, size_t weights_left) const;
-  Status Measure();
+  Result<TrialResult> Finish(Status measured);
+  Status Measure(bool counts);
   Status WarmUpFor(int clients, double share);
   Result<bool> WarmUp(LoadPlan phase);  // false: it was cut off
   Status RunPhases();
@@ -84,6 +89,7 @@ class Measurement {
   const Clock& clock_;
   int64_t end_ns_ = 0;   // when the load aims to end
   int64_t last_ns_ = 0;  // when it ends in any case
+  bool is_warm_ = false;
   double warm_up_s_ = 0;
   int warm_up_batches_ = 0;
   double most_requests_per_s_ = 0;  // of the batch and the loops

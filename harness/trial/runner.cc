@@ -32,27 +32,40 @@ std::string ReasonFor(const Process::Exit& exit, const std::string& log_tail) {
   return StrCat("ended with exit code ", exit.code);
 }
 
-Result<TrialResult> ReadResult(const MemoryFile& file) {
+Result<Json> ReadJson(const MemoryFile& file) {
   PINION_ASSIGN(const std::string text, file.Text(kMaxResultBytes));
-  PINION_ASSIGN(const Json json, Json::Parse(text));
-  return ReadTrialResult(json);
+  return Json::Parse(text);
 }
 
-void Finish(const Process::Exit& exit, const MemoryFile& file, TrialOutcome& outcome) {
-  if (exit.code == 0 && exit.signal == 0) {
-    auto result = ReadResult(file);
-    outcome.out_of_time = result && !result->too_slow.empty();
-    outcome.ok = result && !outcome.out_of_time;
-    if (outcome.out_of_time) {
-      outcome.reason = result->too_slow;
-      outcome.result.info.cut = result->info.cut;
-    }
-    if (outcome.ok) outcome.result = std::move(*result);
-    if (!result) outcome.reason = StrCat("its result cannot be read: ", result.error().message);
+void Take(Result<TrialResult> result, TrialOutcome& outcome) {
+  if (!result) {
+    outcome.reason = std::move(result).error().message;
     return;
   }
-  outcome.reason = ReasonFor(exit, outcome.log_tail);
+  outcome.out_of_time = !result->too_slow.empty();
+  outcome.ok = !outcome.out_of_time;
+  if (outcome.out_of_time) {
+    outcome.reason = result->too_slow;
+    outcome.result.info.cut = result->info.cut;
+  }
+  if (outcome.ok) outcome.result = std::move(*result);
 }
+
+// What `read` makes of the child's result, if it has one.
+template <typename Read>
+auto Then(const Result<Json>& result, const Read& read) -> decltype(read(*result)) {
+  if (!result) return Unexpected(Error(result.error()));
+  auto made = read(*result);
+  if (made) return made;
+  return Fail(ErrorCode::kFailed, StrCat("its result cannot be read: ", made.error().message));
+}
+
+// What became of the child: its result, or why there is none.
+struct ChildEnd {
+  Result<Json> result;
+  bool interrupted = false;
+  double seconds = 0;
+};
 
 }  // namespace
 
@@ -66,7 +79,18 @@ std::string LogTail(const std::string& path, size_t lines) {
   return at == std::string::npos || at == 0 ? whole : whole.substr(at + 1);
 }
 
-Result<TrialOutcome> RunTrialProcess(const TrialRequest& request, const TrialProcess& process) {
+namespace {
+
+Result<Json> ResultOf(const Process::Exit& exit, const MemoryFile& file,
+                      const std::string& log_path) {
+  if (exit.code != 0 || exit.signal != 0)
+    return Fail(ErrorCode::kFailed, ReasonFor(exit, LogTail(log_path)));
+  auto result = ReadJson(file);
+  if (result) return result;
+  return Fail(ErrorCode::kFailed, StrCat("its result cannot be read: ", result.error().message));
+}
+
+Result<ChildEnd> RunChild(const Json& request, const TrialProcess& process) {
   const Descriptor log(
       open(process.log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!log.is_open())
@@ -74,7 +98,7 @@ Result<TrialOutcome> RunTrialProcess(const TrialRequest& request, const TrialPro
                 StrCat("cannot write ", process.log_path, ": ", std::strerror(errno)));
   PINION_ASSIGN(MemoryFile request_file, MemoryFile::Make("a trial's request"));
   PINION_ASSIGN(const MemoryFile result, MemoryFile::Make("a trial's result"));
-  PINION_TRY(request_file.Write(ToJson(request).Dump()));
+  PINION_TRY(request_file.Write(request.Dump()));
   Process::Options options;
   options.arguments = {process.binary, "trial"};
   options.environment = process.environment;
@@ -86,23 +110,52 @@ Result<TrialOutcome> RunTrialProcess(const TrialRequest& request, const TrialPro
     return static_cast<double>(process.clock->NowNs() - start_ns) * 1e-9;
   };
   PINION_ASSIGN(Process child, Process::Start(options));
-  TrialOutcome outcome;
+  ChildEnd end;
   std::optional<Process::Exit> exit;
   while (!(exit = child.Wait(kPollSeconds))) {
-    outcome.interrupted = process.interrupted();
-    if (outcome.interrupted || seconds() > process.timeout_s) break;
+    end.interrupted = process.interrupted();
+    if (end.interrupted || seconds() > process.timeout_s) break;
   }
   if (!exit) child.Stop(kStopSeconds);
-  outcome.seconds = seconds();
-  if (outcome.interrupted) return outcome;
-  outcome.log_tail = LogTail(process.log_path);
+  end.seconds = seconds();
+  if (end.interrupted) return end;
   if (exit) {
-    Finish(*exit, result, outcome);
+    end.result = ResultOf(*exit, result, process.log_path);
   } else {
-    outcome.reason = StrCat("hung: killed after ", std::lround(process.timeout_s), " s");
+    end.result = Fail(ErrorCode::kFailed,
+                      StrCat("hung: killed after ", std::lround(process.timeout_s), " s"));
   }
-  if (outcome.ok) outcome.log_tail.clear();
+  return end;
+}
+
+}  // namespace
+
+Result<TrialOutcome> RunTrialProcess(const TrialRequest& request, const TrialProcess& process) {
+  PINION_ASSIGN(const ChildEnd end, RunChild(ToJson(request), process));
+  TrialOutcome outcome;
+  outcome.seconds = end.seconds;
+  outcome.interrupted = end.interrupted;
+  if (end.interrupted) return outcome;
+  Take(Then(end.result, ReadTrialResult), outcome);
+  if (!outcome.ok) outcome.log_tail = LogTail(process.log_path);
   return outcome;
+}
+
+Result<std::array<TrialOutcome, 2>> RunPairProcess(const PairRequest& request,
+                                                   const TrialProcess& process) {
+  PINION_ASSIGN(const ChildEnd end, RunChild(ToJson(request), process));
+  std::array<TrialOutcome, 2> outcomes;
+  const Result<PairResult> pair = Then(end.result, ReadPairResult);
+  for (size_t side = 0; side < outcomes.size(); ++side) {
+    TrialOutcome& outcome = outcomes[side];
+    outcome.seconds = end.seconds / 2;
+    outcome.interrupted = end.interrupted;
+    if (end.interrupted) continue;
+    Take(pair ? (*pair)[side] : Unexpected(Error(pair.error())), outcome);
+    if (!outcome.ok)
+      outcome.log_tail = LogTail(side == 0 ? process.log_path : request.sides[side].log);
+  }
+  return outcomes;
 }
 
 }  // namespace pinion::harness

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <functional>
 #include <string>
 #include <utility>
@@ -36,6 +37,11 @@ struct TrialOutcome {
 // Starts the child (it dies with the calling thread's process), waits, and reads its result. Errors
 // are ours: the log cannot be written, no process can be started.
 Result<TrialOutcome> RunTrialProcess(const TrialRequest& request, const TrialProcess& process);
+
+// The same for a pair, each side's time half of the whole. What ends the child is the outcome of
+// both; the log of a side is its request's.
+Result<std::array<TrialOutcome, 2>> RunPairProcess(const PairRequest& request,
+                                                   const TrialProcess& process);
 
 // The last `lines` lines of a file, for a report; empty if the file is missing.
 std::string LogTail(const std::string& path, size_t lines = 20);

@@ -15,6 +15,13 @@ Result<RequestRow> ReadRequestRow(const Json& object) {
   return row;
 }
 
+Result<const Json::Array*> SidesOf(const Json& object) {
+  const Json* sides = object.Find("sides");
+  if (!sides || !sides->is_array() || sides->array().size() != 2)
+    return Fail(ErrorCode::kUsage, "a pair of trials needs two 'sides'");
+  return &sides->array();
+}
+
 }  // namespace
 
 Json ToJson(const TrialRequest& request) {
@@ -58,6 +65,40 @@ Result<TrialRequest> ReadTrialRequest(const Json& object) {
   PINION_ASSIGN(request.ceilings, Optional(object, "ceilings", false));
   request.seed = static_cast<uint64_t>(seed);
   return request;
+}
+
+Json ToJson(const PairRequest& request) {
+  Json sides = Json::MakeArray();
+  for (const TrialRequest& side : request.sides) sides.Append(ToJson(side));
+  return Json::Object{{"sides", std::move(sides)}, {"waves", request.waves}};
+}
+
+Result<PairRequest> ReadPairRequest(const Json& object) {
+  PINION_ASSIGN(const Json::Array* sides, SidesOf(object));
+  PairRequest request;
+  for (size_t i = 0; i < request.sides.size(); ++i) {
+    PINION_ASSIGN(request.sides[i], ReadTrialRequest((*sides)[i]));
+  }
+  PINION_ASSIGN(request.waves, Require<int>(object, "waves"));
+  return request;
+}
+
+Json ToJson(const PairResult& result) {
+  Json sides = Json::MakeArray();
+  for (const auto& side : result)
+    sides.Append(side ? ToJson(*side) : Json(Json::Object{{"error", side.error().message}}));
+  return Json::Object{{"sides", std::move(sides)}};
+}
+
+Result<PairResult> ReadPairResult(const Json& object) {
+  PINION_ASSIGN(const Json::Array* sides, SidesOf(object));
+  PairResult result;
+  for (size_t i = 0; i < result.size(); ++i) {
+    PINION_ASSIGN(const std::string error, Optional<std::string>((*sides)[i], "error", ""));
+    result[i] = error.empty() ? ReadTrialResult((*sides)[i])
+                              : Result<TrialResult>(Fail(ErrorCode::kFailed, error));
+  }
+  return result;
 }
 
 Json ToJson(const TrialResult& result) {

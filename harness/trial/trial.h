@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -49,6 +50,24 @@ struct TrialResult {
 Json ToJson(const TrialResult& result);
 Result<TrialResult> ReadTrialResult(const Json& object);
 
+// Two configurations in turns: both servers run, and while one has a short load, a wave, the other
+// has none. Whatever slows the machine for longer than a wave slows both alike, which trials one
+// after the other do not achieve.
+struct PairRequest {
+  // The first one's server starts first. A side's limit is that of a wave, its deadline the whole
+  // trial's, and its ceilings are not measured.
+  std::array<TrialRequest, 2> sides;
+  int waves = 1;  // of each side
+};
+
+Json ToJson(const PairRequest& request);
+Result<PairRequest> ReadPairRequest(const Json& object);  // an object with "sides"
+
+// Each side's result, or why it has none; the other side is measured all the same.
+using PairResult = std::array<Result<TrialResult>, 2>;
+Json ToJson(const PairResult& result);  // {"sides": [result | {"error": "..."}]}
+Result<PairResult> ReadPairResult(const Json& object);
+
 // Starts the server that `launch` would start, on a free port of 127.0.0.1, waits until it is
 // healthy, loads it from a generator in a process of its own, and stops it. The trial fails if the
 // server ends: its error is the last one in the log. The generator runs on the CPUs that neither
@@ -66,5 +85,11 @@ Result<TrialResult> ReadTrialResult(const Json& object);
 // runs.
 Result<TrialResult> RunTrial(const TrialRequest& request, int64_t start_ns,
                              const std::function<bool()>& interrupted);
+
+// The same for two configurations in turns. The second one's server writes to its request's `log`,
+// the first one's to standard error. A side's samples are the means of its waves, its hardware
+// counters those of its first one. Errors: a log cannot be written.
+Result<PairResult> RunPair(const PairRequest& request, int64_t start_ns,
+                           const std::function<bool()>& interrupted);
 
 }  // namespace pinion::harness

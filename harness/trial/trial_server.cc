@@ -88,21 +88,22 @@ Result<std::string> ShownCommand(const ServerPlan& plan, const TrialRequest& req
 
 Result<std::unique_ptr<TrialServer>> TrialServer::Start(const TrialRequest& request,
                                                         const ServerPlan& plan, int64_t start_ns,
-                                                        std::function<bool()> interrupted) {
+                                                        std::function<bool()> interrupted,
+                                                        int log_fd) {
   std::unique_ptr<TrialServer> made(
       new TrialServer(request, plan, start_ns, std::move(interrupted)));
-  const Status started = made->StartAndWait();
+  const Status started = made->StartAndWait(log_fd);
   if (started) return made;
   const std::string ended = made->WhyEnded("", 0);
   return Fail(started.error().code, ended.empty() ? started.error().message : ended);
 }
 
-Status TrialServer::StartAndWait() {
+Status TrialServer::StartAndWait(int log_fd) {
   PINION_ASSIGN(const int port, FreePort());
   PINION_ASSIGN(const EngineCommand made, plan_.CommandOn(port, request_.engine));
   ignored_ = made.ignored;
   PINION_ASSIGN(generator_, GeneratorProcess::Start(plan_.generator_cpus));
-  PINION_ASSIGN(server_, EngineServer::Start(made, port, STDERR_FILENO));
+  PINION_ASSIGN(server_, EngineServer::Start(made, port, log_fd));
   PINION_TRY(WaitUntilReady());
   return Ask();
 }

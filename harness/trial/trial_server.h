@@ -1,5 +1,7 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -40,13 +42,14 @@ std::optional<std::vector<int>> SpareCpus(const Budget& budget, const pinion::Pl
 // A configuration's server, running, with the generator of its load.
 class TrialServer final : public LoadTarget {
  public:
-  // Returns when the server is ready; it writes to standard error. `start_ns`: of the trial's
+  // Returns when the server is ready; it writes to `log_fd`. `start_ns`: of the trial's
   // process. Errors: it ended (with the last error in the trial's log), took longer than its
   // choice's start_timeout_s, or answers no request (kFailed); one of Pinion's that was not ready,
   // or gave no answer, by its share of the trial's deadline (kTimeout).
   static Result<std::unique_ptr<TrialServer>> Start(const TrialRequest& request,
                                                     const ServerPlan& plan, int64_t start_ns,
-                                                    std::function<bool()> interrupted);
+                                                    std::function<bool()> interrupted,
+                                                    int log_fd = STDERR_FILENO);
 
   Result<PhaseResult> Send(const LoadPlan& phase) override;
   std::vector<pid_t> processes() const override { return server_->processes(); }
@@ -64,7 +67,7 @@ class TrialServer final : public LoadTarget {
         patience_{start_ns, request.deadline_s},
         interrupted_(std::move(interrupted)) {}
 
-  Status StartAndWait();
+  Status StartAndWait(int log_fd);
   Status WaitUntilReady();
   Status Ask();
   Status MeasureScale();

@@ -11,7 +11,8 @@ constexpr char kWhole[] =
     R"("plan":{"ranks":[]},"command":"serve","cut":["offline batch cut"],)"
     R"("quantiles":[{"metric":"ttft_s","n":7,"values":[0.5,1.0],"concurrency":0,"rate":2.5}],)"
     R"("slo":{"unit":"clients","levels":[{"load":2.0,"good":3,"total":4}]},)"
-    R"("no_ceilings_because":"no room","batch_prompts":4,"batch_over_s":1.5,"once_s":2.5,"out_of_time_s":30.0})";
+    R"("no_ceilings_because":"no room","batch_prompts":4,"batch_over_s":1.5,"once_s":2.5,"out_of_time_s":30.0,)"
+    R"("waves":[[{"metric":"ttft_s","value":0.5,"concurrency":4}],[]]})";
 
 TEST(TrialInfo, SurvivesTheRoundTripThroughJson) {
   const TrialInfo info = ReadTrialInfo(*Json::Parse(kWhole));
@@ -21,6 +22,8 @@ TEST(TrialInfo, SurvivesTheRoundTripThroughJson) {
   EXPECT_EQ(info.quantiles[0].level, LoadLevel::AtRate(2.5));
   EXPECT_EQ(info.slo->levels.at(2).good, 3u);
   EXPECT_EQ(info.out_of_time_s, 30);
+  ASSERT_EQ(info.waves.size(), 2u);
+  EXPECT_EQ(info.waves[0][0].level, LoadLevel(4));
   EXPECT_EQ(info.batch_prompts, 4);
   EXPECT_EQ(info.batch_over_s, 1.5);
   EXPECT_TRUE(info.has_cut_batch());

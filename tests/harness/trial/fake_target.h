@@ -13,6 +13,9 @@ namespace pinion::harness {
 // `step_s`, whatever else they compute.
 class FakeTarget final : public LoadTarget {
  public:
+  FakeTarget() = default;
+  explicit FakeTarget(const FakeClock& shared) : clock(shared) {}
+
   Result<PhaseResult> Send(const LoadPlan& phase) override {
     phases.push_back(phase);
     if (fails || (fails_at_rates && phase.open_loop()))
@@ -54,7 +57,8 @@ class FakeTarget final : public LoadTarget {
   int replicas() const override { return engines; }
   int threads() const override { return 1; }
 
-  FakeClock clock;
+  const FakeClock own_clock = {};
+  const FakeClock& clock = own_clock;
   double first_s = 0.002, step_s = 0.001;
   bool never_answers = false;  // requests wait until their deadline
   int slow_loops = 0;          // the first so many loops' answers take this much longer

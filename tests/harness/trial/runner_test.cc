@@ -29,12 +29,26 @@ class RunnerTest : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  TrialOutcome Run(const std::string& script, double timeout_s = 30) {
+  void WriteChild(const std::string& script) {
     process_.binary = folder_ / "child";
     process_.log_path = folder_ / "child.log";
-    process_.timeout_s = timeout_s;
-    EXPECT_TRUE(WriteFile(process_.binary, "#!/bin/sh\n" + script));
+    EXPECT_TRUE(
+        WriteFile(process_.binary, StrCat("#!/bin/sh\ncd ", folder_.string(), "\n", script)));
     chmod(process_.binary.c_str(), 0755);
+  }
+
+  std::array<TrialOutcome, 2> RunPair() {
+    PairRequest request;
+    request.waves = 4;
+    request.sides[1].log = folder_ / "second.log";
+    auto outcomes = RunPairProcess(request, process_);
+    EXPECT_TRUE(outcomes) << outcomes.error().message;
+    return outcomes ? *outcomes : std::array<TrialOutcome, 2>();
+  }
+
+  TrialOutcome Run(const std::string& script, double timeout_s = 30) {
+    WriteChild(script);
+    process_.timeout_s = timeout_s;
     TrialRequest request;
     request.seed = 77;
     auto outcome = RunTrialProcess(request, process_);
@@ -125,6 +139,30 @@ TEST_F(RunnerTest, MissingBinaryIsAnErrorNotAFailedTrial) {
   process_.binary = folder_ / "nothing";
   process_.log_path = folder_ / "child.log";
   EXPECT_FALSE(RunTrialProcess({}, process_));
+}
+
+TEST_F(RunnerTest, ASideOfAPairThatFailsKeepsItsReasonAndItsOwnLog) {
+  WriteChild(R"(grep -q '"waves":4' || exit 3
+echo of the first >&2
+echo of the second > second.log
+echo '{"sides":[{"samples":[],"suspect":[],"info":{}},{"error":"the server ended"}]}')");
+  const auto outcomes = RunPair();
+  EXPECT_TRUE(outcomes[0].ok) << outcomes[0].reason;
+  EXPECT_EQ(outcomes[0].log_tail, "");
+  EXPECT_FALSE(outcomes[1].ok);
+  EXPECT_EQ(outcomes[1].reason, "the server ended");
+  EXPECT_EQ(outcomes[1].log_tail, "of the second");
+}
+
+TEST_F(RunnerTest, AChildThatDiesIsTheEndOfBothSides) {
+  WriteChild("echo 'pinion: no such model' >&2; exit 1");
+  for (const TrialOutcome& outcome : RunPair()) {
+    EXPECT_FALSE(outcome.ok);
+    EXPECT_EQ(outcome.reason, "no such model");
+  }
+  WriteChild("echo '{\"sides\":[]}'");
+  for (const TrialOutcome& outcome : RunPair())
+    EXPECT_THAT(outcome.reason, HasSubstr("cannot be read"));
 }
 
 TEST_F(RunnerTest, LogTailKeepsTheLastLines) {

@@ -1,0 +1,123 @@
+#include "harness/trial/turns.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace pinion::harness {
+namespace {
+
+// One of the two sides.
+class Side {
+ public:
+  Side(LoadTarget* target, const TrialRequest& request, int64_t start_ns, const Clock& clock)
+      : target_(target), request_(request), start_ns_(start_ns), clock_(clock) {}
+
+  void WarmUp() {
+    if (!target_) return;
+    const TrialRequest wave = WaveRequest(0);
+    if (auto warm = Measurement(*target_, wave, clock_.NowNs(), clock_).WarmUpAlone(); !warm)
+      error_ = std::move(warm).error();
+  }
+
+  void Take(int wave) {
+    if (!target_ || error_ || !TooSlow().empty()) return;
+    const TrialRequest request = WaveRequest(wave);
+    auto result = Measurement(*target_, request, clock_.NowNs(), clock_).RunWarm(wave == 0);
+    if (result) {
+      waves_.push_back(std::move(*result));
+    } else {
+      error_ = std::move(result).error();
+    }
+  }
+
+  Result<TrialResult> Finish() {
+    if (error_) return Unexpected(std::move(*error_));
+    if (!target_) return Fail(ErrorCode::kFailed, "its server did not start");
+    if (!TooSlow().empty()) return std::move(waves_.back());
+    return Joined(std::move(waves_));
+  }
+
+ private:
+  std::string TooSlow() const { return waves_.empty() ? "" : waves_.back().too_slow; }
+
+  // Prompts of its own; the deadline counts from the wave's start.
+  TrialRequest WaveRequest(int wave) const {
+    TrialRequest one = request_;
+    one.seed ^= static_cast<uint64_t>(wave + 1) << 40;  // above Measurement's own streams
+    if (one.deadline_s)
+      one.deadline_s =
+          std::max(0.0, *one.deadline_s - static_cast<double>(clock_.NowNs() - start_ns_) * 1e-9);
+    return one;
+  }
+
+  LoadTarget* const target_;
+  const TrialRequest& request_;
+  const int64_t start_ns_;
+  const Clock& clock_;
+  std::vector<TrialResult> waves_;
+  std::optional<Error> error_;
+};
+
+void AddOnce(const std::vector<std::string>& from, std::vector<std::string>& to) {
+  for (const std::string& one : from)
+    if (std::find(to.begin(), to.end(), one) == to.end()) to.push_back(one);
+}
+
+// In the order in which the waves first have them. A sample that only some waves have, such as a
+// quantile that needs many requests, is the mean of those.
+std::vector<MetricValue> MeansOf(const std::vector<TrialResult>& waves) {
+  std::vector<MetricValue> means;
+  std::vector<int> counts;
+  for (const TrialResult& wave : waves)
+    for (const MetricValue& sample : wave.samples) {
+      const auto found = std::find_if(means.begin(), means.end(), [&](const MetricValue& one) {
+        return one.metric == sample.metric && one.level == sample.level;
+      });
+      const auto at = static_cast<size_t>(found - means.begin());
+      if (found == means.end()) {
+        means.push_back(sample);
+        counts.push_back(1);
+        continue;
+      }
+      ++counts[at];
+      means[at].value += (sample.value - means[at].value) / counts[at];
+    }
+  return means;
+}
+
+}  // namespace
+
+TrialResult Joined(std::vector<TrialResult> waves) {
+  std::vector<std::vector<MetricValue>> samples;
+  for (const TrialResult& wave : waves) samples.push_back(wave.samples);
+  std::vector<MetricValue> means = MeansOf(waves);
+  TrialResult joined = std::move(waves.front());
+  joined.samples = std::move(means);
+  joined.info.waves = std::move(samples);
+  for (size_t i = 1; i < waves.size(); ++i) {
+    TrialResult& wave = waves[i];
+    std::move(wave.requests.begin(), wave.requests.end(), std::back_inserter(joined.requests));
+    AddOnce(wave.suspect, joined.suspect);
+    AddOnce(wave.info.cut, joined.info.cut);
+    if (wave.info.batch_over_s)
+      joined.info.batch_over_s =
+          std::max(joined.info.batch_over_s.value_or(0), *wave.info.batch_over_s);
+  }
+  return joined;
+}
+
+PairResult MeasureInTurns(const std::array<LoadTarget*, 2>& targets, const PairRequest& request,
+                          int64_t start_ns, const Clock& clock) {
+  std::array<Side, 2> sides = {Side(targets[0], request.sides[0], start_ns, clock),
+                               Side(targets[1], request.sides[1], start_ns, clock)};
+  for (Side& side : sides) side.WarmUp();
+  for (int wave = 0; wave < request.waves; ++wave)
+    for (const bool later : {false, true}) sides[(wave % 2 == 1) != later ? 1 : 0].Take(wave);
+  return {sides[0].Finish(), sides[1].Finish()};
+}
+
+}  // namespace pinion::harness
