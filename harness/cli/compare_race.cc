@@ -86,8 +86,8 @@ Result<Definition> DefinitionOf(const Contest& contest, const CompareRaceFlags& 
   PINION_ASSIGN(definition.budget_s, ParseDuration(flags.budget, "--budget"));
   // A batch tells most per second; a single client's latency varies several times as much. A small
   // one makes short waves, between which a machine's speed changes less.
-  Workload& workload = definition.workload = {
-      {.shape = WorkloadShape::Fixed(64, 32), .num_prompts = 8}, {}};
+  Workload& workload =
+      definition.workload = {{.shape = WorkloadShape::Fixed(64, 32), .num_prompts = 8}, {}};
   if (contest.objective != Objective::kThroughput)
     workload.concurrency = {std::max(1, contest.objective.level.clients)};
   if (contest.objective.level.is_open()) workload.rates = {contest.objective.level.rate};
