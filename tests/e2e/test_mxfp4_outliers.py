@@ -10,12 +10,18 @@ SURVIVAL = 1.02  # of the perplexity with unrounded activations: what the defaul
 
 def test_default_activations_survive_outliers_behind_mxfp4_experts(pinion, data, tmp_path):
     folder = write_gptoss(data / MODEL, 100, tmp_path / "gptoss")
+    logits = tmp_path / "original.safetensors"  # of which no perplexity of the copy depends: computed once
+
+    def score(model, *flags):
+        done = pinion("score", model, "--input", data / MODEL / "heldout.txt", "--window", 256, "--kv-cache-space", "64MiB",
+                      *flags)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    score(data / MODEL, "--logits", logits, "--output", tmp_path / "original.jsonl")
 
     def perplexity(*flags):
-        done = pinion("score", folder, "--input", data / MODEL / "heldout.txt", "--window", 256, "--kv-cache-space", "64MiB",
-                      "--compare", data / MODEL, "--json", *flags)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)["perplexity"]
+        return json.loads(score(folder, "--compare", logits, "--json", *flags))["perplexity"]
 
     floats = perplexity("--activations", "float")
     for isa in ("auto", "scalar"):
