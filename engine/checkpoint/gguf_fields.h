@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <string_view>
 
 #include "engine/checkpoint/gguf_architectures.h"
@@ -9,6 +11,16 @@ namespace pinion {
 // The parts of the entries in gguf_architectures.cc: fields of config.json by the metadata that
 // files have for them, or by the tensors that are there; names of tensors that one architecture
 // calls otherwise.
+
+// The fields of an architecture that has those of another one, too.
+template <size_t n, size_t m>
+constexpr std::array<GgufField, n + m> Joined(const GgufField (&first)[n],
+                                              const GgufField (&further)[m]) {
+  std::array<GgufField, n + m> all{};
+  for (size_t i = 0; i < n; ++i) all[i] = first[i];
+  for (size_t i = 0; i < m; ++i) all[n + i] = further[i];
+  return all;
+}
 
 inline constexpr GgufPresence kAttentionBiasPresence[] = {{"blk.0.attn_q.bias", "attention_bias"}};
 inline constexpr GgufPresence kErnieBiasPresence[] = {{"blk.0.attn_q.bias", "use_bias"}};
@@ -55,45 +67,31 @@ inline constexpr GgufField kGroupedExpertsFields[] = {
     {"expert_weights_scale", "routed_scaling_factor"},
     {"expert_weights_norm", "norm_topk_prob"},
     {"leading_dense_block_count", "first_k_dense_replace"}};
-inline constexpr GgufField kDeepSeekFields[] = {
-    {"expert_count", "n_routed_experts"},
-    {"expert_used_count", "num_experts_per_tok"},
-    {"expert_shared_count", "n_shared_experts"},
-    {"expert_feed_forward_length", "moe_intermediate_size"},
-    {"expert_group_count", "n_group"},
-    {"expert_group_used_count", "topk_group"},
-    {"expert_weights_scale", "routed_scaling_factor"},
-    {"expert_weights_norm", "norm_topk_prob"},
-    {"leading_dense_block_count", "first_k_dense_replace"},
-    {"attention.kv_lora_rank", "kv_lora_rank"},
-    {"attention.q_lora_rank", "q_lora_rank"},
-    {"attention.value_length_mla", "v_head_dim"},
-    {"rope.dimension_count", "qk_rope_head_dim"}};
+inline constexpr GgufField kLatentFields[] = {{"attention.kv_lora_rank", "kv_lora_rank"},
+                                              {"attention.q_lora_rank", "q_lora_rank"},
+                                              {"attention.value_length_mla", "v_head_dim"},
+                                              {"rope.dimension_count", "qk_rope_head_dim"}};
+inline constexpr auto kDeepSeekFields = Joined(kGroupedExpertsFields, kLatentFields);
 inline constexpr GgufField kLfm2Fields[] = {{"attention.layer_norm_rms_epsilon", "norm_eps"},
                                             {"shortconv.l_cache", "conv_L_cache"}};
-inline constexpr GgufField kLfm2MoeFields[] = {
-    {"attention.layer_norm_rms_epsilon", "norm_eps"},
-    {"shortconv.l_cache", "conv_L_cache"},
+inline constexpr GgufField kLfm2ExpertsFields[] = {
     {"expert_count", "num_experts"},
     {"expert_used_count", "num_experts_per_tok"},
     {"expert_feed_forward_length", "moe_intermediate_size"},
     {"leading_dense_block_count", "num_dense_layers"}};
+inline constexpr auto kLfm2MoeFields = Joined(kLfm2Fields, kLfm2ExpertsFields);
 inline constexpr GgufField kDeltaFields[] = {
     {"ssm.conv_kernel", "linear_conv_kernel_dim"},
     {"ssm.state_size", "linear_key_head_dim"},
     {"ssm.group_count", "linear_num_key_heads"},
     {"ssm.time_step_rank", "linear_num_value_heads"},
     {"full_attention_interval", "full_attention_interval"}};
-inline constexpr GgufField kDeltaMixtureFields[] = {
-    {"ssm.conv_kernel", "linear_conv_kernel_dim"},
-    {"ssm.state_size", "linear_key_head_dim"},
-    {"ssm.group_count", "linear_num_key_heads"},
-    {"ssm.time_step_rank", "linear_num_value_heads"},
-    {"full_attention_interval", "full_attention_interval"},
+inline constexpr GgufField kDeltaExpertsFields[] = {
     {"expert_count", "num_experts"},
     {"expert_used_count", "num_experts_per_tok"},
     {"expert_feed_forward_length", "moe_intermediate_size"},
     {"expert_shared_feed_forward_length", "shared_expert_intermediate_size"}};
+inline constexpr auto kDeltaMixtureFields = Joined(kDeltaFields, kDeltaExpertsFields);
 inline constexpr GgufField kGemma4Fields[] = {
     {"final_logit_softcapping", "final_logit_softcapping"},
     {"attention.shared_kv_layers", "num_kv_shared_layers"},
@@ -112,11 +110,7 @@ inline constexpr GgufField kMambaFields[] = {{"ssm.conv_kernel", "mamba_d_conv"}
                                              {"ssm.state_size", "mamba_d_state"},
                                              {"ssm.group_count", "mamba_n_groups"},
                                              {"ssm.time_step_rank", "mamba_n_heads"}};
-inline constexpr GgufField kGraniteHybridFields[] = {
-    {"ssm.conv_kernel", "mamba_d_conv"},
-    {"ssm.state_size", "mamba_d_state"},
-    {"ssm.group_count", "mamba_n_groups"},
-    {"ssm.time_step_rank", "mamba_n_heads"},
+inline constexpr GgufField kGraniteFurtherFields[] = {
     {"attention.scale", "attention_multiplier"},
     {"embedding_scale", "embedding_multiplier"},
     {"residual_scale", "residual_multiplier"},
@@ -125,6 +119,7 @@ inline constexpr GgufField kGraniteHybridFields[] = {
     {"expert_shared_feed_forward_length", "shared_intermediate_size"},
     {"expert_count", "num_local_experts"},
     {"expert_used_count", "num_experts_per_tok"}};
+inline constexpr auto kGraniteHybridFields = Joined(kMambaFields, kGraniteFurtherFields);
 inline constexpr GgufField kNemotronHFields[] = {
     {"attention.layer_norm_epsilon", "layer_norm_epsilon"},  // whatever the norm
     {"attention.layer_norm_rms_epsilon", "layer_norm_epsilon"},
