@@ -10,6 +10,16 @@ struct OrderHead {
 
 constexpr int kOrderChannel = 1000;  // stages have those of their numbers
 
+// The head, then as many bytes as it says.
+template <typename Receive>
+Order Await(Receive receive) {
+  OrderHead head{};
+  receive(&head, sizeof head);
+  Order order{head.kind, std::string(head.bytes, '\0')};
+  if (head.bytes > 0) receive(order.payload.data(), head.bytes);
+  return order;
+}
+
 }  // namespace
 
 void Send(Communicator& world, const Order& order) {
@@ -20,11 +30,7 @@ void Send(Communicator& world, const Order& order) {
 }
 
 Order AwaitOrder(Communicator& world) {
-  OrderHead head{};
-  world.Broadcast(&head, sizeof head);
-  Order order{head.kind, std::string(head.bytes, '\0')};
-  if (head.bytes > 0) world.Broadcast(order.payload.data(), head.bytes);
-  return order;
+  return Await([&](void* to, size_t bytes) { world.Broadcast(to, bytes); });
 }
 
 void SendAside(Communicator& world, const Order& order) {
@@ -36,11 +42,7 @@ void SendAside(Communicator& world, const Order& order) {
 }
 
 Order AwaitOrderAside(Communicator& world) {
-  OrderHead head{};
-  world.Receive(0, kOrderChannel, &head, sizeof head);
-  Order order{head.kind, std::string(head.bytes, '\0')};
-  if (head.bytes > 0) world.Receive(0, kOrderChannel, order.payload.data(), head.bytes);
-  return order;
+  return Await([&](void* to, size_t bytes) { world.Receive(0, kOrderChannel, to, bytes); });
 }
 
 }  // namespace pinion
