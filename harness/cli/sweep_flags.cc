@@ -17,23 +17,28 @@ void SweepFlags::AddTo(CLI::App& command) {
   engine.AddTo(command);
   command.get_option("MODEL")->required(false);  // a replay needs none
   AddJob(command);
-  const auto add = [&](const char* group, auto add_flags) {
-    command.option_defaults()->group(group);
-    (this->*add_flags)(command);
-  };
-  add("Load", &SweepFlags::AddLoad);
-  add("Search", &SweepFlags::AddSearch);
-  add("Prediction", &SweepFlags::AddPrediction);
-  add("Several nodes", &SweepFlags::AddFleet);
+  const struct {
+    const char* name;
+    void (SweepFlags::*add)(CLI::App&);
+    bool of_replays;  // or of engines alone
+  } kGroups[] = {{"Load", &SweepFlags::AddLoad, false},
+                 {"Search", &SweepFlags::AddSearch, true},
+                 {"Prediction", &SweepFlags::AddPrediction, false},
+                 {"Several nodes", &SweepFlags::AddFleet, false}};
+  for (const auto& group : kGroups) {
+    command.option_defaults()->group(group.name);
+    (this->*group.add)(command);
+  }
   replay.AddTo(command);
   CLI::Option* replayed = command.get_option("--replay");
   for (const char* of_engines :
        {"--def", "--quick", "--engine", "--out", "--resume", "--watch", "--slo", "--price-per-hour",
         "--price-per-kwh", "--max-memory", "--max-cores"})
     replayed->excludes(command.get_option(of_engines));
-  for (const char* group : {"Load", "Prediction", "Several nodes"})
-    for (CLI::Option* option : command.get_options(
-             [group](const CLI::Option* option) { return option->get_group() == group; }))
+  for (const auto& group : kGroups)
+    for (CLI::Option* option : command.get_options([&](const CLI::Option* option) {
+           return !group.of_replays && option->get_group() == group.name;
+         }))
       replayed->excludes(option);
 }
 
