@@ -11,8 +11,9 @@ import pytest
 
 from gguf_encoders import ARCHITECTURES as ENCODERS
 from gguf_files import write_gguf
+from reference_outputs import read_safetensors
 from test_gguf_encoders import EMBEDDERS
-from test_quantised import SMALL, read_safetensors
+from test_quantised import SMALL
 
 # Architecture and variant of the file, by the checkpoint it was made of. Not Mistral: GGUF files lose its window.
 MODELS = ["llama", "llama2", "mixtral", "qwen2", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3", "phi3-longrope",

@@ -4,15 +4,13 @@ The bounds are those of a correct engine: float32 arithmetic differs from the re
 order of summation; bfloat16 may err twice as much as the reference's own bfloat16.
 """
 
-import array
 import functools
 import json
-import math
-import struct
 
 import pytest
 
 from conftest import ISA_PATHS
+from reference_outputs import Fixture, read_safetensors
 
 FOLDERS = ["llama-w4a16", "llama-w4a16-asym", "llama-gptq-sym", "llama-gptq-v2", "llama-gptq-8bit",
            "llama-gptq-g-1", "llama-gptq-actorder", "qwen2-awq", "qwen2-awq-g128"]
@@ -36,71 +34,6 @@ LEAST_CLEAR = 40
 # README, by llama.cpp's 0.03 to 0.09 and 0.004 nats on such checkpoints).
 INT8_ACTIVATIONS_RMS, INT8_ACTIVATIONS_NATS = 0.12, 0.01
 SMALL = ["--kv-cache-space", "64MiB", "--threads-bind", "nobind"]
-
-
-def read_safetensors(path):
-    raw = path.read_bytes()
-    (length,) = struct.unpack("<Q", raw[:8])
-    header = json.loads(raw[8:8 + length])
-
-    def floats(name):
-        begin, end = header[name]["data_offsets"]
-        return header[name]["shape"], array.array("f", raw[8 + length + begin:8 + length + end])
-
-    floats.names = set(header)
-    return floats
-
-
-def log_softmax(logits):
-    top = max(logits)
-    normaliser = top + math.log(sum(math.exp(x - top) for x in logits))
-    return [x - normaliser for x in logits]
-
-
-class Fixture:
-    def __init__(self, path):
-        self.path = path
-        beside = path.with_suffix("") if path.suffix == ".gguf" else path / ""
-        separator = "." if path.suffix == ".gguf" else "/"
-        self.golden = json.loads(open(f"{beside}{separator}golden.json").read())
-        self.prompts = self.golden["prompts"]
-        self.floats = read_safetensors(type(path)(f"{beside}{separator}golden.safetensors"))
-        self.names = self.floats.names
-
-    @functools.lru_cache
-    def reference(self, kind):
-        """Of each prompt: the vocabulary, the logits of its last rows, those rows' log-probabilities."""
-        prompts = []
-        for i in range(len(self.prompts)):
-            (_, vocabulary), want = self.floats(f"prompt{i}.logits.{kind}")
-            prompts.append((vocabulary, want, [log_softmax(want[at:at + vocabulary])
-                                               for at in range(0, len(want), vocabulary)]))
-        return prompts
-
-    def inputs(self, tmp_path):
-        lines = [json.dumps({"input_ids": prompt["input_ids"]}) for prompt in self.prompts]
-        path = tmp_path / "in.jsonl"
-        path.write_text("\n".join(lines) + "\n")
-        return path
-
-    def errors(self, logits, kind):
-        """Of the rows that the reference kept, the last ones of each prompt: RMS, and the mean KL
-        divergence from the reference in nats."""
-        squares = count = 0
-        divergences = []
-        for i, (vocabulary, want, rows) in enumerate(self.reference(kind)):
-            _, got = logits(f"prompt{i}.logits")
-            got = got[len(got) - len(want):]
-            squares += sum((a - b) ** 2 for a, b in zip(got, want))
-            count += len(want)
-            for row, p in enumerate(rows):
-                q = log_softmax(got[row * vocabulary:(row + 1) * vocabulary])
-                divergences.append(sum(math.exp(a) * (a - b) for a, b in zip(p, q)))
-        return math.sqrt(squares / count), sum(divergences) / len(divergences)
-
-    def bf16_error(self):
-        errors = [prompt["bf16_rms_logit_error"] for prompt in self.prompts]
-        return math.sqrt(sum(error**2 for error in errors) / len(errors))
 
 
 @pytest.fixture(scope="module")
