@@ -298,10 +298,10 @@ TEST_F(ServiceTest, CancelledOrdersEndWithoutAnAnswer) {
 TEST_F(ServiceTest, AnOrderThatIsCancelledDuringAStepEndsBeforeTheNext) {
   Make(30);
   link_->Order(1, 18);
-  link_->Order(2, 18);
   ASSERT_TRUE(Begin());
   Layers(1);
   link_->Cancel(1);
+  link_->Order(2, 18);
   Layers(2);
   End();
   EXPECT_GT(pool_->used(), 0u);
