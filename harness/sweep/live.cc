@@ -279,7 +279,7 @@ Result<std::optional<TrialRow>> LiveSource::MeasureInTurns(const std::array<Slot
     return known.first.candidate == 0 && known.second.ok && known.second.info.waves.empty();
   });
   PairRequest pair;
-  pair.waves = alone == stored_.end() ? 1 : WavesFor(alone->second, meta_.definition.budget_s);
+  pair.waves = alone == stored_.end() ? 2 : WavesFor(alone->second, meta_.definition.budget_s);
   std::array<Asked, 2> asked;
   double deadline_s = 0;
   for (size_t side = 0; side < slots.size(); ++side) {

@@ -176,11 +176,15 @@ std::vector<TrialRow> InTurns(uint64_t seed, int rounds, int waves, double speed
   std::vector<TrialRow> trials;
   double level = 0;
   for (int round = 1; round <= rounds; ++round) {
+    const std::vector<Slot> order = RoundOrder({0, 1}, seed, Phase::kRace, round, 1);
     std::array<TrialRow, 2> sides = {TrialOf(0, 0, round, 100), TrialOf(1, 0, round, 100)};
     for (int wave = 0; wave < waves; ++wave) {
       level = 0.7 * level + 0.1 * normal(random);
       for (TrialRow& side : sides) {
-        const double here = level + 0.03 * normal(random) - (random() % 10 == 0 ? std::log(2) : 0);
+        // The side that goes first is slower, by 8 %.
+        const bool is_first = (wave % 2 == 0) == (side.candidate == order.front().candidate);
+        const double here = level + 0.03 * normal(random) - (is_first ? 0.08 : 0) -
+                            (random() % 10 == 0 ? std::log(2) : 0);
         const double speed = 100 * std::exp(here) * (side.candidate ? speed_of_b : 1);
         side.info.waves.push_back({{"output_tokens_per_s", 0, speed}});
       }
@@ -190,8 +194,7 @@ std::vector<TrialRow> InTurns(uint64_t seed, int rounds, int waves, double speed
       for (const auto& wave : side.info.waves) sum += wave.front().value;
       if (waves > 0) side.samples.front().value = sum / waves;
     }
-    for (const Slot& slot : RoundOrder({0, 1}, seed, Phase::kRace, round, 1))
-      trials.push_back(sides[static_cast<size_t>(slot.candidate)]);
+    for (const Slot& slot : order) trials.push_back(sides[static_cast<size_t>(slot.candidate)]);
   }
   return trials;
 }
@@ -201,11 +204,11 @@ TEST(JudgePair, InTurnsFivePercentAreFoundOnAMachineThatWandersByFifteen) {
   constexpr int kSeeds = 200;
   int found = 0, wrong = 0, found_alone = 0;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
-    std::vector<TrialRow> trials = InTurns(seed, 14, 5, 0.95);
+    std::vector<TrialRow> trials = InTurns(seed, 14, 6, 0.95);
     found += Judged(trials).kind == Kind::kWorse;
     for (TrialRow& trial : trials) trial.info.waves.clear();
     found_alone += Judged(trials).kind == Kind::kWorse;
-    wrong += Judged(InTurns(seed + kSeeds, 14, 5, 1)).kind != Kind::kNoDifference;
+    wrong += Judged(InTurns(seed + kSeeds, 14, 6, 1)).kind != Kind::kNoDifference;
   }
   std::printf("5 %% worse found in %d, by the trials' means in %d, equal told apart in %d of %d\n",
               found, found_alone, wrong, kSeeds);
@@ -214,7 +217,7 @@ TEST(JudgePair, InTurnsFivePercentAreFoundOnAMachineThatWandersByFifteen) {
 }
 
 TEST(JudgePair, ExchangingTheSidesInTurnsExchangesTheVerdict) {
-  std::vector<TrialRow> trials = InTurns(5, 14, 5, 0.95);
+  std::vector<TrialRow> trials = InTurns(5, 14, 6, 0.95);
   const PairVerdict one = Judged(trials);
   for (TrialRow& trial : trials) trial.candidate = 1 - trial.candidate;
   const PairVerdict other = Judged(trials);
@@ -225,7 +228,8 @@ TEST(JudgePair, ExchangingTheSidesInTurnsExchangesTheVerdict) {
 TEST(JudgePair, InTurnsARoundsLeadIsTheMedianOfItsWaves) {
   std::vector<TrialRow> trials = InTurns(1, 8, 0, 1);
   for (TrialRow& trial : trials)
-    for (const double speed : {100.0, 50.0, 200.0})  // the machine's, of three waves
+    for (const double speed :
+         {100.0, 50.0, 200.0, 80.0, 60.0, 90.0})  // the machine's, of six waves
       trial.info.waves.push_back(
           {{"output_tokens_per_s", 0, trial.candidate ? 0.9 * speed : speed}});
   for (TrialRow& trial : trials)
