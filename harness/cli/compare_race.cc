@@ -136,7 +136,7 @@ std::string LostSide(const Results& results, const char* kind, bool has_verdict,
                      const std::string& folder) {
   for (const Candidate& candidate : results.candidates) {
     const std::string fate = Fate(candidate);
-    if (fate.empty() || (has_verdict && candidate.status != CandidateStatus::kFailed)) continue;
+    if (fate.empty() || (has_verdict && !GaveOut(candidate.status))) continue;
     const std::string log =
         candidate.log_path.empty() ? "" : StrCat("; see ", folder, "/", candidate.log_path);
     return StrCat(kind, " ", candidate.engine, " ", fate, log);

@@ -143,9 +143,8 @@ Html CandidateTable(const Results& results) {
 Html FailureTable(const Results& results) {
   Html rows;
   for (const Candidate& candidate : results.candidates) {
-    const bool out = candidate.status == CandidateStatus::kFailed ||
-                     candidate.status == CandidateStatus::kTooSlow ||
-                     candidate.status == CandidateStatus::kDisqualified;
+    const bool out =
+        GaveOut(candidate.status) || candidate.status == CandidateStatus::kDisqualified;
     if (WasMeasured(candidate) && !out) continue;
     Html why = Text(candidate.reason.empty() ? "no trial has run yet" : candidate.reason);
     if (!candidate.log_tail.empty())

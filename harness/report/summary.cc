@@ -25,9 +25,7 @@ std::string SummaryText(const Results& results, const std::string& folder) {
                             "\n\n", Answer(results), "\n\n");
   for (const Verdict& verdict : results.verdicts) text += VerdictLines(results, verdict);
   for (const Candidate& candidate : results.candidates)
-    if (candidate.status == CandidateStatus::kFailed ||
-        candidate.status == CandidateStatus::kTooSlow ||
-        candidate.status == CandidateStatus::kPruned)
+    if (GaveOut(candidate.status) || candidate.status == CandidateStatus::kPruned)
       text +=
           StrCat(Left(Name(candidate.status), 12), candidate.label, ": ", candidate.reason, "\n");
   text += StrCat("\nreport      ", folder, "/report.html\n");

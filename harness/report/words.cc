@@ -31,8 +31,7 @@ Finding TooFewRounds(const Results& results, const Verdict& verdict) {
   if (!verdict.unconfirmed) return {advice, "there were too few rounds to tell", ""};
   const Candidate* leader = results.Find(*verdict.unconfirmed);
   const std::string name = NameOf(results, *verdict.unconfirmed);
-  if (leader &&
-      (leader->status == CandidateStatus::kFailed || leader->status == CandidateStatus::kTooSlow))
+  if (leader && GaveOut(leader->status))
     return {advice, name + " led and failed before it was confirmed", ""};
   return {advice, StrCat("the budget had no room to confirm ", name, ", which led"), ""};
 }

@@ -64,6 +64,11 @@ enum class CandidateStatus {
 // "pruned" (not measured: it cannot win), "disqualified" (it broke a constraint)
 const char* Name(CandidateStatus status);
 
+// Whether its last trials gave no figures, for whatever reason.
+constexpr bool GaveOut(CandidateStatus status) {
+  return status == CandidateStatus::kFailed || status == CandidateStatus::kTooSlow;
+}
+
 struct Candidate {
   int id = 0;                     // stable within the sweep; the baseline is 0
   std::string engine;             // its name in the definition
