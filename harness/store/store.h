@@ -15,7 +15,6 @@
 
 namespace pinion::harness {
 
-// One number that a trial measured.
 // One request of a trial's load, warm-ups excepted.
 struct RequestRow {
   std::string load;  // "batch", "clients", "rate" or "search"

@@ -55,15 +55,7 @@ Json Written(const std::optional<SearchedLevels>& slo) {
 
 Json Written(const std::vector<std::vector<MetricValue>>& waves) {
   Json list;
-  for (const std::vector<MetricValue>& samples : waves) {
-    Json wave = Json::MakeArray();
-    for (const MetricValue& sample : samples) {
-      Json one = Json::Object{{"metric", sample.metric}, {"value", sample.value}};
-      SetLevel(sample.level, one);
-      wave.Append(std::move(one));
-    }
-    list.Append(std::move(wave));
-  }
+  for (const std::vector<MetricValue>& samples : waves) list.Append(ToJson(samples));
   return list;
 }
 
@@ -81,13 +73,8 @@ void Take(const Json& json, std::optional<double>& number) {
 
 void Take(const Json& json, std::vector<std::vector<MetricValue>>& waves) {
   for (const Json& wave : json.is_array() ? json.array() : Json::Array()) {
-    std::vector<MetricValue>& samples = waves.emplace_back();
-    for (const Json& one : wave.is_array() ? wave.array() : Json::Array()) {
-      const auto metric = Require<std::string>(one, "metric");
-      const auto level = LevelOf(one);
-      const auto value = Require<double>(one, "value");
-      if (metric && level && value) samples.push_back({*metric, *level, *value});
-    }
+    auto samples = ReadSamples(wave);
+    if (samples) waves.push_back(std::move(*samples));
   }
 }
 
@@ -118,6 +105,28 @@ void Take(const Json& json, std::optional<SearchedLevels>& slo) {
 }
 
 }  // namespace
+
+Json ToJson(const std::vector<MetricValue>& samples) {
+  Json list = Json::MakeArray();
+  for (const MetricValue& sample : samples) {
+    Json one = Json::Object{{"metric", sample.metric}, {"value", sample.value}};
+    SetLevel(sample.level, one);
+    list.Append(std::move(one));
+  }
+  return list;
+}
+
+Result<std::vector<MetricValue>> ReadSamples(const Json& list) {
+  if (!list.is_array()) return Fail(ErrorCode::kFailed, "a trial's samples must be a list");
+  std::vector<MetricValue> samples;
+  for (const Json& one : list.array()) {
+    MetricValue& sample = samples.emplace_back();
+    PINION_ASSIGN(sample.metric, Require<std::string>(one, "metric"));
+    PINION_ASSIGN(sample.level, LevelOf(one));
+    PINION_ASSIGN(sample.value, Require<double>(one, "value"));
+  }
+  return samples;
+}
 
 Json ToJson(const TrialInfo& info) {
   Json object = info.rest;

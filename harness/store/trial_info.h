@@ -6,16 +6,21 @@
 #include <vector>
 
 #include "engine/base/json.h"
+#include "engine/base/result.h"
 #include "harness/load/slo_search.h"
+#include "harness/stats/load_level.h"
 #include "harness/stats/quantiles.h"
 
 namespace pinion::harness {
 
+// One number that a trial measured.
 struct MetricValue {
   std::string metric;  // see Metrics() in harness/stats/metrics.h
   LoadLevel level;
   double value = 0;
 };
+Json ToJson(const std::vector<MetricValue>& samples);
+Result<std::vector<MetricValue>> ReadSamples(const Json& list);
 
 inline constexpr char kBatchCut[] = "offline batch cut";  // in TrialInfo::cut
 

@@ -102,19 +102,13 @@ Result<PairResult> ReadPairResult(const Json& object) {
 }
 
 Json ToJson(const TrialResult& result) {
-  Json samples = Json::MakeArray();
-  for (const MetricValue& sample : result.samples) {
-    Json one = Json::Object{{"metric", sample.metric}, {"value", sample.value}};
-    SetLevel(sample.level, one);
-    samples.Append(std::move(one));
-  }
   Json requests = Json::MakeArray();
   for (const RequestRow& row : result.requests) {
     Json one = Json::Object{{"load", row.load}, {"record", ToJson(row.record)}};
     SetLevel(row.level, one);
     requests.Append(std::move(one));
   }
-  return Json::Object{{"samples", std::move(samples)},
+  return Json::Object{{"samples", ToJson(result.samples)},
                       {"requests", std::move(requests)},
                       {"suspect", Json(result.suspect)},
                       {"info", ToJson(result.info)},
@@ -128,13 +122,7 @@ Result<TrialResult> ReadTrialResult(const Json& object) {
   const Json* info = object.Find("info");
   if (!samples || !samples->is_array() || !suspect || !suspect->is_array() || !info)
     return Fail(ErrorCode::kFailed, "a trial's result needs 'samples', 'suspect' and 'info'");
-  for (const Json& one : samples->array()) {
-    MetricValue sample;
-    PINION_ASSIGN(sample.metric, Require<std::string>(one, "metric"));
-    PINION_ASSIGN(sample.level, LevelOf(one));
-    PINION_ASSIGN(sample.value, Require<double>(one, "value"));
-    result.samples.push_back(std::move(sample));
-  }
+  PINION_ASSIGN(result.samples, ReadSamples(*samples));
   if (const Json* requests = object.Find("requests"); requests && requests->is_array())
     for (const Json& one : requests->array()) {
       PINION_ASSIGN(RequestRow row, ReadRequestRow(one));
