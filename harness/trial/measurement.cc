@@ -10,9 +10,9 @@
 #include "harness/counters/conditions.h"
 #include "harness/load/steady.h"
 #include "harness/load/summary.h"
-#include "harness/stats/estimate.h"
 #include "harness/trial/patience.h"
 #include "harness/trial/slo_phase.h"
+#include "harness/trial/trial_samples.h"
 
 namespace pinion::harness {
 namespace {
@@ -37,19 +37,6 @@ int64_t Later(int64_t start_ns, double seconds) {
   return start_ns + static_cast<int64_t>(seconds * 1e9);
 }
 
-// The distribution behind the medians: the quantiles 0 %, 5 %, ..., 100 % of every request's TTFT
-// and of every gap.
-void AddQuantiles(const ServingSummary& summary, LoadLevel level, std::vector<Distribution>& list) {
-  constexpr int kSteps = 20;
-  for (const auto& [metric, values] :
-       {std::pair("ttft_s", &summary.ttft_s), std::pair("itl_s", &summary.itl_s)}) {
-    if (values->empty()) continue;
-    Distribution& one = list.emplace_back(Distribution{metric, level, values->size(), {}});
-    for (int i = 0; i <= kSteps; ++i)
-      one.quantiles.push_back(Quantile(*values, static_cast<double>(i) / kSteps));
-  }
-}
-
 // A configuration that refuses requests, or breaks them off, has less to do than others. Nothing
 // else disturbs it, so that no repetition at the end of the round helps: the trial has failed.
 Status CheckNoneFailed(const ServerLoadResult& load, const std::string& name) {
@@ -63,15 +50,6 @@ Status CheckNoneFailed(const ServerLoadResult& load, const std::string& name) {
 }
 
 }  // namespace
-
-void AddCounters(const std::vector<CounterReading>& readings, size_t output_tokens,
-                 TrialResult& result) {
-  result.info.rest.Set("counters", ToJson(readings));
-  for (const CounterValue& figure : FiguresOf(readings))
-    result.samples.push_back({figure.name, 0, figure.value});
-  if (const auto joules = JoulesOf(readings); joules && output_tokens > 0)
-    result.samples.push_back({"joules_per_token", 0, *joules / static_cast<double>(output_tokens)});
-}
 
 Measurement::Measurement(LoadTarget& target, const TrialRequest& request, int64_t start_ns,
                          const Clock& clock)
@@ -324,10 +302,10 @@ Status Measurement::Take(const LoadPlan& phase, LoadLevel level, const std::stri
   generator_cpu_share_ = std::max(generator_cpu_share_, load.generator.cpu_share);
   late_share_ = std::max(late_share_, LateShare(load));
   most_requests_per_s_ = std::max(most_requests_per_s_, summary.requests_per_s);
-  if (sent.counted) AddCounted(*sent.counted, level);
+  if (sent.counted) AddCounted(*sent.counted, level, result_);
   if (sent.kv_used_share) Add("kv_used_share", level, *sent.kv_used_share);
   Add("output_tokens_per_s", level, summary.output_tokens_per_s);
-  if (level.any()) AddServing(summary, level);
+  if (level.any()) AddServing(summary, level, request_.workload.slo.has_value(), result_);
   return {};
 }
 
@@ -360,41 +338,6 @@ Status Measurement::CheckAnswered(const ServerLoadResult& load) {
     return Fail(ErrorCode::kFailed, StrCat(no_answer, ": ", refused->error));
   result_.too_slow = no_answer + "; raise --trial-limit, or shorten the load";
   return Fail(ErrorCode::kExhausted, result_.too_slow);
-}
-
-void Measurement::AddCounted(const ServerCounters& counted, LoadLevel level) {
-  Add("preemptions", level, counted.preemptions);
-  if (counted.prefix_query_tokens > 0)
-    Add("prefix_hit_share", level, counted.prefix_hit_tokens / counted.prefix_query_tokens);
-  if (level.any()) return;
-  for (const auto& [phase, steps] :
-       {std::pair("prefill", counted.prefill), std::pair("decode", counted.decode)}) {
-    if (steps.seconds <= 0) continue;
-    Add(StrCat(phase, "_tokens_per_s"), 0, steps.tokens / steps.seconds);
-    Add(StrCat(phase, "_flops_per_s"), 0, steps.operations / steps.seconds);
-    Add(StrCat(phase, "_bytes_per_s"), 0, steps.bytes / steps.seconds);
-  }
-}
-
-void Measurement::AddServing(const ServingSummary& summary, LoadLevel level) {
-  if (request_.workload.slo) Add("goodput", level, summary.goodput);
-  const auto add_median = [&](const char* metric, const std::vector<double>& values) {
-    if (!values.empty()) Add(metric, level, Median(values));
-  };
-  const auto add_quantile = [&](const char* metric, const std::vector<double>& values, double q) {
-    if (const auto value = SupportedQuantile(values, q)) Add(metric, level, *value);
-  };
-  AddQuantiles(summary, level, result_.info.quantiles);
-  add_median("ttft_s", summary.ttft_s);
-  add_median("tpot_s", summary.tpot_s);
-  add_median("itl_s", summary.itl_s);
-  add_median("e2el_s", summary.e2el_s);
-  add_quantile("itl_p90_s", summary.itl_s, 0.90);
-  add_quantile("itl_p95_s", summary.itl_s, 0.95);
-  add_quantile("itl_p99_s", summary.itl_s, 0.99);
-  add_quantile("ttft_p90_s", summary.ttft_s, 0.90);
-  add_quantile("ttft_p95_s", summary.ttft_s, 0.95);
-  add_quantile("e2el_p95_s", summary.e2el_s, 0.95);
 }
 
 void Measurement::CountOutput(const ServerLoadResult& load) {

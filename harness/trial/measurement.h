@@ -7,7 +7,6 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/result.h"
-#include "harness/counters/counters.h"
 #include "harness/engines/server_counters.h"
 #include "harness/load/generator.h"
 #include "harness/load/slo_search.h"
@@ -71,8 +70,6 @@ class Measurement {
   Status Take(const LoadPlan& phase, LoadLevel level, const std::string& name);
   ServingSummary SummariseSteady(const ServerLoadResult& load, LoadLevel level);
   Status CheckAnswered(const ServerLoadResult& load);
-  void AddCounted(const ServerCounters& counted, LoadLevel level);
-  void AddServing(const ServingSummary& summary, LoadLevel level);
   void Describe();
 
   void Add(const std::string& metric, LoadLevel level, double value);
@@ -99,10 +96,5 @@ class Measurement {
   double generator_cpu_share_ = 0, late_share_ = 0;  // the worst of all phases
   TrialResult result_;
 };
-
-// Stores the hardware counters of the measured load as info "counters", and those that metrics
-// exist for as samples; with energy, also "joules_per_token".
-void AddCounters(const std::vector<CounterReading>& readings, size_t output_tokens,
-                 TrialResult& result);
 
 }  // namespace pinion::harness

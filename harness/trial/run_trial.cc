@@ -1,15 +1,11 @@
-#include <fcntl.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
-
 #include "engine/base/clock.h"
-#include "engine/base/descriptor.h"
 #include "engine/base/strings.h"
 #include "engine/run/start.h"
 #include "harness/probe/ceilings.h"
 #include "harness/trial/measurement.h"
+#include "harness/trial/runner.h"
 #include "harness/trial/trial.h"
 #include "harness/trial/trial_server.h"
 #include "harness/trial/turns.h"
@@ -118,10 +114,7 @@ Result<TrialResult> RunTrial(const TrialRequest& request, int64_t start_ns,
 
 Result<PairResult> RunPair(const PairRequest& request, int64_t start_ns,
                            const std::function<bool()>& interrupted) {
-  const std::string& path = request.sides[1].log;
-  const Descriptor log(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!log.is_open())
-    return Fail(ErrorCode::kIo, StrCat("cannot write ", path, ": ", std::strerror(errno)));
+  PINION_ASSIGN(const Descriptor log, OpenLog(request.sides[1].log));
   std::array<PairedServer, 2> servers = {PairedServer(request.sides[0]),
                                          PairedServer(request.sides[1])};
   servers[0].Start(start_ns, interrupted, STDERR_FILENO);

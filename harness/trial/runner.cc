@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "engine/base/descriptor.h"
 #include "engine/base/file.h"
 #include "engine/base/memory_file.h"
 #include "engine/base/process.h"
@@ -69,6 +68,12 @@ struct ChildEnd {
 
 }  // namespace
 
+Result<Descriptor> OpenLog(const std::string& path) {
+  Descriptor log(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (log.is_open()) return log;
+  return Fail(ErrorCode::kIo, StrCat("cannot write ", path, ": ", std::strerror(errno)));
+}
+
 std::string LogTail(const std::string& path, size_t lines) {
   const std::string text = ReadFile(path).value_or("");
   size_t at = text.size();
@@ -91,11 +96,7 @@ Result<Json> ResultOf(const Process::Exit& exit, const MemoryFile& file,
 }
 
 Result<ChildEnd> RunChild(const Json& request, const TrialProcess& process) {
-  const Descriptor log(
-      open(process.log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!log.is_open())
-    return Fail(ErrorCode::kIo,
-                StrCat("cannot write ", process.log_path, ": ", std::strerror(errno)));
+  PINION_ASSIGN(const Descriptor log, OpenLog(process.log_path));
   PINION_ASSIGN(MemoryFile request_file, MemoryFile::Make("a trial's request"));
   PINION_ASSIGN(const MemoryFile result, MemoryFile::Make("a trial's result"));
   PINION_TRY(request_file.Write(request.Dump()));

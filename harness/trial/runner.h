@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/base/clock.h"
+#include "engine/base/descriptor.h"
 #include "engine/base/result.h"
 #include "harness/trial/trial.h"
 
@@ -42,6 +43,9 @@ Result<TrialOutcome> RunTrialProcess(const TrialRequest& request, const TrialPro
 // both; the log of a side is its request's.
 Result<std::array<TrialOutcome, 2>> RunPairProcess(const PairRequest& request,
                                                    const TrialProcess& process);
+
+// A trial's log, written anew. Errors (kIo): it cannot be opened.
+Result<Descriptor> OpenLog(const std::string& path);
 
 // The last `lines` lines of a file, for a report; empty if the file is missing.
 std::string LogTail(const std::string& path, size_t lines = 20);

@@ -2,7 +2,7 @@
 
 #include "harness/counters/counters.h"
 #include "harness/stats/metrics.h"
-#include "harness/trial/measurement.h"
+#include "harness/trial/trial_samples.h"
 
 namespace pinion::harness {
 namespace {

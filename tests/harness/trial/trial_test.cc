@@ -9,7 +9,6 @@
 
 #include "fake_target.h"
 #include "harness/trial/patience.h"
-#include "harness/trial/trial_server.h"
 
 namespace pinion::harness {
 namespace {
@@ -147,19 +146,6 @@ TEST(Trial, ReportsItsCircumstances) {
     ASSERT_EQ(one.quantiles.size(), 21u);
     EXPECT_LE(one.quantiles.front(), one.quantiles.back());
   }
-}
-
-TEST(ShownCommand, HasWhatTheTrialsProcessPreloads) {
-  TrialRequest request;
-  request.options.model = "org/name";
-  request.engine.kind = EngineChoice::Kind::kVllm;
-  const auto plan = PlanServer(request);
-  ASSERT_TRUE(plan) << plan.error().message;
-  setenv("LD_PRELOAD", "/lib/libtcmalloc_minimal.so.4", 1);
-  const auto shown = ShownCommand(*plan, request);
-  unsetenv("LD_PRELOAD");
-  ASSERT_TRUE(shown) << shown.error().message;
-  EXPECT_THAT(*shown, testing::StartsWith("LD_PRELOAD=/lib/libtcmalloc_minimal.so.4 "));
 }
 
 TEST(Trial, TheSeedDrawsTheOrderOfTheBatchAndTheLoops) {
@@ -382,22 +368,6 @@ TEST(Trial, RequestSurvivesTheRoundTripThroughJson) {
   ASSERT_TRUE(again) << again.error().message;
   EXPECT_EQ(ToJson(*again), ToJson(request));
   EXPECT_FALSE(ReadTrialRequest(*Json::Parse("{}")));
-}
-
-TEST(SpareCpus, AreThoseOfNeitherRanksNorFrontEnds) {
-  Budget budget;
-  budget.cpus = {0, 1, 2, 3, 4};
-  pinion::Plan plan;
-  plan.ranks.resize(2);
-  plan.ranks[0].cpus = {0};
-  plan.ranks[1].cpus = {2};
-  plan.frontend_cpus = {4};
-  EXPECT_THAT(*SpareCpus(budget, plan), testing::ElementsAre(1, 3));
-  plan.frontend_cpus = {1, 3, 4};
-  EXPECT_FALSE(SpareCpus(budget, plan)) << "none is left: it shares";
-  plan.frontend_cpus = {4};
-  plan.ranks[1].cpus = {};  // nobind
-  EXPECT_FALSE(SpareCpus(budget, plan));
 }
 
 }  // namespace
