@@ -6,43 +6,41 @@
 #include "engine/run/capacity.h"
 #include "engine/run/replicas.h"
 #include "engine/run/start.h"
+#include "harness/sweep/score.h"
 
 namespace pinion::harness {
 namespace {
 
-// Adds the ranks of all of a side's engines, and what each needs.
-Status AddRanks(const TrialRequest& side, const Machine& machine, const Budget& budget,
-                std::vector<RankNeeds>& needs, Plan& plan) {
+// A side's ranks, of all of its engines, and what each needs.
+struct SideNeeds {
+  std::vector<RankNeeds> needs;
+  Plan plan;
+  size_t model_length = 0;
+};
+
+Result<SideNeeds> NeedsOf(const TrialRequest& side, const Machine& machine, const Budget& budget) {
+  SideNeeds of;
   PINION_ASSIGN(const PlannedModel model, PlanModel(side.options));
   PINION_ASSIGN(const std::vector<RankNeeds> each, NeedsFor(side.options, model));
-  PINION_ASSIGN(const Plan own, PlanReplicas(side.options, side.replicas, machine, budget));
-  for (const RankPlan& rank : own.ranks) {
-    needs.push_back(each[plan.ranks.size() % each.size()]);
-    plan.ranks.push_back(rank);
-  }
-  return {};
+  PINION_ASSIGN(of.plan, PlanReplicas(side.options, side.replicas, machine, budget));
+  PINION_ASSIGN(of.model_length, ResolveModelLength(model.spec, side.options));
+  for (size_t rank = 0; rank < of.plan.ranks.size(); ++rank)
+    of.needs.push_back(each[rank % each.size()]);
+  return of;
 }
 
+// By the options of either side, which may ask for caches of different sizes.
 Status CheckBothFit(const TrialRequest& first, const TrialRequest& second) {
   PINION_ASSIGN(const Machine machine, ThisMachine());
   PINION_ASSIGN(const Budget budget, ComputeBudget(machine));
   if (budget.memory_available_bytes == 0) return {};  // unknown
-  for (const TrialRequest* side : {&first, &second}) {
-    std::vector<RankNeeds> needs;
-    Plan plan;
-    PINION_TRY(AddRanks(first, machine, budget, needs, plan));
-    PINION_TRY(AddRanks(second, machine, budget, needs, plan));
-    PINION_ASSIGN(const PlannedModel model, PlanModel(side->options));
-    PINION_ASSIGN(const size_t length, ResolveModelLength(model.spec, side->options));
-    PINION_TRY(CheckCapacity(needs, side->options, length, machine, budget, plan));
-  }
-  return {};
-}
-
-double SampleOf(const TrialRow& trial, const char* metric) {
-  for (const MetricValue& sample : trial.samples)
-    if (sample.metric == metric) return sample.value;
-  return 0;
+  PINION_ASSIGN(SideNeeds both, NeedsOf(first, machine, budget));
+  PINION_ASSIGN(const SideNeeds other, NeedsOf(second, machine, budget));
+  both.needs.insert(both.needs.end(), other.needs.begin(), other.needs.end());
+  both.plan.ranks.insert(both.plan.ranks.end(), other.plan.ranks.begin(), other.plan.ranks.end());
+  PINION_TRY(
+      CheckCapacity(both.needs, first.options, both.model_length, machine, budget, both.plan));
+  return CheckCapacity(both.needs, second.options, other.model_length, machine, budget, both.plan);
 }
 
 }  // namespace
@@ -54,8 +52,8 @@ bool CanTakeTurns(const TrialRequest& first, const TrialRequest& second) {
 
 int WavesFor(const TrialRow& alone, double budget_s) {
   const Json* warm_up = alone.info.rest.Find("warm_up_s");
-  const double start_s =
-      SampleOf(alone, "start_s") + (warm_up && warm_up->is_number() ? warm_up->number() : 0);
+  const double start_s = ValueOf(alone, "start_s", 0).value_or(0) +
+                         (warm_up && warm_up->is_number() ? warm_up->number() : 0);
   const double wave_s =
       std::max(alone.seconds - start_s - alone.info.once_s.value_or(0), alone.seconds / 10);
   const double room_s = budget_s / kTurnRounds - 2 * start_s;

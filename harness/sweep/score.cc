@@ -7,13 +7,14 @@
 #include "harness/stats/metrics.h"
 
 namespace pinion::harness {
-namespace {
 
 std::optional<double> ValueOf(const TrialRow& trial, const char* metric, LoadLevel level) {
   for (const MetricValue& sample : trial.samples)
     if (sample.metric == metric && sample.level == level) return sample.value;
   return std::nullopt;
 }
+
+namespace {
 
 std::optional<double> LogOf(const std::optional<double>& value) {
   return value && *value > 0 ? std::optional(std::log(*value)) : std::nullopt;

@@ -20,6 +20,9 @@ struct ScoreRule {
   double cores_within;  // share of the throughput that halving the cores may cost
 };
 
+// A sample of a trial; nullopt if it has none at that level.
+std::optional<double> ValueOf(const TrialRow& trial, const char* metric, LoadLevel level);
+
 // The log of the quantity that an objective maximises, for one trial; nullopt if the trial lacks a
 // number.
 //   throughput  output tokens/s of the offline batch
