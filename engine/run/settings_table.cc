@@ -127,9 +127,8 @@ std::vector<SettingRow> PlacementRows() {
       {.key = "memory_policy",
        .flag = "--memory-policy",
        .help = "NUMA nodes of a rank's memory: local: those of the threads that touch it first; "
-               "strict: "
-               "its own alone; preferred: its own and, if they are full, others; interleave: all "
-               "in turn",
+               "strict: its own alone; preferred: its own and, if they are full, others; "
+               "interleave: all in turn",
        .usual = "local",
        .access = Field(&EngineOptions::memory_policy),
        .names = {"local", "strict", "preferred", "interleave"}},
