@@ -53,25 +53,26 @@ std::vector<double> LeadsInTurns(const TrialRow& first, const TrialRow& second, 
   return leads;
 }
 
-// The sign of what going first costs, in the second side's lead: sides alternate (turns.h).
+// The sign with which the lead of whichever goes second in a wave is in the second side's lead:
+// sides alternate (turns.h).
 double SignOfOrder(const ScoredPair& pair, size_t wave) {
   return pair.second_ran_first == (wave % 2 == 1) ? 1 : -1;
 }
 
 // Gives the rounds in turns the median lead of their waves, so that a disturbed one counts as one.
-// Which side of a wave goes first matters by itself: what that costs, the median over all waves, is
-// taken off. It says nothing of the sides, and the scores lie about the middle of both, so that
+// Which side of a wave goes second matters by itself: its lead, the median over all waves, is taken
+// off. It says nothing of the sides, and the scores lie about the middle of both, so that
 // exchanging the sides of a round exchanges its scores.
 void ScoreTurns(std::vector<Turns> rounds) {
-  std::vector<double> costs;
+  std::vector<double> of_second;
   for (const Turns& round : rounds)
     for (size_t wave = 0; wave < round.leads.size(); ++wave)
-      costs.push_back(SignOfOrder(*round.pair, wave) * round.leads[wave]);
-  if (costs.empty()) return;
-  const double cost = MedianInPlace(costs);
+      of_second.push_back(SignOfOrder(*round.pair, wave) * round.leads[wave]);
+  if (of_second.empty()) return;
+  const double order = MedianInPlace(of_second);
   for (Turns& round : rounds) {
     for (size_t wave = 0; wave < round.leads.size(); ++wave)
-      round.leads[wave] -= SignOfOrder(*round.pair, wave) * cost;
+      round.leads[wave] -= SignOfOrder(*round.pair, wave) * order;
     const double lead = MedianInPlace(round.leads);
     const double middle = (round.pair->first + round.pair->second) / 2;
     round.pair->first = middle - lead / 2;
