@@ -57,7 +57,7 @@ int WavesFor(const TrialRow& alone, double budget_s) {
   const double wave_s =
       std::max(alone.seconds - start_s - alone.info.once_s.value_or(0), alone.seconds / 10);
   const double room_s = budget_s / kTurnRounds - 2 * start_s;
-  return std::clamp(2 * static_cast<int>(room_s / (4 * wave_s)), 2, kMostWaves);
+  return std::clamp(static_cast<int>(room_s / (2 * wave_s)), 2, kMostWaves);
 }
 
 }  // namespace pinion::harness

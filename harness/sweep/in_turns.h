@@ -10,8 +10,7 @@ namespace pinion::harness {
 bool CanTakeTurns(const TrialRequest& first, const TrialRequest& second);
 
 // How many waves of load each side has between a start and the next, after a trial of one side
-// alone: as many as leave room for kTurnRounds rounds in the budget, an even number from 2 to
-// kMostWaves, so that each side goes first as often. More of
+// alone: as many as leave room for kTurnRounds rounds in the budget, from 2 to kMostWaves. More of
 // them make a round more exact; more rounds, which start the servers anew, tell what a start
 // changes.
 inline constexpr int kTurnRounds = 14, kMostWaves = 8;

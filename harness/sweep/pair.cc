@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <set>
 
 #include "engine/base/strings.h"
@@ -36,48 +37,24 @@ std::vector<std::optional<double>> WaveScores(const TrialRow& trial, Objective o
   return scores;
 }
 
-// A round whose sides took turns: by how much the second side's waves lead those of the first.
-struct Turns {
-  ScoredPair* pair = nullptr;
-  std::vector<double> leads;  // [waves]
-};
-
-std::vector<double> LeadsInTurns(const TrialRow& first, const TrialRow& second, Objective objective,
-                                 const ScoreRule& rule) {
+// By how much the second side leads the first in a round in which they took turns: the median over
+// its waves, so that a disturbed one counts as one. None if the round has no waves.
+std::optional<double> LeadInTurns(const TrialRow& first, const TrialRow& second,
+                                  Objective objective, const ScoreRule& rule) {
   const auto a = WaveScores(first, objective, rule), b = WaveScores(second, objective, rule);
   std::vector<double> leads;
-  for (size_t wave = 0; wave < std::min(a.size(), b.size()); ++wave) {
-    if (!a[wave] || !b[wave]) return {};
-    leads.push_back(*b[wave] - *a[wave]);
-  }
-  return leads;
+  for (size_t wave = 0; wave < std::min(a.size(), b.size()); ++wave)
+    if (a[wave] && b[wave]) leads.push_back(*b[wave] - *a[wave]);
+  if (leads.empty()) return std::nullopt;
+  return MedianInPlace(leads);
 }
 
-// The sign with which the lead of whichever goes second in a wave is in the second side's lead:
-// sides alternate (turns.h).
-double SignOfOrder(const ScoredPair& pair, size_t wave) {
-  return pair.second_ran_first == (wave % 2 == 1) ? 1 : -1;
-}
-
-// Gives the rounds in turns the median lead of their waves, so that a disturbed one counts as one.
-// Which side of a wave goes second matters by itself: its lead, the median over all waves, is taken
-// off. It says nothing of the sides, and the scores lie about the middle of both, so that
-// exchanging the sides of a round exchanges its scores.
-void ScoreTurns(std::vector<Turns> rounds) {
-  std::vector<double> of_second;
-  for (const Turns& round : rounds)
-    for (size_t wave = 0; wave < round.leads.size(); ++wave)
-      of_second.push_back(SignOfOrder(*round.pair, wave) * round.leads[wave]);
-  if (of_second.empty()) return;
-  const double order = MedianInPlace(of_second);
-  for (Turns& round : rounds) {
-    for (size_t wave = 0; wave < round.leads.size(); ++wave)
-      round.leads[wave] -= SignOfOrder(*round.pair, wave) * order;
-    const double lead = MedianInPlace(round.leads);
-    const double middle = (round.pair->first + round.pair->second) / 2;
-    round.pair->first = middle - lead / 2;
-    round.pair->second = middle + lead / 2;
-  }
+// The round's scores from its lead, about the middle of both, so that exchanging the sides
+// exchanges the scores.
+void SetLead(double lead, ScoredPair& pair) {
+  const double middle = (pair.first + pair.second) / 2;
+  pair.first = middle - lead / 2;
+  pair.second = middle + lead / 2;
 }
 
 // The rounds that have both sides, in the order of measurement.
@@ -86,21 +63,18 @@ std::vector<ScoredPair> PairsOf(const std::vector<TrialRow>& trials, Objective o
   const auto first = ScoresOf(trials, 0, 0, objective, rule);
   const auto second = ScoresOf(trials, 1, 0, objective, rule);
   std::vector<ScoredPair> pairs;
-  std::vector<std::vector<double>> leads;  // of each pair
   std::set<RoundKey> taken;
   for (const TrialRow& trial : trials) {
     const RoundKey round(trial.phase, trial.round);
     const auto a = first.find(round), b = second.find(round);
     if (a == first.end() || b == second.end() || !taken.insert(round).second) continue;
     const auto order = ScoresInOrder(trials, round, objective, rule);
-    pairs.push_back({a->second, b->second, order.front().first == 1});
-    leads.push_back(
-        LeadsInTurns(*TrialOf(trials, 0, round), *TrialOf(trials, 1, round), objective, rule));
+    ScoredPair& pair = pairs.emplace_back();
+    pair = {a->second, b->second, order.front().first == 1};
+    if (const auto lead =
+            LeadInTurns(*TrialOf(trials, 0, round), *TrialOf(trials, 1, round), objective, rule))
+      SetLead(*lead, pair);
   }
-  std::vector<Turns> turns;
-  for (size_t i = 0; i < pairs.size(); ++i)
-    if (!leads[i].empty()) turns.push_back({&pairs[i], std::move(leads[i])});
-  ScoreTurns(std::move(turns));
   return pairs;
 }
 

@@ -32,6 +32,9 @@ class LoadTarget {
   virtual std::vector<pid_t> processes() const = 0;  // of the server
   virtual int replicas() const = 0;                  // engines behind it
   virtual int threads() const = 0;                   // that compute
+  // Waits until the server, which has no request, computes nothing: one that has just started
+  // makes the memory of its cache ready meanwhile, for seconds. At most `limit_s`.
+  virtual void Settle(double limit_s) = 0;
 };
 
 // A trial's course, the same for every engine: warm-up, the offline batch if the workload has one

@@ -9,6 +9,7 @@
 
 #include "engine/base/strings.h"
 #include "engine/run/replicas.h"
+#include "harness/counters/at_rest.h"
 #include "harness/load/http_client.h"
 #include "harness/trial/runner.h"
 
@@ -161,6 +162,10 @@ Result<PhaseResult> TrialServer::Send(const LoadPlan& phase) {
   const auto after = CountersOf(server_->url());
   if (before && after) result.counted = *after - *before;
   return result;
+}
+
+void TrialServer::Settle(double limit_s) {
+  AwaitRest(processes(), limit_s, [&] { return !WhyStop(0).empty(); });
 }
 
 // If the server has ended, the rest of the load would be meaningless.

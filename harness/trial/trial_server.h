@@ -55,6 +55,7 @@ class TrialServer final : public LoadTarget {
   std::vector<pid_t> processes() const override { return server_->processes(); }
   int replicas() const override { return request_.replicas; }
   int threads() const override { return plan_.whole.total_threads(); }
+  void Settle(double limit_s) override;
 
   // Samples and info of the configuration itself; asks Pinion's server for its own.
   void Describe(TrialResult& result) const;

@@ -10,6 +10,9 @@
 namespace pinion::harness {
 namespace {
 
+// The longest wait for a server's memory: an eighth of a cache of 40 GiB takes 5 to 10 s.
+constexpr double kSettleSeconds = 10;
+
 // One of the two sides.
 class Side {
  public:
@@ -21,6 +24,10 @@ class Side {
     const TrialRequest wave = WaveRequest(0);
     if (auto warm = Measurement(*target_, wave, clock_.NowNs(), clock_).WarmUpAlone(); !warm)
       error_ = std::move(warm).error();
+  }
+
+  void Settle() {
+    if (target_ && !error_) target_->Settle(kSettleSeconds);
   }
 
   void Take(int wave) {
@@ -115,8 +122,9 @@ PairResult MeasureInTurns(const std::array<LoadTarget*, 2>& targets, const PairR
   std::array<Side, 2> sides = {Side(targets[0], request.sides[0], start_ns, clock),
                                Side(targets[1], request.sides[1], start_ns, clock)};
   for (Side& side : sides) side.WarmUp();
+  for (Side& side : sides) side.Settle();
   for (int wave = 0; wave < request.waves; ++wave)
-    for (const bool later : {false, true}) sides[(wave % 2 == 1) != later ? 1 : 0].Take(wave);
+    for (Side& side : sides) side.Take(wave);
   return {sides[0].Finish(), sides[1].Finish()};
 }
 

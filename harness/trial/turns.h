@@ -9,9 +9,10 @@
 
 namespace pinion::harness {
 
-// Warms both targets up, then loads them in turns, wave by wave: A B, B A, A B, ... Both sides of a
-// wave send the same prompts. A target that is null, or fails, takes no further part; `start_ns` is
-// when the trial's process began.
+// Warms both targets up, waits until neither computes, then loads them in turns, wave by wave: A B
+// A B ..., so that whichever computes has always waited for a wave. Both sides of a wave send the
+// same prompts. A target that is null, or fails, takes no further part; `start_ns` is when the
+// trial's process began.
 PairResult MeasureInTurns(const std::array<LoadTarget*, 2>& targets, const PairRequest& request,
                           int64_t start_ns, const Clock& clock = kMachineClock);
 

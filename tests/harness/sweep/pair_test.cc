@@ -181,10 +181,7 @@ std::vector<TrialRow> InTurns(uint64_t seed, int rounds, int waves, double speed
     for (int wave = 0; wave < waves; ++wave) {
       level = 0.7 * level + 0.1 * normal(random);
       for (TrialRow& side : sides) {
-        // The side that goes first is slower, by 8 %.
-        const bool is_first = (wave % 2 == 0) == (side.candidate == order.front().candidate);
-        const double here = level + 0.03 * normal(random) - (is_first ? 0.08 : 0) -
-                            (random() % 10 == 0 ? std::log(2) : 0);
+        const double here = level + 0.03 * normal(random) - (random() % 10 == 0 ? std::log(2) : 0);
         const double speed = 100 * std::exp(here) * (side.candidate ? speed_of_b : 1);
         side.info.waves.push_back({{"output_tokens_per_s", 0, speed}});
       }

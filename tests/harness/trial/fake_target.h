@@ -56,6 +56,7 @@ class FakeTarget final : public LoadTarget {
   std::vector<pid_t> processes() const override { return {}; }
   int replicas() const override { return engines; }
   int threads() const override { return 1; }
+  void Settle(double limit_s) override { settled_s = limit_s; }
 
   const FakeClock own_clock = {};
   const FakeClock& clock = own_clock;
@@ -72,6 +73,7 @@ class FakeTarget final : public LoadTarget {
   std::optional<ServerCounters> counted;
   std::optional<double> kv_used_share;
   std::vector<LoadPlan> phases;
+  std::optional<double> settled_s;  // the limit of the last Settle
 
  private:
   int64_t busy_until_ns_ = 0;

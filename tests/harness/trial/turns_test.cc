@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -29,6 +31,12 @@ class WatchedTarget final : public LoadTarget {
   std::vector<pid_t> processes() const override { return {}; }
   int replicas() const override { return 1; }
   int threads() const override { return 1; }
+  void Settle(double limit_s) override {
+    settled = sent_.size();
+    target_.Settle(limit_s);
+  }
+
+  std::optional<size_t> settled;  // after so many loads of both sides
 
  private:
   const char name_;
@@ -47,7 +55,7 @@ class Turns : public testing::Test {
   PairResult Run() {
     return MeasureInTurns({&seen_a_, &seen_b_}, request_, clock_.NowNs(), clock_);
   }
-  // The sides of all loads but the warm-ups, "ABBAAB".
+  // The sides of all loads but the warm-ups, "ABABAB".
   std::string Order() const {
     std::string order;
     for (const auto& [name, phase] : sent_)
@@ -66,7 +74,7 @@ TEST_F(Turns, WavesAlternateAndBothSidesOfOneSendTheSamePrompts) {
   b_.step_s = 2 * a_.step_s;
   const PairResult result = Run();
   ASSERT_TRUE(result[0] && result[1]);
-  EXPECT_EQ(Order(), "ABBAAB");
+  EXPECT_EQ(Order(), "ABABAB");
   std::vector<uint64_t> a, b;
   bool loaded = false;
   for (const auto& [name, phase] : sent_) {
@@ -81,6 +89,18 @@ TEST_F(Turns, WavesAlternateAndBothSidesOfOneSendTheSamePrompts) {
   EXPECT_EQ(result[1]->info.waves.size(), 3u);
   EXPECT_GT(Find(*result[0], "output_tokens_per_s", 0)->value,
             Find(*result[1], "output_tokens_per_s", 0)->value);
+}
+
+// What a server does after its start would slow the other's first waves.
+TEST_F(Turns, BothHaveSettledAfterTheWarmUpsAndBeforeTheFirstWave) {
+  ASSERT_TRUE(Run()[0]);
+  const auto first = std::find_if(sent_.begin(), sent_.end(), [](const auto& one) {
+    return one.second.shape.name != kWarmUpShape;
+  });
+  const auto warm_ups = static_cast<size_t>(first - sent_.begin());
+  EXPECT_EQ(seen_a_.settled, warm_ups);
+  EXPECT_EQ(seen_b_.settled, warm_ups);
+  EXPECT_EQ(b_.settled_s, 10);
 }
 
 TEST_F(Turns, ASideThatFailsLeavesTheOtherItsWaves) {
