@@ -42,8 +42,8 @@ struct RunComparison {
 // its distribution-free interval, and it counts if the interval excludes 1 and the estimate
 // exceeds both `threshold` and the floor (from the baseline's two trials in every round of both
 // runs). Holm's procedure corrects the level of the intervals for the number of differences, so
-// that any of them is found by chance in at most 5 % of comparisons. The two runs took place at
-// different times: drift between them is part of every difference.
+// that any of them is found by chance in at most kFamilyLevel of comparisons. The two runs took
+// place at different times: drift between them is part of every difference.
 //
 // Errors: no sweep there (kNotFound); runs that cannot be compared, with the reason: another
 // machine, CPUs, model, workload, trial limit or seed, nothing measured in common, fewer

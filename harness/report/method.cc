@@ -9,6 +9,7 @@
 #include "harness/report/pair_words.h"
 #include "harness/report/words.h"
 #include "harness/space/settings.h"
+#include "harness/stats/rules.h"
 #include "harness/stats/text.h"
 
 namespace pinion::harness {
@@ -112,7 +113,8 @@ std::string DecisionText(const Results& results) {
          "fresh prompts. One is recommended if its whole interval is a gain, and the gain exceeds "
          "the floor and the smallest difference worth having; the level of these intervals is "
          "corrected for all comparisons of the sweep (Holm), so that any of them is wrong in at "
-         "most 5 % of sweeps. Otherwise the defaults stay.";
+         "most " +
+         Percent(kFamilyLevel) + " of sweeps. Otherwise the defaults stay.";
 }
 
 }  // namespace

@@ -51,12 +51,19 @@ std::set<int> Protocol::LeadersAhead() const {
   return leaders;
 }
 
-// Trials of the smallest confirmation of the leaders so far: theirs, and of the baseline twice. Of
-// a pair, every round counts as much.
+// The trials that a confirmation of so many challengers may take, in trials of the mean time:
+// theirs and the baseline's two in each round, and what is kept for a machine that becomes slower.
+double Protocol::TrialsKept(size_t rounds, size_t challengers) const {
+  const auto of_round = static_cast<double>(2 + challengers);
+  const double trials = static_cast<double>(rounds) * of_round;
+  return std::max(trials + kSpareRounds * of_round, spending_.AtMost(trials));
+}
+
+// Of the smallest confirmation of the leaders so far. Of a pair, every round counts as much.
 double Protocol::ConfirmationTrials() const {
   if (IsPair()) return 0;
   const size_t count = std::clamp<size_t>(LeadersAhead().size(), 1, kMostConfirmed);
-  return static_cast<double>((LeastRoundsFor(Comparisons(count)) + kSpareRounds) * (2 + count));
+  return TrialsKept(LeastRoundsFor(Comparisons(count)), count);
 }
 
 size_t Protocol::RoundsThatFit(const std::vector<int>& contestants) const {
@@ -71,12 +78,14 @@ std::vector<int> Protocol::Confirmable(bool was_cut) const {
   std::vector<int> contestants = Challengers(was_cut);
   contestants.insert(contestants.begin(), 0);
   const size_t leaders = LeadersAhead().size();
-  const auto needed = [&] {
+  const auto fit = [&] {
     const size_t challengers = contestants.size() - 1, comparisons = Comparisons(challengers);
-    return challengers > leaders ? RoundsFor(comparisons) : LeastRoundsFor(comparisons);
+    const size_t rounds =
+        challengers > leaders ? RoundsFor(comparisons) : LeastRoundsFor(comparisons);
+    const double kept = TrialsKept(rounds, challengers) / static_cast<double>(2 + challengers);
+    return kept * spending_.RoundSeconds(contestants) <= spending_.left_s();
   };
-  while (contestants.size() > 2 && RoundsThatFit(contestants) < needed() + kSpareRounds)
-    contestants.pop_back();
+  while (contestants.size() > 2 && !fit()) contestants.pop_back();
   if (RoundsThatFit(contestants) < LeastRoundsFor(Comparisons(1))) contestants.resize(1);
   return contestants;
 }

@@ -129,6 +129,7 @@ class Protocol {
   std::vector<int> Challengers(bool was_cut) const;
   std::set<int> LeadersAhead() const;
   std::vector<int> Confirmable(bool was_cut) const;
+  double TrialsKept(size_t rounds, size_t challengers) const;
   double ConfirmationTrials() const;
   size_t RoundsThatFit(const std::vector<int>& contestants) const;
   size_t Comparisons(size_t challengers) const;  // tests that Holm's procedure corrects for

@@ -1,7 +1,10 @@
 #include "harness/sweep/schedule.h"
 
 #include <algorithm>
+#include <cmath>
 #include <random>
+
+#include "harness/stats/rules.h"
 
 namespace pinion::harness {
 
@@ -28,15 +31,32 @@ void Spending::Add(int candidate, double seconds, double once_s) {
   spent_s_ += seconds;
   for (Sum* sum : {&all_, &by_candidate_[candidate]}) {
     sum->seconds += seconds - once_s;
+    sum->squares += (seconds - once_s) * (seconds - once_s);
     ++sum->trials;
   }
 }
 
-double Spending::mean_s() const { return all_.trials ? all_.seconds / all_.trials : 0; }
+double Spending::mean_s() const { return all_.trials ? all_.mean() : 0; }
+
+double Spending::Spread() const {
+  double squares = 0;
+  size_t degrees = 0;
+  for (const auto& [candidate, own] : by_candidate_) {
+    if (own.seconds <= 0) continue;
+    squares += std::max(0.0, own.squares / (own.mean() * own.mean()) - own.trials);
+    degrees += static_cast<size_t>(own.trials - 1);
+  }
+  return degrees > 0 ? std::sqrt(squares / static_cast<double>(degrees)) : 0;
+}
+
+double Spending::AtMost(double trials) const {
+  if (all_.trials == 0 || trials <= 0) return trials;
+  return trials * (1 + kSpareErrors * Spread() * std::sqrt(1 / trials + 1.0 / all_.trials));
+}
 
 double Spending::Expected(int candidate) const {
   const auto own = by_candidate_.find(candidate);
-  return own == by_candidate_.end() ? mean_s() : own->second.seconds / own->second.trials;
+  return own == by_candidate_.end() ? mean_s() : own->second.mean();
 }
 
 double Spending::RoundSeconds(const std::vector<int>& candidates) const {

@@ -34,14 +34,20 @@ class Spending {
   double mean_s() const;  // of one trial; 0 before the first
   // The expected time of a trial of the candidate: the mean of its own, or of all if it has none.
   double Expected(int candidate) const;
+  // How many trials of the mean time `trials` more may take together: more than they are if trials
+  // of one configuration differ, by kSpareErrors standard errors of their mean against that of the
+  // trials so far.
+  double AtMost(double trials) const;
   // The expected time of one round of these, among them the baseline so often.
   double RoundSeconds(const std::vector<int>& candidates) const;
 
  private:
   struct Sum {
-    double seconds = 0;
+    double seconds = 0, squares = 0;
     int trials = 0;
+    double mean() const { return seconds / trials; }
   };
+  double Spread() const;  // standard deviation of a configuration's trials, of their mean
   double budget_s_, spent_s_ = 0;
   int baseline_runs_;  // in a round
   Sum all_;

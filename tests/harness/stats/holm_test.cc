@@ -59,10 +59,11 @@ TEST(SignTest, ZerosCountAgainstADifference) {
 
 TEST(RoundsFor, AreTheFewestThatReachTheLevel) {
   EXPECT_EQ(LeastRoundsFor(1), kMinSamples);
-  EXPECT_EQ(LeastRoundsFor(6), 8u);  // 2 / 2^8 = 0.0078 <= 0.05 / 6 = 0.0083 < 2 / 2^7
-  EXPECT_EQ(LeastRoundsFor(9), 9u);  // 0.0039 <= 0.0056 < 0.0078
-  EXPECT_EQ(RoundsFor(1), 9u);       // 2 * 10 / 2^9 = 0.039 <= 0.05 < 2 * 9 / 2^8
-  EXPECT_EQ(RoundsFor(9), 13u);      // 2 * 14 / 2^13 = 0.0034 <= 0.0056 < 2 * 13 / 2^12
+  EXPECT_EQ(LeastRoundsFor(1), 6u);   // 2 / 2^6 = 0.0313 <= 0.032 < 2 / 2^5
+  EXPECT_EQ(LeastRoundsFor(6), 9u);   // 2 / 2^9 = 0.0039 <= 0.032 / 6 = 0.0053 < 2 / 2^8
+  EXPECT_EQ(LeastRoundsFor(9), 10u);  // 0.0020 <= 0.0036 < 0.0039
+  EXPECT_EQ(RoundsFor(1), 10u);       // 2 * 11 / 2^10 = 0.021 <= 0.032 < 2 * 10 / 2^9
+  EXPECT_EQ(RoundsFor(9), 13u);       // 2 * 14 / 2^13 = 0.0034 <= 0.0036 < 2 * 13 / 2^12
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <random>
 
+#include "harness/stats/rules.h"
+
 namespace pinion::harness {
 namespace {
 
@@ -238,24 +240,24 @@ TEST(Verdict, ALeaderThatFailedBeforeItWasConfirmedLeavesItsObjectiveOpen) {
   EXPECT_EQ(One(input).unconfirmed, 1);
 }
 
-// Two objectives of three candidates: six comparisons, of which the first is held to 5 % / 6.
+// Two objectives of three candidates: six comparisons, of which the first is held to 3.2 % / 6.
 TEST(Verdict, TheLevelIsCorrectedForAllComparisons) {
   const auto input = [](double first, size_t rounds) {
     return Input({Confirmed(1, About(first, rounds)), Confirmed(2, About(-0.05, rounds)),
                   Confirmed(3, About(-0.05, rounds))});
   };
   EXPECT_EQ(One(input(20, 8)).outcome, Outcome::kWinner);
-  const std::vector<Verdict> both = Decide({input(20, 7), input(-0.05, 7)});
+  const std::vector<Verdict> both = Decide({input(20, 8), input(-0.05, 8)});
   EXPECT_EQ(both[0].comparisons, 6u);
   EXPECT_EQ(both[0].outcome, Outcome::kTooFewRounds);
-  EXPECT_EQ(both[0].rounds, 7u);
-  const std::vector<Verdict> longer = Decide({input(20, 8), input(-0.05, 8)});
+  EXPECT_EQ(both[0].rounds, 8u);
+  const std::vector<Verdict> longer = Decide({input(20, 9), input(-0.05, 9)});
   EXPECT_EQ(longer[0].outcome, Outcome::kWinner);
-  EXPECT_GT(longer[0].ratio.interval->coverage, 1 - 0.05 / 6);
+  EXPECT_GT(longer[0].ratio.interval->coverage, 1 - 0.032 / 6);
 }
 
 // Confirmed candidates none of which is better, in two objectives: something is recommended by
-// chance in at most 5 % of sweeps, by the intervals alone.
+// chance in at most kFamilyLevel of sweeps, by the intervals alone.
 TEST(Verdict, SeveralConfirmedCandidatesRarelyWinByChance) {
   constexpr int kSweeps = 2000;
   std::mt19937 random(3);
@@ -279,7 +281,9 @@ TEST(Verdict, SeveralConfirmedCandidatesRarelyWinByChance) {
         return verdict.outcome == Outcome::kWinner;
       });
     }
-    EXPECT_LE(crowned, kSweeps * 0.05 + 1.64 * std::sqrt(kSweeps * 0.05 * 0.95)) << rounds;
+    EXPECT_LE(crowned, kSweeps * kFamilyLevel +
+                           1.64 * std::sqrt(kSweeps * kFamilyLevel * (1 - kFamilyLevel)))
+        << rounds;
   }
 }
 

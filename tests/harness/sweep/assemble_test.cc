@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "harness/stats/rules.h"
 #include "harness/sweep/score.h"
 
 namespace pinion::harness {
@@ -73,10 +74,10 @@ std::vector<TrialRow> RoundsOf(int rounds, double gain, Phase phase) {
 
 std::vector<TrialRow> SixRounds(double gain) { return RoundsOf(6, gain, Phase::kRace); }
 
-// One candidate in three objectives: seven fresh rounds can decide.
+// One candidate in three objectives: eight fresh rounds can decide.
 std::vector<TrialRow> Confirmed(double in_race, double in_fresh_rounds) {
   std::vector<TrialRow> trials = SixRounds(in_race);
-  for (const TrialRow& trial : RoundsOf(7, in_fresh_rounds, Phase::kConfirmation))
+  for (const TrialRow& trial : RoundsOf(8, in_fresh_rounds, Phase::kConfirmation))
     trials.push_back(trial);
   return trials;
 }
@@ -91,19 +92,20 @@ TEST(Assemble, ScoresFollowTheirFormulas) {
 
 TEST(Assemble, FindsThePlantedGainThroughTheDrift) {
   const Results results = Assemble(Meta(), {"", 6, true}, {Row(0), Row(1)}, Confirmed(1.1, 1.1));
+  const double middle = 1.1 / std::sqrt(std::sqrt(1.004 * 1.005));  // of rounds 4 and 5
   EXPECT_EQ(results.rounds_done, 6);
   ASSERT_EQ(results.verdicts.size(), 3u);
   for (const Verdict& verdict : results.verdicts) {
     EXPECT_EQ(verdict.outcome, Outcome::kWinner) << verdict.objective;
     EXPECT_EQ(verdict.recommended, 1);
-    EXPECT_NEAR(verdict.ratio.median, 1.1 / std::sqrt(1.004), 1e-9) << "to both baseline trials";
+    EXPECT_NEAR(verdict.ratio.median, middle, 1e-9) << "to both baseline trials";
   }
   const Comparison* comparison = results.candidates[1].Find(Objective::kThroughput);
   ASSERT_TRUE(comparison);
-  EXPECT_EQ(comparison->ratios.size(), 13u);
-  EXPECT_NEAR(comparison->ratio.median, 1.1 / std::sqrt(1.004), 1e-9);
-  EXPECT_EQ(results.candidates[0].Find("output_tokens_per_s", 0)->samples.size(), 13u);
-  EXPECT_DOUBLE_EQ(results.elapsed_s, 78);
+  EXPECT_EQ(comparison->ratios.size(), 14u);
+  EXPECT_NEAR(comparison->ratio.median, middle, 1e-9);
+  EXPECT_EQ(results.candidates[0].Find("output_tokens_per_s", 0)->samples.size(), 14u);
+  EXPECT_DOUBLE_EQ(results.elapsed_s, 84);
 }
 
 TEST(Assemble, TheBaselineIsNotComparedWithItselfButForTheFloor) {
@@ -159,7 +161,7 @@ TEST(Assemble, RoundWithAMissingTrialIsNotWhole) {
 
 TEST(Assemble, ConfirmationDecidesIfThereIsOne) {
   const Results results = Assemble(Meta(), {"", 6, true}, {Row(0), Row(1)}, Confirmed(1.1, 1.002));
-  EXPECT_EQ(results.confirmation_rounds, 7);
+  EXPECT_EQ(results.confirmation_rounds, 8);
   EXPECT_EQ(results.verdicts[0].outcome, Outcome::kNoDifference);
   EXPECT_TRUE(results.verdicts[0].confirmed);
 }
@@ -171,7 +173,7 @@ TEST(Assemble, TheTablesIntervalsAreThoseOfTheLevelThatDecided) {
   const Comparison* comparison = results.candidates[1].Find(Objective::kThroughput);
   ASSERT_TRUE(comparison && comparison->ratio.interval);
   EXPECT_EQ(comparison->ratio.n, 10u);
-  EXPECT_GE(comparison->ratio.interval->coverage, 1 - 0.05 / 3) << "for three comparisons";
+  EXPECT_GE(comparison->ratio.interval->coverage, 1 - kFamilyLevel / 3) << "for three comparisons";
 }
 
 TEST(Assemble, ARoundInWhichOneOfTheBaselinesTrialsFailedStillCounts) {
@@ -181,7 +183,7 @@ TEST(Assemble, ARoundInWhichOneOfTheBaselinesTrialsFailedStillCounts) {
            (trial.round == 1 ? trial.copy == 0 : trial.round == 2 && trial.copy == 1);
   });
   const Results results = Assemble(Meta(), {"", 6, true}, {Row(0), Row(1)}, trials);
-  EXPECT_EQ(results.verdicts[0].ratio.n, 7u);
+  EXPECT_EQ(results.verdicts[0].ratio.n, 8u);
   EXPECT_EQ(results.verdicts[0].outcome, Outcome::kWinner);
 }
 

@@ -25,17 +25,18 @@ struct Speeds {
 };
 
 // Trials of a second each, the first `slow` ones of four, of candidates with these speeds and this
-// much noise.
+// much noise; with `uneven` set every other one is longer by so much, and the rest shorter.
 class MadeUp : public TrialSource {
  public:
-  MadeUp(std::vector<Speeds> speeds, double noise, int slow = 0)
-      : speeds_(std::move(speeds)), slow_(slow), noise_(0, noise) {}
+  MadeUp(std::vector<Speeds> speeds, double noise, int slow = 0, double uneven = 0)
+      : speeds_(std::move(speeds)), slow_(slow), uneven_(uneven), noise_(0, noise) {}
   Result<std::optional<TrialRow>> Run(const Slot& slot, int, const ProgressLine& line) override {
     EXPECT_TRUE(line.rounds == 0 || line.round <= line.rounds) << line.round << "/" << line.rounds;
     TrialRow trial;
     static_cast<Slot&>(trial) = slot;
     trial.ok = true;
-    trial.seconds = slow_-- > 0 ? 4 : 1;
+    trial.seconds = (slow_-- > 0 ? 4 : 1) + uneven_;
+    uneven_ = -uneven_;
     const Speeds& speed = speeds_[static_cast<size_t>(slot.candidate)];
     const double seconds = 1 / (speed.latency * std::exp(noise_(random_)));
     trial.samples = {{"output_tokens_per_s", 0, speed.throughput * std::exp(noise_(random_))},
@@ -49,6 +50,7 @@ class MadeUp : public TrialSource {
  private:
   std::vector<Speeds> speeds_;
   int slow_;
+  double uneven_;
   std::map<Slot, TrialRow> nothing_;
   std::mt19937_64 random_{7};
   std::normal_distribution<double> noise_;
@@ -100,6 +102,15 @@ TEST(Confirm, RaceCutShortByTheBudgetEndsWithAVerdictOnEveryObjective) {
   EXPECT_LE(ran.spent_s, 70);
 }
 
+// Its next trials may all be long ones.
+TEST(Confirm, AMachineWhoseTrialsDifferKeepsMoreTimeForTheConfirmation) {
+  const std::vector<Speeds> speeds = {{1, 1}, {1.2, 1.2}, {0.6, 0.6}, {1, 1}};
+  MadeUp even(speeds, kMuchNoise), uneven(speeds, kMuchNoise, 0, /*uneven=*/0.5);
+  const Ran steady = RunOn(even, 60), unsteady = RunOn(uneven, 60);
+  EXPECT_LT(unsteady.state.rounds_done, steady.state.rounds_done);
+  EXPECT_GE(unsteady.state.confirmations_done, 8);
+}
+
 TEST(Confirm, AnObjectiveWhoseLeaderDidNotFitIsToldSo) {
   MadeUp source({{1, 1}, {1, 1}, {0.6, 0.6}, {1, 1}, {0.6, 0.6}, {0.6, 0.6}}, kMuchNoise);
   const Ran ran = RunOn(source, 45);
@@ -122,14 +133,14 @@ TEST(Confirm, BothOfTwoWinnersAreConfirmedIfThereIsRoom) {
 
 TEST(Confirm, FirstObjectivesWinnerIsConfirmedIfThereIsNoRoomForAll) {
   MadeUp source({{1, 1}, {2, 1}, {1, 2}}, 0.01);
-  const Ran ran = RunOn(source, 27);  // calibration, one round, and 21 trials
+  const Ran ran = RunOn(source, 30);  // calibration, one round, and 24 trials
   EXPECT_THAT(ran.state.confirmed, ElementsAre(1));
   EXPECT_EQ(ran.verdicts[0].outcome, Outcome::kWinner);
   EXPECT_TRUE(ran.verdicts[0].confirmed);
   EXPECT_EQ(ran.verdicts[1].outcome, Outcome::kTooFewRounds);
-  EXPECT_GT(ran.spent_s, 27 - 3);
+  EXPECT_GT(ran.spent_s, 30 - 3);
   EXPECT_THAT(ran.notes,
-              Contains("a round takes 4 s: 1 of at most 20 rounds fit the budget of 27 s "
+              Contains("a round takes 4 s: 1 of at most 20 rounds fit the budget of 30 s "
                        "with the confirmation of 1 of 2 leaders; for all it needs "
                        "--budget 1m"));
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 
 namespace pinion::harness {
@@ -65,6 +66,20 @@ TEST(Spending, ExpectedTimeIsTheMeanOfTheCandidatesTrials) {
   EXPECT_DOUBLE_EQ(spending.Expected(2), 15);  // the mean of all others
   EXPECT_DOUBLE_EQ(spending.RoundSeconds({0, 1, 2}), 10 + 10 + 20 + 15);
   EXPECT_DOUBLE_EQ(spending.left_s(), 70);
+}
+
+// Of trials whose times differ by chance, and not because their configurations do.
+TEST(Spending, UnsteadyTrialsMayTakeLongerThanTheirMean) {
+  Spending spending(100);
+  EXPECT_EQ(spending.AtMost(8), 8) << "nothing is known";
+  for (const double seconds : {10.0, 10.0}) spending.Add(0, seconds);
+  for (const double seconds : {20.0, 20.0}) spending.Add(1, seconds);
+  EXPECT_DOUBLE_EQ(spending.AtMost(8), 8);
+  Spending unsteady(100);
+  for (const double seconds : {8.0, 12.0}) unsteady.Add(0, seconds);
+  for (const double seconds : {16.0, 24.0}) unsteady.Add(1, seconds);
+  const double spread = std::sqrt(4 * 0.2 * 0.2 / 2);  // two degrees of freedom
+  EXPECT_DOUBLE_EQ(unsteady.AtMost(8), 8 * (1 + 2 * spread * std::sqrt(1.0 / 8 + 1.0 / 4)));
 }
 
 TEST(TrialLimit, LetsARaceAndItsConfirmationFitUnlessOneIsGiven) {
