@@ -124,22 +124,33 @@ Result<std::string> Refusal(const DivergenceCheck& check, double limit_nats,
                 Printf("%.3g", limit_nats), " (divergence_limit_nats)");
 }
 
+// The options of the baseline's row: its engine may have settings, or a model, of its own. Another
+// engine's outputs differ by themselves, so that Pinion's are then compared with those of `base`.
+Result<EngineOptions> BaselineOf(const Definition& definition, const EngineOptions& base,
+                                 const std::vector<CandidateRow>& rows) {
+  EngineOptions baseline = base;
+  if (EngineNamed(definition, rows.front().engine).is_pinion())
+    PINION_TRY(FromJson(rows.front().options, baseline));
+  return baseline;
+}
+
 }  // namespace
 
 Status CheckDivergence(const DivergenceCheck& check, const Definition& definition,
                        const EngineOptions& base, Progress& progress,
                        std::vector<CandidateRow>& rows) {
+  PINION_ASSIGN(const EngineOptions baseline, BaselineOf(definition, base, rows));
   std::map<std::string, std::string> refusals;
   for (CandidateRow& row : rows) {
     if (!row.infeasible.empty() || !EngineNamed(definition, row.engine).is_pinion()) continue;
     EngineOptions options;
     PINION_TRY(FromJson(row.options, options));
-    options = Guard(base, options);
-    const std::string what = Describe(base, options);
+    options = Guard(baseline, options);
+    const std::string what = Describe(baseline, options);
     if (what.empty()) continue;
     if (!refusals.contains(what)) {
       PINION_ASSIGN(refusals[what],
-                    Refusal(check, definition.divergence_limit_nats, base, options, progress));
+                    Refusal(check, definition.divergence_limit_nats, baseline, options, progress));
     }
     row.infeasible = refusals[what];
   }

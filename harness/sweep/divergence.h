@@ -28,7 +28,8 @@ struct DivergenceCheck {
 // measured, and gives the reason with the number; reports the divergence of every combination of
 // these settings. Each combination loads the model twice, one after the other. Runs nothing if no
 // row differs. Interruption is an error. Only rows of Pinion's engines are checked: another
-// engine's outputs differ by themselves.
+// engine's outputs differ by themselves. The baseline is the first row or, if that is of another
+// engine, `base`.
 Status CheckDivergence(const DivergenceCheck& check, const Definition& definition,
                        const EngineOptions& base, Progress& progress,
                        std::vector<CandidateRow>& rows);

@@ -59,6 +59,20 @@ TEST_F(SweepTest, LeavesOutSettingsThatChangeTheOutputBeyondTheLimit) {
   EXPECT_THAT(progress_.notes, HasSubstr("left out: kv_cache_dtype=fp8_e5m2"));
 }
 
+// The baseline may have a setting of its own, with which everything else is compared.
+TEST_F(SweepTest, OutputsAreComparedWithTheBaselinesAndNotWithThoseOfPlainOptions) {
+  WriteChild(StrCat(kScores, std::string_view(kChild).substr(sizeof "#!/bin/sh")).c_str());
+  Define(R"({"engines":[{"engine":"pinion","settings":{"kv_cache_dtype":"fp8_e5m2"}}],
+             "candidates":[{"kv_cache_dtype":"int8"},{"max_num_seqs":11}],"rounds":1})");
+  ASSERT_TRUE(RunSweep(request_, progress_));
+  const std::vector<std::string> scored = Split(*ReadFile(folder_ / "scores"), '\n');
+  EXPECT_EQ(scored.size(), 1u + 1) << "the candidate with another type, and nothing else";
+  EXPECT_THAT(scored[0], HasSubstr("--kv-cache-dtype int8"));
+  EXPECT_THAT(scored[0], HasSubstr("--reference kv_cache_dtype=fp8_e5m2"));
+  for (const Candidate& one : Load().candidates)
+    EXPECT_EQ(one.status, CandidateStatus::kOk) << one.label << ": " << one.reason;
+}
+
 TEST_F(SweepTest, LeavesOutASettingWhoseComparisonHangs) {
   WriteChild(StrCat("#!/bin/sh\n[ $1 = score ] && { echo > \"${0%/*}/hung\"; sleep 600; }\n",
                     std::string_view(kChild).substr(sizeof "#!/bin/sh"))
