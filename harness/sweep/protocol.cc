@@ -22,10 +22,6 @@ namespace {
 constexpr int kCalibrationPairs = 3;
 constexpr double kCalibrationShare = 0.10;
 
-// If more than this share of a round is disturbed, disturbance is this machine's normal state, and
-// repeating would double the cost without better data.
-constexpr double kRepeatableShare = 1.0 / 3;
-
 struct Failures {
   int in_a_row = 0;      // ending with the last trial
   int out_of_time = 0;   // in a row as well, for lack of time
@@ -273,60 +269,6 @@ bool Protocol::Fits(int candidate) const {
 bool Protocol::HasRoomFor(double seconds) const {
   const double held_back_s = (ConfirmationTrials() + held_back_trials_) * spending_.mean_s();
   return seconds + held_back_s <= spending_.left_s();
-}
-
-Status Protocol::RunRound(const std::vector<int>& contestants, Phase phase, int round) {
-  const std::vector<Slot> order =
-      RoundOrder(contestants, definition_.seed, phase, round, BaselineRuns());
-  const size_t before = state_.trials.size();
-  for (size_t i = 0; i < order.size() && !Ended(); ++i) {
-    if (IsOut(order[i].candidate)) continue;
-    PINION_TRY(RunSlot(order[i], static_cast<int>(i), order.size()));
-  }
-  if (Ended()) return {};
-  return RepeatDisturbed(
-      {state_.trials.begin() + static_cast<ptrdiff_t>(before), state_.trials.end()});
-}
-
-Status Protocol::RepeatDisturbed(const std::vector<TrialRow>& of_round) {
-  std::vector<Slot> again;
-  for (const TrialRow& trial : of_round)
-    if (trial.ok && !trial.suspect.empty()) again.push_back(trial);
-  if (static_cast<double>(again.size()) > kRepeatableShare * static_cast<double>(of_round.size()))
-    return {};
-  for (Slot slot : again) {
-    if (Ended()) return {};
-    // Without room in the budget there is no repetition, and the disturbed trial counts.
-    slot.attempt = 1;
-    if (!source_.Stored().count(slot) && !HasRoomFor(spending_.Expected(slot.candidate))) continue;
-    PINION_TRY(RunSlot(slot, static_cast<int>(of_round.size()), of_round.size() + 1));
-  }
-  return {};
-}
-
-Status Protocol::RunSlot(const Slot& slot, int position, size_t of) {
-  if (!source_.Stored().count(slot) && !Fits(slot.candidate)) {
-    end_ = SweepEnd::kBudget;
-    return {};
-  }
-  ProgressLine line;
-  line.round = slot.round;
-  line.rounds = slot.phase == Phase::kRace ? state_.rounds_planned : 0;
-  line.phase = slot.phase;
-  line.position = position + 1;
-  line.trials = static_cast<int>(of);
-  line.label = RowOf(candidates_, slot.candidate).label;
-  line.left_s = std::max(0.0, spending_.left_s());
-  PINION_ASSIGN(std::optional<TrialRow> trial, source_.Run(slot, position, line));
-  if (!trial) {
-    end_ = source_.WhyNone();
-    if (end_ == SweepEnd::kBudget) spending_.SpendRest();
-    return {};
-  }
-  spending_.Add(slot.candidate, trial->seconds, trial->info.once_s.value_or(0));
-  PINION_TRY(TakeDisqualified(*trial));
-  state_.trials.push_back(std::move(*trial));
-  return slot.candidate == 0 ? TakeBaselineFailures() : Status();
 }
 
 bool Protocol::BaselineHasRun() const {

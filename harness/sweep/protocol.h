@@ -115,7 +115,8 @@ class Protocol {
   Status ContinueRace();
 
   Status RunRound(const std::vector<int>& contestants, Phase phase, int round);
-  Status RepeatDisturbed(const std::vector<TrialRow>& of_round);
+  bool IsClosed(Phase phase, int round) const;
+  Status RepeatDisturbed(const std::vector<TrialRow>& of_round, bool is_new);
   Status RunSlot(const Slot& slot, int position, size_t of);
   void ScoreRound(int round);
   int BaselineRuns() const;

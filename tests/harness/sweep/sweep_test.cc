@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <set>
+#include <utility>
 
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
@@ -136,6 +139,63 @@ TEST_F(SweepTest, AnInterruptedSweepGoesOnWithoutRepeatingATrial) {
   EXPECT_GE(before, 6u);
   // The trial that was interrupted may have left its line before it was killed.
   EXPECT_NEAR(static_cast<double>(TrialsRun()), 3 * 2 + 3 * 3 + RoundsFor(3) * 3.0, 1);
+  EXPECT_EQ(Load().verdicts[0].outcome, Outcome::kWinner);
+}
+
+// A child whose candidate is disturbed in every trial.
+constexpr char kDisturbed[] = R"(#!/bin/sh
+IFS= read -r request
+speed=100 suspect=
+case "$request" in *'"max_num_seqs":11,'*) speed=120; suspect='"steal 4 %"' ;; esac
+echo trial >> "${0%/*}/trials"
+echo '{"samples":[{"metric":"output_tokens_per_s","concurrency":0,"value":'$speed'}],
+"suspect":['$suspect'],"info":{"isa":"fake","threads":1}}'
+)";
+
+// What is measured on another day would be compared with the defaults of the day before.
+TEST_F(SweepTest, AResumedSweepRepeatsNoDisturbedTrialOfAnEarlierRound) {
+  WriteChild(kDisturbed);
+  constexpr char kDefinition[] =
+      R"({"candidates":[{"max_num_seqs":11}],"objectives":["throughput"],"rounds":6,"budget":)";
+  Define(StrCat(kDefinition, "6}").c_str());
+  ASSERT_TRUE(RunSweep(request_, progress_));
+  const auto trials = [&] { return *(*Store::Open(request_.folder + "/results.db"))->Trials(); };
+  const std::vector<TrialRow> before = trials();
+  const auto confirmed = [&](int attempt) {
+    return std::count_if(before.begin(), before.end(), [&](const TrialRow& trial) {
+      return trial.phase == Phase::kConfirmation && trial.candidate == 1 &&
+             trial.attempt == attempt;
+    });
+  };
+  ASSERT_GT(confirmed(0), confirmed(1)) << "the budget had no room for some";
+  request_.resume = true;
+  Define(StrCat(kDefinition, "600}").c_str());
+  ASSERT_TRUE(RunSweep(request_, progress_));
+  std::set<std::pair<Phase, int>> earlier;
+  for (const TrialRow& trial : before) earlier.emplace(trial.phase, trial.round);
+  const std::vector<TrialRow> all = trials();
+  for (size_t i = before.size(); i < all.size(); ++i)
+    EXPECT_FALSE(earlier.contains({all[i].phase, all[i].round}))
+        << Name(all[i].phase) << " round " << all[i].round << ", attempt " << all[i].attempt;
+}
+
+// A budget without room for a confirmation is spent on rounds of the best alone.
+TEST_F(SweepTest, AResumedSweepAddsNoCandidateToAnEarlierRound) {
+  constexpr char kDefinition[] =
+      R"({"axes":{"max_num_seqs":[11,12,14,15,16,17,18,19,20,21,22,23,24,25]},"rounds":20,"budget":)";
+  Define(StrCat(kDefinition, "4.1}").c_str());
+  ASSERT_TRUE(RunSweep(request_, progress_));
+  const auto trials = [&] { return *(*Store::Open(request_.folder + "/results.db"))->Trials(); };
+  const std::vector<TrialRow> before = trials();
+  const int last = before.back().round;
+  ASSERT_GT(last, 3) << "a round of all, and more of some";
+  request_.resume = true;
+  Define(StrCat(kDefinition, "600}").c_str());
+  ASSERT_TRUE(RunSweep(request_, progress_));
+  const std::vector<TrialRow> all = trials();
+  ASSERT_GT(all.size(), before.size());
+  for (size_t i = before.size(); i < all.size(); ++i)
+    EXPECT_TRUE(all[i].phase != Phase::kRace || all[i].round >= last) << all[i].round;
   EXPECT_EQ(Load().verdicts[0].outcome, Outcome::kWinner);
 }
 
