@@ -24,12 +24,14 @@ void EachMember(Info& info, const Visit& visit) {
   visit("once_s", info.once_s);
   visit("out_of_time_s", info.out_of_time_s);
   visit("waves", info.waves);
+  visit("wave_requests", info.wave_requests);
 }
 
 Json Written(const std::string& text) { return text.empty() ? Json() : Json(text); }
 Json Written(int number) { return number == 0 ? Json() : Json(number); }
 Json Written(const Json& json) { return json; }
 Json Written(const std::vector<std::string>& texts) { return texts.empty() ? Json() : Json(texts); }
+Json Written(const std::vector<int>& numbers) { return numbers.empty() ? Json() : Json(numbers); }
 Json Written(std::optional<double> number) { return number ? Json(*number) : Json(); }
 
 Json Written(const std::vector<Distribution>& distributions) {
@@ -69,6 +71,11 @@ void Take(const Json& json, Json& whole) { whole = json; }
 void Take(const Json& json, std::vector<std::string>& texts) { texts = StringsIn(json); }
 void Take(const Json& json, std::optional<double>& number) {
   if (json.is_number()) number = json.number();
+}
+
+void Take(const Json& json, std::vector<int>& numbers) {
+  for (const Json& number : json.is_array() ? json.array() : Json::Array())
+    if (number.is_int()) numbers.push_back(static_cast<int>(number.integer()));
 }
 
 void Take(const Json& json, std::vector<std::vector<MetricValue>>& waves) {
@@ -126,6 +133,35 @@ Result<std::vector<MetricValue>> ReadSamples(const Json& list) {
     PINION_ASSIGN(sample.value, Require<double>(one, "value"));
   }
   return samples;
+}
+
+std::vector<MetricValue> MeansOf(const std::vector<std::vector<MetricValue>>& waves) {
+  std::vector<MetricValue> means;
+  std::vector<int> counts;
+  for (const std::vector<MetricValue>& wave : waves)
+    for (const MetricValue& sample : wave) {
+      const auto found = std::find_if(means.begin(), means.end(), [&](const MetricValue& one) {
+        return one.metric == sample.metric && one.level == sample.level;
+      });
+      const auto at = static_cast<size_t>(found - means.begin());
+      if (found == means.end()) {
+        means.push_back(sample);
+        counts.push_back(1);
+        continue;
+      }
+      ++counts[at];
+      means[at].value += (sample.value - means[at].value) / counts[at];
+    }
+  return means;
+}
+
+void Pool(const SearchedLevels& found, SearchedLevels& into) {
+  into.unit = found.unit;
+  for (const auto& [load, run] : found.levels) {
+    LevelRun& level = into.levels[load];
+    level.good += run.good;
+    level.total += run.total;
+  }
 }
 
 Json ToJson(const TrialInfo& info) {

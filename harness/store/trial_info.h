@@ -22,6 +22,10 @@ struct MetricValue {
 Json ToJson(const std::vector<MetricValue>& samples);
 Result<std::vector<MetricValue>> ReadSamples(const Json& list);
 
+// Of several waves, in the order in which they first have them. A sample that only some waves have,
+// such as a quantile that needs many requests, is the mean of those.
+std::vector<MetricValue> MeansOf(const std::vector<std::vector<MetricValue>>& waves);
+
 inline constexpr char kBatchCut[] = "offline batch cut";  // in TrialInfo::cut
 
 // The search of a trial for its SLO's load.
@@ -29,6 +33,8 @@ struct SearchedLevels {
   std::string unit;  // of its loads: "clients", "requests/s"
   SloLevels levels;
 };
+// Adds what another search of the same kind found.
+void Pool(const SearchedLevels& found, SearchedLevels& into);
 
 // What a trial tells besides its samples, in results.db an object with a key for each member that
 // is set.
@@ -48,6 +54,7 @@ struct TrialInfo {
   // The samples of each wave of load, in turns with those of the other side (RunPair), which has
   // as many; empty if the trial was measured alone.
   std::vector<std::vector<MetricValue>> waves;
+  std::vector<int> wave_requests;  // how many of the trial's requests are of each wave
   Json rest = Json::MakeObject();  // what no decision rests on: stages, counters, windows, ...
 
   bool has_cut_batch() const { return std::find(cut.begin(), cut.end(), kBatchCut) != cut.end(); }

@@ -74,40 +74,48 @@ void AddOnce(const std::vector<std::string>& from, std::vector<std::string>& to)
     if (std::find(to.begin(), to.end(), one) == to.end()) to.push_back(one);
 }
 
-// In the order in which the waves first have them. A sample that only some waves have, such as a
-// quantile that needs many requests, is the mean of those.
-std::vector<MetricValue> MeansOf(const std::vector<TrialResult>& waves) {
-  std::vector<MetricValue> means;
-  std::vector<int> counts;
-  for (const TrialResult& wave : waves)
-    for (const MetricValue& sample : wave.samples) {
-      const auto found = std::find_if(means.begin(), means.end(), [&](const MetricValue& one) {
-        return one.metric == sample.metric && one.level == sample.level;
-      });
-      const auto at = static_cast<size_t>(found - means.begin());
-      if (found == means.end()) {
-        means.push_back(sample);
-        counts.push_back(1);
-        continue;
-      }
-      ++counts[at];
-      means[at].value += (sample.value - means[at].value) / counts[at];
+// Of each quantile the mean over the waves that have it, as of the samples.
+void AddQuantiles(const std::vector<Distribution>& wave, std::vector<Distribution>& joined,
+                  std::vector<int>& counts) {
+  for (const Distribution& one : wave) {
+    const auto found = std::find_if(joined.begin(), joined.end(), [&](const Distribution& other) {
+      return other.metric == one.metric && other.level == one.level;
+    });
+    const auto at = static_cast<size_t>(found - joined.begin());
+    if (found == joined.end()) {
+      joined.push_back(one);
+      counts.push_back(1);
+      continue;
     }
-  return means;
+    if (found->quantiles.size() != one.quantiles.size()) continue;
+    found->n += one.n;
+    ++counts[at];
+    for (size_t i = 0; i < one.quantiles.size(); ++i)
+      found->quantiles[i] += (one.quantiles[i] - found->quantiles[i]) / counts[at];
+  }
 }
 
 }  // namespace
 
 TrialResult Joined(std::vector<TrialResult> waves) {
   std::vector<std::vector<MetricValue>> samples;
-  for (const TrialResult& wave : waves) samples.push_back(wave.samples);
-  std::vector<MetricValue> means = MeansOf(waves);
+  std::vector<int> requests, counts;
+  std::vector<Distribution> quantiles;
+  for (const TrialResult& wave : waves) {
+    samples.push_back(wave.samples);
+    requests.push_back(static_cast<int>(wave.requests.size()));
+    AddQuantiles(wave.info.quantiles, quantiles, counts);
+  }
   TrialResult joined = std::move(waves.front());
-  joined.samples = std::move(means);
+  joined.samples = MeansOf(samples);
   joined.info.waves = std::move(samples);
+  joined.info.wave_requests = std::move(requests);
+  joined.info.quantiles = std::move(quantiles);
   for (size_t i = 1; i < waves.size(); ++i) {
     TrialResult& wave = waves[i];
     std::move(wave.requests.begin(), wave.requests.end(), std::back_inserter(joined.requests));
+    if (wave.info.slo)
+      Pool(*wave.info.slo, joined.info.slo ? *joined.info.slo : joined.info.slo.emplace());
     AddOnce(wave.suspect, joined.suspect);
     AddOnce(wave.info.cut, joined.info.cut);
     if (wave.info.batch_over_s)

@@ -16,8 +16,9 @@ namespace pinion::harness {
 PairResult MeasureInTurns(const std::array<LoadTarget*, 2>& targets, const PairRequest& request,
                           int64_t start_ns, const Clock& clock = kMachineClock);
 
-// One result from those of all waves: the means of their samples, all of their requests, and
-// whatever any of them was suspected of or had cut off.
+// One result from those of all waves: the means of their samples and quantiles, all of their
+// requests and of what their searches found, and whatever any of them was suspected of or had cut
+// off.
 TrialResult Joined(std::vector<TrialResult> waves);
 
 }  // namespace pinion::harness

@@ -115,6 +115,35 @@ TEST_F(RescoreTest, CountsTheSearchsLevelsAgain) {
 }
 
 // Of 2 and 4 requests/s, both are good within 0.7 s, one within 0.21 s and none within 0.05 s.
+// Between the waves of a trial in turns the other side was loaded: ten seconds that are nobody's.
+TEST_F(RescoreTest, JudgesTheWavesOfATrialInTurnsByThemselves) {
+  TrialRow trial;
+  trial.ok = true;
+  for (const int64_t start_ms : {0, 11'000}) {
+    trial.requests.push_back(Request("clients", 2, start_ms, {100, 500}));
+    trial.requests.push_back(Request("clients", 2, start_ms, {300, 1000}));
+    trial.requests.push_back(Request("search", LoadLevel::AtRate(2), start_ms, {100, 200}));
+    trial.requests.push_back(Request("search", LoadLevel::AtRate(4), start_ms, {500, 600}));
+  }
+  trial.info.slo = {"requests/s", {}};
+  trial.info.waves = {{{"goodput", 2, 99}, {"slo_load", 0, 99}}, {{"goodput", 2, 99}}};
+  trial.samples = {{"goodput", 2, 99}, {"slo_load", 0, 99}, {"start_s", 0, 3}};
+  trial.info.wave_requests = {4, 4};
+  ASSERT_TRUE(store_->PutTrial(trial, {"m", "m", "{}", 1}));
+  const TrialRow judged = Judged(0.31);
+  EXPECT_DOUBLE_EQ(Goodput(judged, 2), 2) << "two in each second";
+  EXPECT_EQ(judged.samples.size(), 3u);
+  EXPECT_EQ(judged.info.slo->levels.at(4).total, 2u) << "of both searches";
+  for (const auto& wave : judged.info.waves) {  // the verdict on a pair is made of these
+    TrialRow one;
+    one.samples = wave;
+    EXPECT_DOUBLE_EQ(Goodput(one, 2), 2);
+    ASSERT_EQ(wave.size(), 2u);
+    EXPECT_GT(wave.back().value, 2);
+    EXPECT_LT(wave.back().value, 4);
+  }
+}
+
 TEST_F(RescoreTest, TellsALoadOnlyIfTheLevelsStillEncloseIt) {
   TrialRow trial;
   trial.ok = true;

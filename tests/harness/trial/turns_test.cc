@@ -151,6 +151,10 @@ TEST(Joined, HasMeansAllRequestsAndEachSuspicionOnce) {
   second.info.cut = {kBatchCut};
   first.info.batch_over_s = 0.5;
   second.info.batch_over_s = 1.5;
+  first.info.quantiles = {{"ttft_s", 4, 10, {1, 2, 3}}};
+  second.info.quantiles = {{"ttft_s", 4, 20, {3, 4, 5}}, {"itl_s", 4, 7, {1, 1, 1}}};
+  first.info.slo = {"clients", {{2, {9, 10}}}};
+  second.info.slo = {"clients", {{2, {10, 10}}, {4, {3, 10}}}};
   const TrialResult joined = Joined({first, second});
   EXPECT_EQ(Find(joined, "output_tokens_per_s", 0)->value, 100);
   EXPECT_EQ(Find(joined, "ttft_s", 4)->value, 1) << "of the wave that has it";
@@ -160,6 +164,14 @@ TEST(Joined, HasMeansAllRequestsAndEachSuspicionOnce) {
   EXPECT_EQ(joined.info.batch_over_s, 1.5);
   ASSERT_EQ(joined.info.waves.size(), 2u);
   EXPECT_EQ(joined.info.waves[1][0].value, 110);
+  EXPECT_THAT(joined.info.wave_requests, ElementsAre(2, 3));
+  ASSERT_EQ(joined.info.quantiles.size(), 2u);
+  EXPECT_THAT(joined.info.quantiles[0].quantiles, ElementsAre(2, 3, 4));
+  EXPECT_EQ(joined.info.quantiles[0].n, 30u);
+  EXPECT_THAT(joined.info.quantiles[1].quantiles, ElementsAre(1, 1, 1));
+  ASSERT_EQ(joined.info.slo->levels.size(), 2u);
+  EXPECT_EQ(joined.info.slo->levels.at(2).good, 19u);
+  EXPECT_EQ(joined.info.slo->levels.at(2).total, 20u);
 }
 
 TEST(PairRequest, SurvivesTheRoundTripThroughJson) {
