@@ -36,6 +36,17 @@ Finding TooFewRounds(const Results& results, const Verdict& verdict) {
   return {advice, StrCat("the budget had no room to confirm ", name, ", which led"), ""};
 }
 
+// A sweep whose defaults never ran ends with an error, unless it is their last trials that failed.
+Finding WithoutData(const Results& results) {
+  if (!results.finished) return {"No verdict yet", "the defaults have not been measured", ""};
+  const std::string advice = "No verdict";
+  if (GaveOut(results.candidates.front().status))
+    return {advice, "the defaults could not be measured", ""};
+  if (results.rounds_done == 0)
+    return {advice, "the budget was spent before the first round was whole", ""};
+  return {advice, "the trials of the defaults have no figure for it", ""};
+}
+
 // NoDifference or, if some are worse, "7 of 9 others are worse, and the rest cannot
 // be told from the defaults (within 2.1 %)".
 std::string NoDifferenceText(const Results& results, const Verdict& verdict) {
@@ -179,8 +190,7 @@ Finding FindingOf(const Results& results, const Verdict& verdict) {
     case Outcome::kNoData:
       break;
   }
-  if (results.finished) return {"No verdict", "the defaults could not be measured", ""};
-  return {"No verdict yet", "the defaults have not been measured", ""};
+  return WithoutData(results);
 }
 
 Words InWords(const Results& results, const Verdict& verdict) {

@@ -36,8 +36,10 @@ std::vector<std::string> WarningsOf(const SweepMeta& meta, const std::vector<Tri
         meta.predictions.is_null() ? "" : "; throughput was predicted for the larger one",
         "; a sweep's --trial-limit forces the number"));
   const bool undecided =
-      std::any_of(results.verdicts.begin(), results.verdicts.end(),
-                  [](const Verdict& verdict) { return verdict.outcome == Outcome::kTooFewRounds; });
+      std::any_of(results.verdicts.begin(), results.verdicts.end(), [&](const Verdict& verdict) {
+        const bool no_round = verdict.outcome == Outcome::kNoData && results.rounds_done == 0;
+        return verdict.outcome == Outcome::kTooFewRounds || (no_round && results.finished);
+      });
   // Of a pair, one of whose sides is out, a larger budget would measure the other one.
   const bool has_lost_side =
       results.definition.strategy == Strategy::kPair &&

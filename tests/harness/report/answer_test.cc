@@ -78,7 +78,7 @@ const Ending kEndings[] = {
     {"the leader failed", Outcome::kTooFewRounds, 0, 1, kEven,
      "Keep the defaults for now: tensor_parallel=2 led and failed before it was confirmed.", 3},
     {"undecided", Outcome::kNoData, 0, 0, kFewRounds,
-     "No verdict: the defaults could not be measured."},
+     "No verdict: the trials of the defaults have no figure for it."},
     {"not measured yet", Outcome::kNoData, 0, 0, kFewRounds,
      "No verdict yet: the defaults have not been measured.", std::nullopt, false},
 };

@@ -24,6 +24,12 @@ TEST(VerdictWords, NeverClaimMoreThanTheVerdict) {
     EXPECT_EQ(words.gain, "") << Name(outcome);
     EXPECT_THAT(words.headline, Not(HasSubstr("0-1"))) << Name(outcome);
   }
+  EXPECT_EQ(InWords(results, verdict).headline,
+            "No verdict: the trials of the defaults have no figure for it");
+  results.rounds_done = 0;
+  EXPECT_EQ(InWords(results, verdict).headline,
+            "No verdict: the budget was spent before the first round was whole");
+  results.candidates[0].status = CandidateStatus::kFailed;
   EXPECT_EQ(InWords(results, verdict).headline, "No verdict: the defaults could not be measured");
   results.finished = false;
   EXPECT_THAT(InWords(results, verdict).headline, HasSubstr("have not been measured"));

@@ -251,6 +251,19 @@ TEST_F(SweepFailures, DefaultsThatAreAlwaysTooSlowEndTheSweep) {
   EXPECT_EQ(progress_.begun, 6) << "no other candidate is measured first";
 }
 
+TEST_F(SweepFailures, ABudgetOfOneTrialIsToldFromDefaultsThatDoNotRun) {
+  WriteChild(NumberedChild("true").c_str());
+  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6,"budget":0.13})");
+  const auto end = RunSweep(request_, progress_);
+  ASSERT_TRUE(end) << end.error().message;
+  EXPECT_EQ(*end, SweepEnd::kBudget);
+  EXPECT_EQ(TrialsRun(), 1u);
+  const Results results = Load();
+  EXPECT_EQ(results.verdicts[0].outcome, Outcome::kNoData);
+  EXPECT_EQ(results.candidates[0].status, CandidateStatus::kPending) << "they ran";
+  EXPECT_THAT(results.warnings, testing::Contains(HasSubstr("raise the budget")));
+}
+
 TEST_F(SweepFailures, BudgetInWhichTheDefaultsNeverRunIsAFailure) {
   WriteChild(
       "#!/bin/sh\necho trial >> \"${0%/*}/trials\"\n"
