@@ -37,11 +37,12 @@ std::string WaitText(const Results& results, const Candidate& candidate) {
   const int most = *std::max_element(loops.begin(), loops.end());
   const Distribution* waits = FindDistribution(candidate, "ttft_s", most);
   if (!waits) return "";
-  const double tail = TailQuantile(waits->n);
+  const Distribution* before = FindDistribution(results.candidates.front(), "ttft_s", most);
+  double tail = TailQuantile(*waits);
+  if (before) tail = std::min(tail, TailQuantile(*before));
   std::string text =
       StrCat("With ", Counted(static_cast<size_t>(most), "client"), " ", std::lround(tail * 100),
              " % of first tokens arrive within ", FormatFigure("s", ValueAt(*waits, tail)));
-  const Distribution* before = FindDistribution(results.candidates.front(), "ttft_s", most);
   if (before && before != waits)
     text += StrCat(" (defaults: ", FormatFigure("s", ValueAt(*before, tail)), ")");
   return text + ".";

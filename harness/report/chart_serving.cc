@@ -112,7 +112,7 @@ std::string KvEnd(const std::map<std::pair<std::string, int>, Cell>& cells) {
 double MsAt(const Distribution& one, double q) { return ValueAt(one, q) * 1e3; }
 
 Json DistributionRow(const Candidate& candidate, const Distribution& one) {
-  const double tail = TailQuantile(one.n);
+  const double tail = TailQuantile(one);
   const auto percent = [](double q) { return std::lround(q * 100); };
   return Json::Object{{"what", StrCat(one.metric == "ttft_s" ? "first token, " : "token gap, ",
                                       LevelText(one.level))},
@@ -198,8 +198,8 @@ Chart DistributionChart(const Results& results) {
     if (const Distribution* one =
             candidate ? FindDistribution(*candidate, "ttft_s", most) : nullptr)
       parts.push_back(StrCat(name, " ", FormatFigure("s", ValueAt(*one, 0.5)), " (",
-                             std::lround(TailQuantile(one->n) * 100), " % within ",
-                             FormatFigure("s", ValueAt(*one, TailQuantile(one->n))), ")"));
+                             std::lround(TailQuantile(*one) * 100), " % within ",
+                             FormatFigure("s", ValueAt(*one, TailQuantile(*one))), ")"));
   chart.conclusion = StrCat("First token with ", Clients(most), ": ", Join(parts, ", "),
                             ". Tick: median; bar: middle half; line: the range that the number of ",
                             "requests supports.");

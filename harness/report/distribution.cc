@@ -11,9 +11,10 @@ const Distribution* FindDistribution(const Candidate& candidate, const std::stri
   return nullptr;
 }
 
-double TailQuantile(size_t n) {
+double TailQuantile(const Distribution& one) {
+  const size_t fewest = one.fewest ? one.fewest : one.n;
   for (const double q : {0.95, 0.90})
-    if (n >= SamplesNeededForQuantile(q)) return q;
+    if (one.n >= SamplesNeededForQuantile(q) && fewest >= SamplesBeyondQuantile(q)) return q;
   return 0.75;
 }
 

@@ -50,6 +50,18 @@ double Quantile(std::span<const double> samples, double q) {
   return sorted[below] + (position - static_cast<double>(below)) * (sorted[above] - sorted[below]);
 }
 
+double ExpectedQuantile(std::span<const double> samples, double q) {
+  if (samples.size() < 2) return Quantile(samples, q);
+  const auto n = static_cast<double>(samples.size());
+  return Quantile(samples, std::clamp((q * (n + 1) - 1) / (n - 1), 0.0, 1.0));
+}
+
+size_t SamplesBeyondQuantile(double q) {
+  CHECK(q > 0 && q < 1) << "quantile " << q;
+  constexpr double kRounding = 1e-9;
+  return static_cast<size_t>(std::ceil(q / (1 - q) - kRounding));
+}
+
 std::optional<Interval> MedianInterval(std::span<const double> samples, double level) {
   const size_t n = samples.size();
   size_t k = 0, above = n / 2 + 1;  // rank k covers enough, unless it is 0; rank `above` does not

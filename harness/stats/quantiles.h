@@ -14,6 +14,7 @@ struct Distribution {
   LoadLevel level;
   size_t n = 0;                   // over all trials
   std::vector<double> quantiles;  // 0 %, 5 %, ..., 100 %: of each the median over the trials
+  size_t fewest = 0;              // of one load of a trial; 0: there is one load, of n
 };
 
 }  // namespace pinion::harness

@@ -35,7 +35,7 @@ void AddSeries(const TrialRow& trial, std::vector<Series>& series) {
 }
 
 struct QuantileRows {
-  size_t n = 0;
+  size_t n = 0, fewest = 0;
   std::vector<std::vector<double>> of_trials;
 };
 using Quantiles = std::map<std::pair<std::string, LoadLevel>, QuantileRows>;  // by metric
@@ -45,6 +45,8 @@ void AddQuantiles(const TrialInfo& info, Quantiles& quantiles) {
     QuantileRows& rows = quantiles[{one.metric, one.level}];
     const size_t size = one.quantiles.size();
     if (!rows.of_trials.empty() && rows.of_trials.front().size() != size) continue;
+    const size_t of_load = one.n / std::max<size_t>(1, info.waves.size());
+    rows.fewest = rows.of_trials.empty() ? of_load : std::min(rows.fewest, of_load);
     rows.n += one.n;
     rows.of_trials.push_back(one.quantiles);
   }
@@ -53,7 +55,7 @@ void AddQuantiles(const TrialInfo& info, Quantiles& quantiles) {
 std::vector<Distribution> DistributionsFrom(const Quantiles& quantiles) {
   std::vector<Distribution> distributions;
   for (const auto& [key, rows] : quantiles) {
-    Distribution one{key.first, key.second, rows.n, {}};
+    Distribution one{key.first, key.second, rows.n, {}, rows.fewest};
     for (size_t i = 0; i < rows.of_trials.front().size(); ++i) {
       std::vector<double> column;
       for (const auto& row : rows.of_trials) column.push_back(row[i]);

@@ -19,7 +19,7 @@ struct Adder {
 };
 
 // The distribution behind the medians: the quantiles 0 %, 5 %, ..., 100 % of every request's TTFT
-// and of every gap.
+// and of every gap, of which a report tells how many of all requests lie beyond.
 void AddQuantiles(const ServingSummary& summary, LoadLevel level, std::vector<Distribution>& list) {
   constexpr int kSteps = 20;
   for (const auto& [metric, values] :
@@ -27,7 +27,7 @@ void AddQuantiles(const ServingSummary& summary, LoadLevel level, std::vector<Di
     if (values->empty()) continue;
     Distribution& one = list.emplace_back(Distribution{metric, level, values->size(), {}});
     for (int i = 0; i <= kSteps; ++i)
-      one.quantiles.push_back(Quantile(*values, static_cast<double>(i) / kSteps));
+      one.quantiles.push_back(ExpectedQuantile(*values, static_cast<double>(i) / kSteps));
   }
 }
 
