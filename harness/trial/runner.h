@@ -47,7 +47,8 @@ Result<std::array<TrialOutcome, 2>> RunPairProcess(const PairRequest& request,
 // A trial's log, written anew. Errors (kIo): it cannot be opened.
 Result<Descriptor> OpenLog(const std::string& path);
 
-// The last `lines` lines of a file, for a report; empty if the file is missing.
+// The last `lines` lines of a file, for a report, or its last 16 KiB if they are longer; empty if
+// the file is missing.
 std::string LogTail(const std::string& path, size_t lines = 20);
 
 }  // namespace pinion::harness

@@ -172,5 +172,17 @@ TEST_F(RunnerTest, LogTailKeepsTheLastLines) {
   EXPECT_EQ(LogTail(folder_ / "none"), "");
 }
 
+TEST_F(RunnerTest, LogTailOfAnEngineThatWritesWithoutEndIsShort) {
+  std::string log(3 << 20, 'x');
+  log += "\n12:00:00.000 E out of memory\n";
+  ASSERT_TRUE(WriteFile(folder_ / "log", log));
+  EXPECT_EQ(LogTail(folder_ / "log", 1), "12:00:00.000 E out of memory");
+  EXPECT_LE(LogTail(folder_ / "log").size(), size_t{16} << 10);
+  EXPECT_THAT(LogTail(folder_ / "log"), HasSubstr("x\n12:00:00.000 E out of memory"));
+  // Beyond what ReadFile takes: a file of holes.
+  std::filesystem::resize_file(folder_ / "log", uint64_t{3} << 30);
+  EXPECT_EQ(LogTail(folder_ / "log").size(), size_t{16} << 10);
+}
+
 }  // namespace
 }  // namespace pinion::harness
