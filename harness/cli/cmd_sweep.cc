@@ -16,6 +16,7 @@
 #include "harness/cli/sweep_fleet.h"
 #include "harness/cli/sweep_prediction.h"
 #include "harness/counters/counters.h"
+#include "harness/profile/command.h"
 #include "harness/report/export.h"
 #include "harness/report/live_table.h"
 #include "harness/report/page.h"
@@ -33,12 +34,12 @@
 namespace pinion::harness {
 namespace {
 
+// As it can be typed again: a word may be JSON, or have blanks.
 std::string CommandLine() {
-  std::string text = ReadFile("/proc/self/cmdline").value_or("");
-  while (!text.empty() && text.back() == '\0') text.pop_back();
-  for (char& letter : text)
-    if (letter == '\0') letter = ' ';
-  return text;
+  Command command{{}, Split(ReadFile("/proc/self/cmdline").value_or(""), '\0')};
+  std::vector<std::string>& words = command.arguments;
+  if (!words.empty() && words.back().empty()) words.pop_back();  // behind the last NUL
+  return ShellText(command);
 }
 
 // Removes objectives that cannot be measured here and says why; an error if none is left.

@@ -4,6 +4,7 @@ harness. The server answers after known times (fixed_server.py)."""
 import json
 import os
 import pathlib
+import shlex
 import shutil
 import signal
 import sqlite3
@@ -291,3 +292,16 @@ def test_engine_flag_names_the_known_engines(pinion, tmp_path):
     done = pinion("sweep", "preset:tiny", "--engine", "llama.cpp", "--out", tmp_path / "out")
     assert done.returncode == 2
     assert "GGUF" in done.stderr
+
+
+def test_a_command_line_that_a_report_tells_can_be_typed_again(pinion, binary, tmp_path, no_server_left):
+    """In a budget of one trial, of which the report says so too: the defaults could be measured."""
+    out = tmp_path / "my out"
+    words = ["sweep", "some/model", "--engine", json.dumps(engine()), "--out", str(out), "--objectives", "throughput",
+             "--concurrency", "1", "--num-prompts", "2", "--prompt-len", "8", "--output-len", "2", "--budget", "100ms"]
+    done = pinion(*words, timeout=120)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((out / "results.json").read_text())
+    assert shlex.split(results["command_line"]) == [str(binary), *words]
+    assert results["answer"] == "No verdict: the budget was spent before the first round was whole."
+    assert any("raise the budget" in one for one in results["warnings"])
