@@ -40,6 +40,12 @@ void SweepFlags::AddTo(CLI::App& command) {
            return !group.of_replays && option->get_group() == group.name;
          }))
       replayed->excludes(option);
+  // No engine runs; the seed is that of the first replay.
+  replayed->excludes(command.get_option("MODEL"));
+  for (CLI::Option* option : command.get_options([](const CLI::Option* option) {
+         return option->get_group() == "Engine" && !option->check_name("--seed");
+       }))
+    replayed->excludes(option);
 }
 
 void SweepFlags::AddJob(CLI::App& command) {

@@ -25,10 +25,15 @@ def test_a_replay_of_planted_effects_holds_its_contract(binary, tmp_path):
     assert "no column 'pace'; it has t_s, speed" in refused.stderr
 
 
-def test_a_replay_takes_no_flag_of_a_load_or_a_prediction(pinion, tmp_path):
+def test_a_replay_takes_no_flag_of_an_engine_a_load_or_a_prediction(pinion, tmp_path):
     noise = tmp_path / "noise.csv"
     noise.write_text("t_s,speed\n0,1\n")
-    for flags in (["--batch"], ["--prompt-len", "64"], ["--node-bandwidth", "300GB/s"], ["--max-cores", "2"], ["--launcher", "slurm", "--nodes", "2"]):
+    for flags in (["--isa", "avx2"], ["--max-num-seqs", "4"], ["--model", "preset:tiny"], ["--batch"],
+                  ["--prompt-len", "64"], ["--node-bandwidth", "300GB/s"], ["--max-cores", "2"],
+                  ["--launcher", "slurm", "--nodes", "2"]):
         done = pinion("sweep", "--replay", noise, *flags)
         assert done.returncode == 2, flags
         assert "--replay" in done.stderr and flags[0] in done.stderr and done.stderr.count("\n") <= 2, done.stderr
+    done = pinion("sweep", "preset:tiny", "--replay", noise)
+    assert done.returncode == 2 and "MODEL excludes --replay" in done.stderr, done.stderr
+    assert "--seed" not in pinion("sweep", "--replay", noise, "--seed", "5").stderr, "the replays' own"
