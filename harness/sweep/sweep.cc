@@ -144,6 +144,10 @@ Result<SweepEnd> RunLive(const SweepRequest& request, const SweepMeta& meta, Sto
   for (const CandidateRow& row : candidates)
     if (!row.infeasible.empty())
       progress.Note(StrCat("left out: ", row.label, ": ", row.infeasible));
+  if (Feasible(candidates).size() == 1)
+    progress.Note(
+        "only the defaults are measured, with which nothing is compared: for a search, "
+        "give other configurations in 'axes' or 'candidates'");
   LiveOptions options;
   options.folder = request.folder;
   options.binary = request.binary;

@@ -142,6 +142,17 @@ TEST_F(SweepTest, AnInterruptedSweepGoesOnWithoutRepeatingATrial) {
   EXPECT_EQ(Load().verdicts[0].outcome, Outcome::kWinner);
 }
 
+TEST_F(SweepTest, SaysFromTheStartThatTheDefaultsAloneAreMeasured) {
+  Define(R"({"axes":{},"rounds":1})");
+  ASSERT_TRUE(RunSweep(request_, progress_));
+  EXPECT_THAT(progress_.notes, HasSubstr("only the defaults are measured"));
+  progress_.notes.clear();
+  request_.folder = folder_ / "other";
+  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":1})");
+  ASSERT_TRUE(RunSweep(request_, progress_));
+  EXPECT_THAT(progress_.notes, testing::Not(HasSubstr("only the defaults")));
+}
+
 // A child whose candidate is disturbed in every trial.
 constexpr char kDisturbed[] = R"(#!/bin/sh
 IFS= read -r request
