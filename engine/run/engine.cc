@@ -103,6 +103,7 @@ class EngineLoop : public Engine, private StepCaller {
   Json ServerInfo() const override;
 
   Status Add(Request request) override {
+    CHECK((request.id & PrefillRole::kOwnIds) == 0) << request.id;
     std::shared_ptr<const Grammar> grammar = request.score ? nullptr : request.grammar;
     PINION_ASSIGN(auto sequence, SequenceOf(std::move(request), model_));
     if (grammar) return constrained_.Hold(std::move(sequence), std::move(grammar));

@@ -26,7 +26,7 @@
 namespace pinion {
 
 struct Request {
-  // Chosen by the caller, unique among live requests: until its last event.
+  // Chosen by the caller, unique until its last event; without the bit PrefillRole::kOwnIds.
   uint64_t id = 0;
   std::vector<int32_t> prompt_ids;
   SamplingParams params;

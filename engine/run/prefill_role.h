@@ -28,6 +28,10 @@ struct StartedModel;
 // The base is an engine with neither role. Thread rule: the engine's.
 class PrefillRole {
  public:
+  // In the ids of sequences that are nobody's request here. The highest bit is the front end's
+  // (BeamRounds).
+  static constexpr uint64_t kOwnIds = uint64_t{1} << 62;
+
   // The parts of the engine that it belongs to; they outlive it.
   struct Parts {
     BlockPool& pool;

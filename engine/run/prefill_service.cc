@@ -43,7 +43,7 @@ void PrefillService::Begin(PrefillServer::Arrived arrived) {
   OrderMessage& message = *arrived.order;
   Order order{.to = arrived.from, .their_id = message.id};
   auto sequence = std::make_unique<Sequence>();
-  sequence->id = arrived.from.id | kOwned;
+  sequence->id = arrived.from.id | kOwnIds;
   sequence->tokens = std::move(message.tokens);
   sequence->before_first = HashSalt(message.salt);
   sequence->priority = message.priority;
@@ -79,7 +79,7 @@ void PrefillService::Cancel(uint64_t id) {
   if (waits != waiting_.end()) waiting_.erase(waits);
   const auto found = orders_.find(id);
   if (found == orders_.end()) return;
-  if (found->second.sequence) parts_.abort(id | kOwned);
+  if (found->second.sequence) parts_.abort(id | kOwnIds);
   Drop(found->second);
   ++stats_.failed;
   orders_.erase(found);
@@ -94,7 +94,7 @@ void PrefillService::DuringStep(const std::vector<Slice>& slices,
                                 std::span<const size_t> image_bytes) {
   for (const Slice& slice : slices)
     if (Owns(slice.sequence->id))
-      TakeFilled(orders_.at(slice.sequence->id & ~kOwned), slice.first + slice.count);
+      TakeFilled(orders_.at(slice.sequence->id & ~kOwnIds), slice.first + slice.count);
   Send(image_bytes);
 }
 
@@ -105,7 +105,7 @@ void PrefillService::AfterStep(const std::vector<std::unique_ptr<Sequence>>& fin
   }
   for (const auto& sequence : finished) {
     if (!Owns(sequence->id)) continue;
-    const auto found = orders_.find(sequence->id & ~kOwned);
+    const auto found = orders_.find(sequence->id & ~kOwnIds);
     if (found == orders_.end()) continue;
     Order& order = found->second;
     if (order.blocks > 0) order.last = sequence->hashes[order.blocks - 1];

@@ -19,7 +19,7 @@ class PrefillService final : public PrefillRole {
  public:
   PrefillService(Parts parts, std::shared_ptr<PrefillServer> server);
 
-  bool Owns(uint64_t id) const override { return (id & kOwned) != 0; }
+  bool Owns(uint64_t id) const override { return (id & kOwnIds) != 0; }
   void BeforeStep(int64_t ns) override;
   void DuringStep(const std::vector<Slice>& slices, std::span<const size_t> image_bytes) override;
   void AfterStep(const std::vector<std::unique_ptr<Sequence>>& finished) override;
@@ -30,9 +30,6 @@ class PrefillService final : public PrefillRole {
   TransferStats stats() const override { return stats_; }
 
  private:
-  // Of ids; those of the engine's own requests are below.
-  static constexpr uint64_t kOwned = uint64_t{1} << 63;
-
   struct Filled {
     size_t table = 0, index = 0;
     BlockHash hash = {};

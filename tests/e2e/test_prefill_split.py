@@ -231,6 +231,23 @@ def test_a_server_of_another_model_is_refused_with_both_values(start_server, mod
     assert text(decode, LONG), "it computes its prompts itself"
 
 
+def test_a_file_that_says_otherwise_how_its_weights_are_used_is_refused(start_server, data, tmp_path):
+    """The files differ in a number of their headers alone."""
+    one, other = tmp_path / "one.gguf", tmp_path / "other.gguf"
+    write_gguf(data, "llama", one)
+    key = b"llama.rope.freq_base"
+    written = bytearray(one.read_bytes())
+    at = written.index(key) + len(key) + 4  # behind the value's type
+    written[at:at + 4] = struct.pack("<f", 2 * struct.unpack_from("<f", written, at)[0])
+    other.write_bytes(written)
+    port = free_port()
+    start_server(one, "--role", "prefill", "--prefill-listen", f"127.0.0.1:{port}", *FLAGS)
+    decode = start_server(other, "--role", "decode", "--prefill-from", f"127.0.0.1:{port}", *FLAGS)
+    asked = lambda: info(decode)["prefill"]["prompts_from"][0]
+    assert wait_until(lambda: asked()["up"] or "differ" in asked()["reason"])
+    assert "config.json is" in asked().get("reason", "it is up")
+
+
 @pytest.mark.parametrize("flags, said", [
     (("--role", "prefill"), "--role prefill wants --prefill-listen HOST:PORT"),
     (("--role", "decode"), "--role decode wants --prefill-from HOST:PORT"),

@@ -70,6 +70,28 @@ TEST(PrefillSplit, OrdersThatCannotBeComputedAreAnsweredWithTheReason) {
   EXPECT_EQ(other.End().blocks_used, 0u);
 }
 
+// Beam searches have the highest ids that there are.
+TEST(PrefillSplit, AnEngineForPromptsAnswersItsOwnRequestsWhateverTheirIds) {
+  const EngineOptions options = SplitOptions("preset:tiny");
+  std::vector<Request> requests = Prompts(12);
+  for (size_t i = 0; i < requests.size(); i += 2) requests[i].id |= uint64_t{1} << 63;
+  const Outputs alone = AloneAnswers(options, requests);
+  const std::string address = SocketPath("ids");
+  const auto engine = Start(WithRole(options, Role::kPrefill, address));
+  for (const Request& request : requests) ASSERT_TRUE(engine->Add(request));
+  const auto client = ClientOf(options, address);
+  for (uint64_t id = 1; id <= 4; ++id) {  // which the same steps compute
+    OrderMessage order;
+    order.id = id;
+    order.tokens.assign(60, static_cast<int32_t>(id));
+    ASSERT_TRUE(client->Order(order));
+  }
+  Outputs outputs;
+  StepAll(*engine, outputs);
+  EXPECT_EQ(outputs, alone);
+  EXPECT_EQ(engine->stats().transfer.orders, 4u);
+}
+
 TEST(PrefillSplit, BlocksThatAreNoneOfThePromptsAreNotTaken) {
   const EngineOptions options = SplitOptions("preset:tiny");
   const Request request = Prompts(8)[6];
