@@ -97,6 +97,15 @@ void RemotePrefill::OrderMore() {
   }
 }
 
+int RemotePrefill::wait_ms() const {
+  const auto first = std::find_if(prompts_.begin(), prompts_.end(),
+                                  [](const Prompt& prompt) { return !prompt.ordered; });
+  if (first == prompts_.end()) return -1;
+  constexpr int64_t kMsNs = 1'000'000;
+  const int64_t left_ns = std::max<int64_t>(0, first->since_ns + kPatienceNs - NowNs());
+  return static_cast<int>(left_ns / kMsNs) + 1;  // rounded up, or it would be asked in vain
+}
+
 bool RemotePrefill::HasRoomFor(const Prompt& prompt) const {
   size_t blocks = prompt.needs, sequences = 0;
   for (const Prompt& other : prompts_) {

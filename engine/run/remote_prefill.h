@@ -32,6 +32,7 @@ class RemotePrefill final : public PrefillRole {
   void AfterStep(const std::vector<std::unique_ptr<Sequence>>&) override { OrderMore(); }
   bool idle() const override { return prompts_.empty() && !client_->has_next(); }
   int wake_fd() const override { return client_->wake_fd(); }
+  int wait_ms() const override;  // until the patience of the first that is not ordered is over
   Json ToJson() const override;
   TransferStats stats() const override { return stats_; }
 

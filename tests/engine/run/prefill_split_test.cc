@@ -7,9 +7,11 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/run/engine.h"
+#include "engine/transfer/prefill_server.h"
 #include "tests/engine/run/split_engines.h"
 
 namespace pinion {
@@ -195,6 +197,39 @@ TEST(PrefillSplit, APromptIsOrderedAsSoonAsThereIsRoom) {
   }
   EXPECT_EQ(outputs, alone);
   EXPECT_EQ(in_vain, 0u);
+}
+
+// The other engine has an order, and says nothing.
+TEST(PrefillSplit, APromptWithoutRoomIsComputedHereOnceItsPatienceIsOver) {
+  EngineOptions options = SplitOptions("preset:tiny");
+  options.max_num_seqs = 1;
+  std::vector<Request> requests = {Prompts(8)[6], Prompts(8)[5]};
+  const Outputs alone = AloneAnswers(options, requests);
+  const std::string address = SocketPath("patience");
+  PrefillServer::Options served;
+  served.listen = *ParseAddress(address, "");
+  served.most_tokens = 1000;  // no facts: everybody may order
+  auto server = PrefillServer::Start(std::move(served)).value();
+  const auto engine = StartDecoding(WithRole(options, Role::kDecode, address));
+  for (const Request& request : requests) ASSERT_TRUE(engine->Add(request));
+  EXPECT_EQ(engine->stats().transfer.orders, 1u);
+  Outputs outputs;
+  std::vector<TokenEvent> events;
+  while (outputs[requests[1].id].size() < alone.at(requests[1].id).size()) {
+    const int ms = engine->wait_ms();
+    ASSERT_GE(ms, 0) << "nothing else would wake the engine";
+    pollfd wait{engine->wake_fd(), POLLIN, 0};
+    poll(&wait, 1, ms);
+    events.clear();
+    engine->Step(events);
+    for (const TokenEvent& event : events)
+      if (event.has_token) outputs[event.request].push_back(event.token.id);
+  }
+  EXPECT_EQ(engine->stats().transfer.orders, 1u);
+  EXPECT_EQ(engine->wait_ms(), -1) << "only an answer is waited for";
+  server.reset();
+  StepAll(*engine, outputs);
+  EXPECT_EQ(outputs, alone);
 }
 
 TEST(PrefillSplit, WantsThePrefixCache) {
