@@ -40,11 +40,27 @@ Status CheckCanTransfer(const StartedModel& model) {
              ", which cannot hand over keys and values; leave it out, or use --device cpu"));
 }
 
-// Of what says how the weights are used; a model in one file has it there.
+// Of what says how the weights are used: the file, or what a model in one file has in its place.
 std::string HashOfConfig(const ModelFiles& files) {
-  if (files.folder.empty()) return "none";
-  const auto text = ReadFile(files.folder + "/config.json", 16 << 20);
-  return text ? HashOf(*text) : "none";
+  if (!files.folder.empty()) {
+    const auto text = ReadFile(files.folder + "/config.json", 16 << 20);
+    return text ? HashOf(*text) : "none";
+  }
+  std::string text = files.config.Dump();
+  for (const RopeSpec& rope : files.spec.ropes)  // which such a file has among its tensors
+    text.append(reinterpret_cast<const char*>(rope.wave_factors.data()),
+                rope.wave_factors.size() * sizeof(double));
+  return HashOf(text);
+}
+
+// Of the model's ropes, as far as they depend on it.
+std::string LengthsOfRopes(const DecoderSpec& spec, size_t longest) {
+  std::string lengths = "any";
+  for (const RopeSpec& rope : spec.ropes) {
+    const std::string same = SameFrequencies(rope, static_cast<int>(longest));
+    if (same != "any") lengths = lengths == "any" ? same : StrCat(lengths, " and ", same);
+  }
+  return lengths;
 }
 
 // Of each table.
@@ -98,6 +114,7 @@ Facts FactsOfTransfer(const StartedModel& model) {
       {"--activations", model.options.activations},
       {"--kv-cache-dtype", kernels::Name(info.kv_dtype)},
       {"--block-size", StrCat(info.block_tokens)},
+      {"--max-model-len", LengthsOfRopes(model.files.spec, info.max_model_len)},
       {"the split into ranks",
        StrCat("-tp ", model.options.tensor_parallel, " -pp ", model.options.pipeline_parallel)},
       {"the bytes of a block", BytesOfBlocks(model.executor->image_bytes())}};

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <numbers>
+
+#include "engine/base/strings.h"
 
 namespace pinion {
 namespace {
@@ -80,6 +83,13 @@ std::vector<float> RopeFrequencies(const RopeSpec& rope, int longest) {
     for (double& frequency : frequencies) frequency /= rope.factor;
   for (size_t i = 0; i < rope.wave_factors.size(); ++i) frequencies[i] /= rope.wave_factors[i];
   return {frequencies.begin(), frequencies.end()};
+}
+
+std::string SameFrequencies(const RopeSpec& rope, int longest) {
+  if (rope.type != "dynamic" && rope.type != "longrope") return "any";
+  const auto original = static_cast<int64_t>(rope.original_positions);
+  if (longest <= original) return StrCat("up to ", original);
+  return rope.type == "dynamic" ? StrCat(longest) : StrCat("above ", original);
 }
 
 }  // namespace pinion

@@ -28,5 +28,7 @@ struct RopeSpec {
 // depend on the length of a sequence (dynamic, longrope) use the longest one that is served,
 // because a cached key cannot be rotated again when its sequence grows.
 std::vector<float> RopeFrequencies(const RopeSpec& rope, int longest);
+// Which other lengths give the same: "any", "up to 4096", "above 4096", or one alone: "8192".
+std::string SameFrequencies(const RopeSpec& rope, int longest);
 
 }  // namespace pinion

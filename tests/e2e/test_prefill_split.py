@@ -8,10 +8,12 @@ import pathlib
 import re
 import signal
 import socket
+import struct
 import subprocess
 
 import pytest
 from conftest import free_port, wait_until
+from gguf_files import write_gguf
 
 MODEL = "tiny"  # trained, and in float32: what others compute beside it changes no token
 LONG = "a b c d e f g h " * 24  # several blocks
@@ -163,7 +165,8 @@ def test_servers_on_different_hosts_answer_as_one(one, pair):
     taken = metric(decode, "pinion:transfer_tokens_total", more='direction="taken"')
     assert taken == metric(prefill, "pinion:transfer_tokens_total", more='direction="given"') > 0
     # The server for prompts is a whole server, too.
-    assert text(prefill, "pair " + LONG) == text(one, "pair " + LONG)
+    for more in ({}, {"use_beam_search": True, "n": 2}):
+        assert text(prefill, "pair " + LONG, **more) == text(one, "pair " + LONG, **more)
 
 
 def processes_of(server):
@@ -234,8 +237,8 @@ def test_a_server_of_another_model_is_refused_with_both_values(start_server, mod
 def test_a_file_that_says_otherwise_how_its_weights_are_used_is_refused(start_server, data, tmp_path):
     """The files differ in a number of their headers alone."""
     one, other = tmp_path / "one.gguf", tmp_path / "other.gguf"
-    write_gguf(data, "llama", one)
-    key = b"llama.rope.freq_base"
+    write_gguf(data, "llama4", one)
+    key = b"llama4.rope.freq_base"
     written = bytearray(one.read_bytes())
     at = written.index(key) + len(key) + 4  # behind the value's type
     written[at:at + 4] = struct.pack("<f", 2 * struct.unpack_from("<f", written, at)[0])
@@ -243,9 +246,12 @@ def test_a_file_that_says_otherwise_how_its_weights_are_used_is_refused(start_se
     port = free_port()
     start_server(one, "--role", "prefill", "--prefill-listen", f"127.0.0.1:{port}", *FLAGS)
     decode = start_server(other, "--role", "decode", "--prefill-from", f"127.0.0.1:{port}", *FLAGS)
-    asked = lambda: info(decode)["prefill"]["prompts_from"][0]
-    assert wait_until(lambda: asked()["up"] or "differ" in asked()["reason"])
-    assert "config.json is" in asked().get("reason", "it is up")
+
+    def peer():
+        return info(decode)["prefill"]["prompts_from"][0]
+
+    assert wait_until(lambda: "differ" in peer().get("reason", "differ: it is up"))
+    assert "config.json is" in peer().get("reason", "it is up")
 
 
 @pytest.mark.parametrize("flags, said", [

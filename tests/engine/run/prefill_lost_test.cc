@@ -1,12 +1,18 @@
 // What is said must not depend on an engine that is lost, or that is not like this one.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "engine/base/file.h"
+#include "engine/base/json.h"
+#include "engine/base/strings.h"
 #include "engine/run/engine.h"
 #include "tests/engine/run/split_engines.h"
 
@@ -73,6 +79,35 @@ TEST(PrefillSplit, EnginesOfDifferentModelsShareNothing) {
   const std::vector<Request> requests = Prompts(8);
   EXPECT_EQ(AnswersOf(*engine, requests), AloneAnswers(options, requests));
   EXPECT_EQ(other.End().transfer.orders, 0u);
+}
+
+// A rope that is chosen by the length that is served: 64 tokens in training.
+TEST(PrefillSplit, EnginesThatTurnKeysDifferentlyShareNothing) {
+  EngineOptions options = SplitOptions("phi3-longrope");
+  const std::string folder = StrCat(::testing::TempDir(), "pinion-", getpid(), "-longrope");
+  std::filesystem::copy(options.model, folder);
+  Json config = Json::Parse(ReadFile(folder + "/config.json", 1 << 20).value()).value();
+  config.Set("original_max_position_embeddings", 64);
+  std::ofstream(folder + "/config.json") << config.Dump();
+  options.model = folder;
+  const std::string address = SocketPath("ropes");
+  EngineOptions prefill = WithRole(options, Role::kPrefill, address);
+  prefill.max_model_len = 64;
+  Neighbour other(prefill);
+  const auto engine = Start(WithRole(options, Role::kDecode, address));
+  std::string reason;
+  while (reason.find("differ") == reason.npos && !IsUp(*engine)) {
+    const Json peer = PeerInfo(*engine);
+    if (const Json* why = peer.Find("reason")) reason = why->string();
+  }
+  EXPECT_NE(reason.find("--max-model-len is up to 64 in the one that computes prompts and above 64 "
+                        "in the one that asks"),
+            reason.npos)
+      << reason;
+  const std::vector<Request> requests = Prompts(6);
+  EXPECT_EQ(AnswersOf(*engine, requests), AloneAnswers(options, requests));
+  EXPECT_EQ(other.End().transfer.orders, 0u);
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -110,6 +110,22 @@ TEST(Rope, TakesTheLongFactorsBeyondTheOriginalLength) {
   EXPECT_NE(rope.short_factors[1], rope.long_factors[1]);
 }
 
+TEST(Rope, LengthsAreTheSameWhoseFrequenciesAre) {
+  RopeSpec dynamic = SpecOf("llama2").ropes.at(0), longrope = SpecOf("phi3-longrope").ropes.at(0);
+  dynamic.type = "dynamic";
+  dynamic.factor = 4;
+  dynamic.original_positions = 512;
+  for (const RopeSpec& rope : {SpecOf("llama").ropes.at(0), dynamic, longrope})
+    for (const int a : {1, 4, 5, 511, 512, 513, 2048})
+      for (const int b : {1, 4, 5, 511, 512, 513, 2048})
+        EXPECT_EQ(SameFrequencies(rope, a) == SameFrequencies(rope, b),
+                  RopeFrequencies(rope, a) == RopeFrequencies(rope, b))
+            << rope.type << ' ' << a << ' ' << b;
+  EXPECT_EQ(SameFrequencies(longrope, 4), "up to 4");
+  EXPECT_EQ(SameFrequencies(longrope, 2048), "above 4");
+  EXPECT_EQ(SameFrequencies(dynamic, 2048), "2048");
+}
+
 std::vector<int> Ropes(const DecoderSpec& spec) {
   std::vector<int> ropes;
   for (const LayerSpec& layer : spec.layer_specs) ropes.push_back(layer.rope);
