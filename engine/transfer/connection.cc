@@ -14,8 +14,9 @@ namespace pinion {
 
 namespace asio = transfer_asio;
 
-Connection::Connection(Socket socket)
+Connection::Connection(Socket socket, double send_seconds)
     : socket_(std::move(socket)),
+      send_seconds_(send_seconds),
       deadline_(socket_.get_executor()),
       write_deadline_(socket_.get_executor()),
       alive_(socket_.get_executor()),
@@ -77,9 +78,7 @@ void Connection::Send(std::string frame) {
 
 asio::awaitable<void> Connection::Write() {
   while (!frames_.empty()) {
-    StartDeadline(write_deadline_, kSendSeconds);
-    auto [error, count] =
-        co_await asio::async_write(socket_, asio::buffer(frames_.front()), kTransferAwait);
+    const auto error = co_await Put(frames_.front());
     if (error || !socket_.is_open()) {
       writing_ = false;
       Close();
@@ -90,6 +89,17 @@ asio::awaitable<void> Connection::Write() {
   }
   write_deadline_.cancel();
   writing_ = false;
+}
+
+// Every part starts the deadline anew, as in Fill.
+asio::awaitable<boost::system::error_code> Connection::Put(std::string_view bytes) {
+  while (!bytes.empty()) {
+    StartDeadline(write_deadline_, send_seconds_);
+    auto [error, count] = co_await socket_.async_write_some(asio::buffer(bytes), kTransferAwait);
+    if (error) co_return error;
+    bytes.remove_prefix(count);
+  }
+  co_return boost::system::error_code();
 }
 
 void Connection::Close() {

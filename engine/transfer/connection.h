@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "engine/transfer/address.h"
 #include "engine/transfer/messages.h"
@@ -26,7 +27,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // An end to which nothing can be sent for so long is lost: that of a stopped process, say.
   static constexpr double kSendSeconds = 10;
 
-  explicit Connection(Socket socket);
+  explicit Connection(Socket socket, double send_seconds = kSendSeconds);
 
   // The next message, of at most so many bytes; nullopt: there will be none, because the other end
   // has closed the connection, or for error().
@@ -53,10 +54,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   transfer_asio::awaitable<std::optional<TransferMessage>> ReceiveNow(size_t most_bytes);
   transfer_asio::awaitable<boost::system::error_code> Fill(char* dst, size_t bytes);
   transfer_asio::awaitable<void> Write();
+  transfer_asio::awaitable<boost::system::error_code> Put(std::string_view bytes);
   void StartDeadline(transfer_asio::steady_timer& timer, double seconds);
   void ListenOn(double seconds, int silent_quarters);
 
   Socket socket_;
+  const double send_seconds_;
   transfer_asio::steady_timer deadline_, write_deadline_, alive_, silence_;
   const Unsent unsent_ = std::make_shared<std::atomic<size_t>>(0);
   std::deque<std::string> frames_;  // to be sent
