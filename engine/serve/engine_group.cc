@@ -239,10 +239,18 @@ void EngineGroup::OnDown(size_t index, EngineState state, const std::string& pub
   if (state != state_ || !together_) Enter(state, public_reason);
 }
 
-// The answers of a replica that is gone are not waited for.
+// The answer of a replica that is gone is not waited for. If it was the only one to be asked, those
+// that have come up since then are asked in its place.
+bool EngineGroup::AnsweredWithout(size_t index, const LinkMessage& question, Question& asked) {
+  const bool was_asked = asked.waiting.contains(index);
+  if (Answered(index, std::nullopt, asked)) return true;
+  if (was_asked && asked.waiting.empty()) AskAll(question, asked);
+  return false;
+}
+
 void EngineGroup::FinishQuestions(size_t index) {
-  if (Answered(index, std::nullopt, info_)) AnswerInfo();
-  if (Answered(index, std::nullopt, reset_)) AnswerReset();
+  if (AnsweredWithout(index, InfoRequestMessage{}, info_)) AnswerInfo();
+  if (AnsweredWithout(index, ResetCacheMessage{}, reset_)) AnswerReset();
   const bool writing = !profiling_.empty() && *profiling_.begin() == index;
   if (profiling_.erase(index) && writing) StopNextProfile();
 }

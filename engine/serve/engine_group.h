@@ -78,6 +78,7 @@ class EngineGroup {
   void StopNextProfile();
   // Takes an answer of a replica, or that there will be none; true once all have answered.
   static bool Answered(size_t index, std::optional<LinkMessage> answer, Question& asked);
+  bool AnsweredWithout(size_t index, const LinkMessage& question, Question& asked);
   void FinishQuestions(size_t index);
   void AnswerInfo();
   void AnswerReset();

@@ -68,6 +68,7 @@ class GroupTest : public testing::Test {
             },
             [this](const std::vector<uint64_t>& prompts, const std::string&) {
               lost_.push_back(prompts);
+              if (on_lost_) on_lost_();
               if (!goes_on_) server_->Stop();
             }});
     ASSERT_TRUE(group_->Start());
@@ -90,6 +91,7 @@ class GroupTest : public testing::Test {
   size_t prefill_ = 0;    // of the replicas
   std::function<void(EngineState)> on_state_;
   std::function<void(const LinkMessage&)> on_message_;
+  std::function<void()> on_lost_;
 };
 
 constexpr char kWaits[] = "cat $0 >&3; exec sleep 60";
@@ -120,6 +122,41 @@ TEST_F(GroupTest, TellsOfReplicasInTheirOrderWhicheverAnswersFirst) {
         Frames("b", {Ready(500)})}});
   EXPECT_EQ(std::get<InfoMessage>(messages_.back()).server_info,
             R"({"kv":1,"replicas":[{"kv":1},{"kv":2}]})");
+}
+
+// The second one dies, the first alone is asked, and dies without an answer once the second is
+// back.
+TEST_F(GroupTest, WhoIsUpAnswersForTheOnlyOneThatWasAsked) {
+  goes_on_ = true;
+  const std::string mark = Frames("asked", {});
+  for (const char* which : {"-ready", "-was", "-asked", "-back"})
+    std::filesystem::remove(files_.emplace_back(mark + which));
+  const auto await = [&](const char* which) {
+    return StrCat("while [ ! -e ", mark, which, " ]; do sleep 0.01; done; ");
+  };
+  on_state_ = [&](EngineState) { std::ofstream(mark + "-ready").flush(); };
+  on_lost_ = [&] {
+    if (lost_.size() > 1) return;
+    group_->Send(InfoRequestMessage{});
+    std::ofstream(mark + "-asked").flush();
+  };
+  on_message_ = [&](const LinkMessage& message) {
+    if (std::holds_alternative<EventsMessage>(message)) std::ofstream(mark + "-back").flush();
+    if (std::holds_alternative<InfoMessage>(message)) server_->Stop();
+  };
+  const std::string back = Frames("back", {Ready(500), EventsMessage{}});
+  const std::string answer = Frames("answer", {InfoMessage{R"({"kv":2})"}});
+  Run({{StrCat("cat $0 >&3; [ -e ", mark, "-back ] && exec sleep 60; head -c 1 <&3 >&2; ",
+               await("-back"), "exit 1"),
+        Frames("a", {Ready(500)})},
+       {StrCat("if [ -e ", mark, "-was ]; then ", await("-asked"), "cat ", back,
+               " >&3; head -c 1 <&3 >&2; cat ", answer, " >&3; exec sleep 60; fi; cat $0 >&3; ",
+               await("-ready"), "touch ", mark, "-was; exit 1"),
+        Frames("b", {Ready(500)})}});
+  EXPECT_THAT(lost_, SizeIs(2));
+  ASSERT_TRUE(std::holds_alternative<InfoMessage>(messages_.back()));
+  EXPECT_EQ(std::get<InfoMessage>(messages_.back()).server_info,
+            R"({"kv":2,"replicas":[{"kv":2}]})");
 }
 
 TEST_F(GroupTest, OneAloneIsAsItIs) {
