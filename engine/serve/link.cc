@@ -152,6 +152,26 @@ std::string EncodeFrame(const LinkMessage& message) {
   return frame;
 }
 
+std::vector<EventsMessage> Divide(EventsMessage step, size_t most_bytes) {
+  const auto bytes_of_token = [](const SampledToken& token) {
+    return 32 + token.top.size() * (sizeof(int32_t) + sizeof(double));
+  };
+  std::vector<EventsMessage> parts;
+  size_t bytes = 0;
+  for (TokenEvent& event : step.events) {
+    size_t more = 128 + bytes_of_token(event.token) + event.pooled.size() * sizeof(float);
+    for (const SampledToken& token : event.rated_prompt) more += bytes_of_token(token);
+    if (parts.empty() || bytes + more > most_bytes) {
+      parts.push_back({{}, step.stats});
+      bytes = 0;
+    }
+    parts.back().events.push_back(std::move(event));
+    bytes += more;
+  }
+  if (parts.empty()) parts.push_back(std::move(step));
+  return parts;
+}
+
 Result<std::optional<LinkMessage>> FrameReader::Next() {
   const std::string_view rest = std::string_view(buffer_).substr(consumed_);
   if (rest.size() < kHeaderBytes) return std::nullopt;

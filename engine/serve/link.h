@@ -59,7 +59,7 @@ struct RefusedMessage {  // a submitted prompt can never run: none of its choice
   uint64_t id = 0;
   std::string message;
 };
-struct EventsMessage {  // all events of one step, and the statistics after it
+struct EventsMessage {  // events of one step (Divide), and the statistics after it
   std::vector<TokenEvent> events;
   EngineStats stats;
 };
@@ -84,6 +84,9 @@ using LinkMessage =
 
 // One frame, header included.
 std::string EncodeFrame(const LinkMessage& message);
+// A step's events in as many messages as it takes for none to have more than about so many bytes,
+// unless a single event has: clients decide how many alternatives of each token are told.
+std::vector<EventsMessage> Divide(EventsMessage step, size_t most_bytes);
 
 // Cuts a byte stream into messages.
 class FrameReader {

@@ -115,9 +115,12 @@ std::optional<size_t> TakeMessages(Engine& engine, LinkSocket& link, Profiler& p
   }
 }
 
-bool SendEvents(const EventsMessage& batch, LinkSocket& link) {
-  const TraceSpan span("send", "events", batch.events.size());
-  return link.Send(batch);
+bool SendEvents(EventsMessage step, LinkSocket& link) {
+  const TraceSpan span("send", "events", step.events.size());
+  constexpr size_t kMostBytes = FrameReader::kMaxPayloadBytes / 4;
+  for (const EventsMessage& part : Divide(std::move(step), kMostBytes))
+    if (!link.Send(part)) return false;
+  return true;
 }
 
 // Waits until the link has something to read or, if bytes are unsent, can be written again; or
@@ -145,7 +148,7 @@ void ServeLink(Engine& engine, LinkSocket& link, const std::vector<int>& cpus) {
     batch.events.clear();
     engine.Step(batch.events);
     batch.stats = engine.stats();
-    if (!SendEvents(batch, link)) return;
+    if (!SendEvents(std::move(batch), link)) return;
   }
 }
 

@@ -127,6 +127,34 @@ TEST(Link, CarriesAllThatAnEngineHasDone) {
   EXPECT_EQ(got.traffic.seconds, 26.5);
 }
 
+TEST(Link, DividesAStepWhoseEventsAreLarge) {
+  EventsMessage step;
+  step.stats.steps = 7;
+  for (uint64_t id = 0; id < 9; ++id) {
+    TokenEvent& event = step.events.emplace_back();
+    event.request = id;
+    event.has_token = true;
+    event.token.top.assign(id == 4 ? 1000 : 100, {1, -1.0});
+  }
+  step.events[6].rated_prompt.assign(3, step.events[0].token);
+  step.events[7].pooled.assign(600, 1.0f);
+  constexpr size_t kMost = 4000;
+  const auto parts = Divide(step, kMost);
+  uint64_t next = 0;
+  for (const EventsMessage& part : parts) {
+    EXPECT_EQ(part.stats.steps, 7u);
+    ASSERT_FALSE(part.events.empty());
+    const size_t stats_bytes = EncodeFrame(EventsMessage{{}, part.stats}).size();
+    const bool is_alone = part.events.size() == 1;
+    EXPECT_TRUE(is_alone || EncodeFrame(part).size() - stats_bytes <= kMost) << next;
+    for (const TokenEvent& event : part.events) EXPECT_EQ(event.request, next++);
+  }
+  EXPECT_EQ(next, 9u);
+  EXPECT_LT(parts.size(), 8u) << "several at a time";
+  EXPECT_EQ(Divide(step, 1 << 20).size(), 1u);
+  EXPECT_EQ(Divide(EventsMessage{}, kMost).size(), 1u) << "statistics alone";
+}
+
 TEST(Link, PutsFramesTogetherFromSingleBytes) {
   std::string stream;
   for (const LinkMessage& message : OneOfEach()) stream += EncodeFrame(message);

@@ -92,6 +92,50 @@ TEST(ServeLink, AnIdleEnginePreparesUnasked) {
   serving.join();
 }
 
+// Tells as many alternatives of each token as a large vocabulary has.
+class TalkativeEngine : public FakeEngine {
+ public:
+  static constexpr size_t kAlternatives = 250'000;
+  void Step(std::vector<TokenEvent>& events) override {
+    FakeEngine::Step(events);
+    for (TokenEvent& event : events) event.token.top.assign(kAlternatives, {1, -1.0});
+  }
+};
+
+// Together they are more than the front end takes for a message.
+TEST(ServeLink, EventsOfAStepArriveHoweverLargeTheyAre) {
+  const auto ends = *MakeLinkPair();
+  auto ours = std::make_unique<LinkSocket>(ends.first);
+  LinkSocket theirs(ends.second);
+  TalkativeEngine engine;
+  std::thread serving([&] { ServeLink(engine, theirs, {}); });
+  SubmitMessage submit;
+  submit.count = 48;
+  submit.prompt_ids = {'x'};
+  submit.params.max_tokens = 1;
+  ASSERT_GT(submit.count * engine.kAlternatives * 12, size_t{FrameReader::kMaxPayloadBytes});
+  ours->Send(submit);
+  uint64_t next = submit.id;
+  bool is_broken = false;
+  while (next < submit.count && !is_broken && ours->Receive()) {
+    for (;;) {
+      auto message = ours->Next();
+      is_broken = !message;
+      if (is_broken || !*message) break;
+      const auto* part = std::get_if<EventsMessage>(&**message);
+      if (!part) continue;
+      for (const TokenEvent& event : part->events) {
+        EXPECT_EQ(event.request, next++);
+        EXPECT_EQ(event.token.top.size(), engine.kAlternatives);
+      }
+    }
+  }
+  EXPECT_FALSE(is_broken);
+  EXPECT_EQ(next, submit.count);
+  ours.reset();
+  serving.join();
+}
+
 TEST_F(ServeLinkTest, MakesChoicesOfOnePrompt) {
   EXPECT_TRUE(Serve({Held(7, 3)}).empty());
   EXPECT_EQ(engine_.live, 3);
