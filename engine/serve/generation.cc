@@ -135,7 +135,7 @@ bool Generation::TakeToken(size_t index, const TokenEvent& event) {
   choice.cached_tokens = event.cached_tokens;
   if (request_.params.logprobs >= 0) {
     const size_t entries = 1 + event.token.top.size();
-    if (!request_.stream && !memory_.Grow(entries * kLogprobBytes)) return false;
+    if (keeps_logprobs() && !memory_.Grow(entries * kLogprobBytes)) return false;
     kept_tokens_ += entries;
     choice.tokens.push_back(event.token);
   }

@@ -124,6 +124,8 @@ class Generation {
   Usage CountUsage() const;
   Usage UsageOf(const Choice& choice) const;
   size_t PromptOf(size_t choice) const { return choice / static_cast<size_t>(request_.n); }
+  // A stream of Responses says everything once more at its end.
+  bool keeps_logprobs() const { return !request_.stream || request_.api == Api::kResponses; }
 
   const Tokenizer& tokenizer_;
   ServeMetrics& metrics_;

@@ -246,6 +246,31 @@ TEST_F(ScarceMemoryTest, CountsBodiesThatFindNone) {
             "1");
 }
 
+class TinyMemoryTest : public FrontendTest {
+ protected:
+  TinyMemoryTest() { memory_bytes_ = 128 << 10; }
+};
+
+// At its end a stream of Responses says all of its log-probabilities once more.
+TEST_F(TinyMemoryTest, CountsTheLogProbabilitiesThatAStreamKeeps) {
+  StartEngine();
+  const auto ask = [&](const char* path, const char* more) {
+    return Post(port_, path, StrCat(R"({"input":"x","stream":true)", more, "}"));
+  };
+  EXPECT_THAT(ask("/v1/responses", ""), HasSubstr("response.completed"));
+  EXPECT_THAT(ask("/v1/responses", R"(,"max_output_tokens":4,"top_logprobs":2)"),
+              HasSubstr("response.incomplete"));
+  EXPECT_THAT(ask("/v1/responses", R"(,"top_logprobs":2)"),
+              AllOf(HasSubstr("response.failed"), HasSubstr("one more token"),
+                    HasSubstr("(--request-memory)")));
+  EXPECT_THAT(Post(port_, "/v1/completions",
+                   R"({"prompt":"x","max_tokens":30,"stream":true,)"
+                   R"("logprobs":2})"),
+              HasSubstr("[DONE]"));
+  Await([&] { return Metric("pinion:request_memory_bytes") == "0"; });
+  EXPECT_EQ(Metric("pinion:request_memory_bytes"), "0");
+}
+
 class AllEndpointsTest : public FrontendTest {
  protected:
   AllEndpointsTest() {
