@@ -96,7 +96,7 @@ struct HttpOptions {
   size_t max_header_bytes = 32 << 10;
   size_t max_header_fields = 256;
   size_t max_body_bytes = 32 << 20;   // above: 413
-  size_t max_unsent_bytes = 8 << 20;  // of one reply
+  size_t max_unsent_bytes = 8 << 20;  // of one reply, beside its largest part
   // At the limit the connection that has been idle longest makes way; if none is, newcomers wait.
   size_t max_connections = 4096;
   double idle_seconds = 75;    // between requests of a kept-alive connection

@@ -1,5 +1,6 @@
 #include "engine/serve/http_reply.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -106,6 +107,9 @@ void BufferedReply::Begin(std::string_view content_type) {
 
 void BufferedReply::Write(std::string_view text) {
   if (ended_ || gone_ || text.empty()) return;
+  // A part may be larger than the limit by itself, which says nothing of how fast the client reads.
+  const bool is_slow = unsent_.size() > max_unsent_ + largest_;
+  largest_ = std::max(largest_, text.size());
   if (!chunked_) {
     unsent_ += text;
   } else {
@@ -115,7 +119,7 @@ void BufferedReply::Write(std::string_view text) {
     unsent_ += "\r\n";
   }
   Call(hooks_.more);
-  if (unsent_.size() > max_unsent_ || !Account()) Call(hooks_.overflow);
+  if (is_slow || !Account()) Call(hooks_.overflow);
 }
 
 void BufferedReply::KeepAlive() {

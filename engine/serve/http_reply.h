@@ -17,7 +17,7 @@ class BufferedReply final : public HttpReply {
  public:
   struct Hooks {
     std::function<void()> more;      // there is more to write, or the answer has ended
-    std::function<void()> overflow;  // the unsent bytes exceed the limit
+    std::function<void()> overflow;  // more is to be written, and too much of it is unsent
   };
   // `memory`: grows by the unsent bytes.
   BufferedReply(bool http11, bool keep_alive, size_t max_unsent_bytes, MemoryShare memory = {});
@@ -54,6 +54,7 @@ class BufferedReply final : public HttpReply {
 
   bool chunked_, keep_alive_;
   size_t max_unsent_;
+  size_t largest_ = 0;  // part so far
   MemoryShare memory_;
   std::string extra_headers_;  // "Name: value\r\n"...
   std::string unsent_, sending_;

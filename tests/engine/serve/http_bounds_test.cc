@@ -51,6 +51,15 @@ TEST_F(HttpBounds, CutsOffAClientThatDoesNotReadWithoutHoldingUpOthers) {
   WaitFor(gone_, 1);
 }
 
+TEST_F(HttpBounds, APartThatIsLargerThanTheLimitIsNoSlowReader) {
+  HttpOptions options;
+  options.max_unsent_bytes = 1 << 20;
+  Start(options);
+  const std::string got = Get(port_, "/burst");
+  EXPECT_EQ(StatusOf(got), "200");
+  EXPECT_EQ(Count(BodyOf(got), "b"), 1 + kBurstBytes + kBurstBytes / 4);
+}
+
 TEST_F(HttpBounds, GivesMemoryBackAfterEachExchange) {
   HttpOptions options;
   options.memory = std::make_shared<MemoryBudget>(800'000);

@@ -27,7 +27,8 @@ inline size_t Count(std::string_view text, std::string_view part) {
 
 // /echo answers the body at once, /stream a stream of two parts, /flood more than any client reads,
 // /hold keeps its reply for later, as /events does with a stream that has begun, /who answers what
-// is known of the request, /long a stream of many parts of all sizes, /large kLargeBytes at once.
+// is known of the request, /long a stream of many parts of all sizes, /large kLargeBytes at once,
+// /burst a stream of three parts, of which the second is large and the others come with it.
 class HttpTest : public testing::Test {
  protected:
   void Start(HttpOptions options = {}) {
@@ -84,6 +85,12 @@ class HttpTest : public testing::Test {
       });
       return;
     }
+    if (request.path == "/burst") {
+      reply->Begin("text/plain");
+      for (const size_t bytes : {size_t{1}, kBurstBytes, kBurstBytes / 4})
+        reply->Write(std::string(bytes, 'b'));
+      return reply->End();
+    }
     if (request.path == "/flood") {
       reply->OnGone([this] { ++gone_; });
       reply->Begin("text/plain");
@@ -103,6 +110,7 @@ class HttpTest : public testing::Test {
     return StrCat('<', number, std::string(static_cast<size_t>(number * 37 % 9000), 'x'), '>');
   }
   static constexpr size_t kLargeBytes = 50'000;
+  static constexpr size_t kBurstBytes = size_t{8} << 20;
   static constexpr int kLongParts = 1500;
   void Continue(std::shared_ptr<HttpReply> reply, int number) {
     if (number == kLongParts) {
