@@ -9,6 +9,7 @@
 #include "engine/checkpoint/gguf_gemma.h"
 #include "engine/checkpoint/gguf_layers.h"
 #include "engine/checkpoint/gguf_rope.h"
+#include "engine/checkpoint/gguf_tokens.h"
 #include "engine/checkpoint/gguf_translation.h"
 
 namespace pinion {
@@ -58,10 +59,7 @@ Status CopyArchitecture(const GgufFile& gguf, const GgufArchitecture& architectu
 void CopyIds(const Json& metadata, GgufTranslation& translation) {
   if (const Json* bos = metadata.Find("tokenizer.ggml.bos_token_id"))
     translation.Set("bos_token_id", *bos);
-  Json eos = Json::MakeArray();
-  for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"})
-    if (const Json* id = metadata.Find(key)) eos.Append(*id);
-  translation.Set("eos_token_id", std::move(eos));
+  translation.Set("eos_token_id", GgufEnds(metadata));
 }
 
 // The embedding's rows, which some files state nowhere else.

@@ -35,6 +35,11 @@ Result<std::string> TokenAt(const Json& metadata, const GgufTokens& tokens, cons
 // tokenizer.json's added_tokens: those that are found in a text as they stand.
 Json AddedTokensOf(const GgufTokens& tokens);
 
+// The ids that end an answer: those that the metadata names, then those of tokens that end one in
+// every model whose vocabulary has them. generation_config.json lists them all (Gemma 3: <eos> and
+// <end_of_turn>), but a file names a single one or two.
+Json GgufEnds(const Json& metadata);
+
 inline Json JsonOf(Json::Object items) { return Json(std::move(items)); }
 
 }  // namespace pinion
