@@ -75,6 +75,8 @@ constexpr GgufArchitecture kArchitectures[] = {
     {.name = "deepseek2",
      .hugging_face = "DeepseekV2ForCausalLM",
      .fields = kDeepSeekFields,
+     // With one group, as in the small model, it is the greedy method.
+     .constants = R"({"topk_method": "group_limited_greedy"})",
      .latent = true},
     {.name = "glm4", .hugging_face = "Glm4ForCausalLM", .presences = kAttentionBiasPresence},
     {.name = "glm4moe",

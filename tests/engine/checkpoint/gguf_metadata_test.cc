@@ -1,4 +1,4 @@
-// What a GGUF file says of its answers' ends.
+// What a GGUF file says of its answers' ends and of its router.
 
 #include <gtest/gtest.h>
 
@@ -6,6 +6,7 @@
 #include "engine/checkpoint/gguf.h"
 #include "engine/checkpoint/gguf_blocks.h"
 #include "engine/checkpoint/gguf_tokens.h"
+#include "engine/spec/spec.h"
 
 namespace pinion {
 namespace {
@@ -70,6 +71,30 @@ TEST(GgufMetadata, GivesTheSpecEveryEnd) {
   const auto config = ConfigOf("llama", "{}");
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->Find("eos_token_id")->Dump(), "[5,1]");
+}
+
+constexpr std::string_view kLatents =
+    R"("attention.key_length_mla": 48, "attention.value_length_mla": 32,
+       "attention.kv_lora_rank": 64, "rope.dimension_count": 16, "expert_count": 8,
+       "expert_used_count": 2, "expert_shared_count": 1, "expert_feed_forward_length": 32,
+       "leading_dense_block_count": 1)";
+
+RouterSpec RouterOf(std::string_view groups) {
+  const auto config = ConfigOf("deepseek2", StrCat("{", kLatents, groups, "}"));
+  EXPECT_TRUE(config) << config.error().message;
+  const auto spec = ReadSpec(config.value());
+  EXPECT_TRUE(spec) << spec.error().message;
+  return spec->moe.router;
+}
+
+// DeepSeek-V2 chooses from the groups whose best expert is the best, DeepSeek-V2-Lite from all.
+TEST(GgufMetadata, DeepSeekV2ChoosesFromTheGroupsThatTheFileStates) {
+  const RouterSpec router = RouterOf(R"(, "expert_group_count": 4, "expert_group_used_count": 2)");
+  EXPECT_EQ(router.groups, 4);
+  EXPECT_EQ(router.top_groups, 2);
+  EXPECT_EQ(router.group_score, GroupScore::kBest);
+  EXPECT_FALSE(router.correction);
+  EXPECT_EQ(RouterOf("").groups, 1);
 }
 
 }  // namespace
