@@ -11,6 +11,7 @@
 #include "engine/checkpoint/gguf_rope.h"
 #include "engine/checkpoint/gguf_tokens.h"
 #include "engine/checkpoint/gguf_translation.h"
+#include "engine/spec/architecture.h"
 
 namespace pinion {
 namespace {
@@ -39,8 +40,35 @@ Status CopyShape(GgufTranslation& translation) {
   return {};
 }
 
+// Metadata that changes the mathematics, with the values at which it does not. An architecture
+// whose models compute it has it among its fields.
+constexpr NeutralField kUnread[] = {{"attention.clamp_kqv", "0"},
+                                    {"attention.max_alibi_bias", "0"},
+                                    {"attention.scale", "0"},
+                                    {"attention.temperature_scale", "0"},
+                                    {"attn_logit_softcapping", "0"},
+                                    {"embedding_scale", "0|1"},
+                                    {"expert_weights_scale", "0|1"},
+                                    {"final_logit_softcapping", "0"},
+                                    {"logit_scale", "0|1"},
+                                    {"residual_scale", "0|1"},
+                                    {"router_logit_softcapping", "0"},
+                                    {"use_parallel_residual", "false"}};
+
+Status CheckUnread(const GgufArchitecture& architecture, const GgufTranslation& translation) {
+  Json unread = Json::MakeObject();
+  for (const NeutralField& field : kUnread) {
+    const auto reads = [&](const GgufField& own) { return own.from == field.key; };
+    const bool is_read = std::any_of(architecture.fields.begin(), architecture.fields.end(), reads);
+    if (const Json* value = translation.Find(field.key); value && !is_read)
+      unread.Set(field.key, *value);
+  }
+  return CheckNeutralFields(unread, kUnread);
+}
+
 Status CopyArchitecture(const GgufFile& gguf, const GgufArchitecture& architecture,
                         GgufTranslation& translation) {
+  PINION_TRY(CheckUnread(architecture, translation));
   PINION_TRY(CopyShape(translation));
   PINION_TRY(CopyGgufLayers(gguf.header, architecture, translation));
   const Json constants = Json::Parse(architecture.constants).value();

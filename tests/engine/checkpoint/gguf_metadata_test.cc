@@ -1,4 +1,5 @@
-// What a GGUF file says of its answers' ends and of its router.
+// What a GGUF file says of its answers' ends, and what it asks for that no reader of its
+// architecture computes.
 
 #include <gtest/gtest.h>
 
@@ -67,10 +68,44 @@ Result<Json> ConfigOf(std::string_view architecture, std::string_view metadata) 
   return GgufConfig(file);
 }
 
+std::string ErrorOf(std::string_view architecture, std::string_view metadata) {
+  const auto config = ConfigOf(architecture, metadata);
+  return config ? "no error" : config.error().message;
+}
+
 TEST(GgufMetadata, GivesTheSpecEveryEnd) {
   const auto config = ConfigOf("llama", "{}");
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->Find("eos_token_id")->Dump(), "[5,1]");
+}
+
+// Mistral Large 3 says that it is of DeepSeek's architecture; multipliers would be Granite's.
+TEST(GgufMetadata, RefusesWhatItsArchitectureDoesNotCompute) {
+  const auto refusal = [](std::string_view key, std::string_view value, std::string_view runs) {
+    return StrCat("'", key, "' is ", value,
+                  ", which changes the model in a way Pinion does not compute; it runs ", runs);
+  };
+  EXPECT_EQ(ErrorOf("llama", R"({"attention.temperature_scale": 0.1})"),
+            refusal("attention.temperature_scale", "0.1", "only 0"));
+  EXPECT_EQ(ErrorOf("llama", R"({"embedding_scale": 12})"),
+            refusal("embedding_scale", "12", "only 0 or 1"));
+  EXPECT_EQ(ErrorOf("llama", R"({"attention.scale": 0.5})"),
+            refusal("attention.scale", "0.5", "only 0"));
+  EXPECT_EQ(ErrorOf("qwen3moe", R"({"expert_weights_scale": 2.5})"),
+            refusal("expert_weights_scale", "2.5", "only 0 or 1"));
+  EXPECT_EQ(ErrorOf("gemma3", R"({"attn_logit_softcapping": 50})"),
+            refusal("attn_logit_softcapping", "50", "only 0"));
+}
+
+TEST(GgufMetadata, TakesWhatItsArchitectureReadsAndWhatChangesNothing) {
+  EXPECT_EQ(ErrorOf("granite", R"({"attention.scale": 0.5, "embedding_scale": 12,
+                                   "residual_scale": 0.2, "logit_scale": 8})"),
+            "no error");
+  EXPECT_EQ(ErrorOf("gemma2", R"({"attn_logit_softcapping": 50, "final_logit_softcapping": 30})"),
+            "no error");
+  EXPECT_EQ(ErrorOf("llama", R"({"attention.scale": 0, "embedding_scale": 1, "logit_scale": 0,
+                                 "expert_weights_scale": 1.0, "use_parallel_residual": false})"),
+            "no error");
 }
 
 constexpr std::string_view kLatents =
