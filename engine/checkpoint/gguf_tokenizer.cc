@@ -94,8 +94,10 @@ Json VocabularyOf(const GgufTokens& tokens) {
   return Json(std::move(vocabulary));
 }
 
-// BOS before and EOS behind every text, if the file asks for them.
-Result<Json> PostProcessor(const Json& metadata, const GgufTokens& tokens, bool add_bos) {
+// BOS before and EOS behind every text, if the file asks for them. `always`: BOS even if the file
+// asks for none.
+Result<Json> PostProcessor(const Json& metadata, const GgufTokens& tokens, bool add_bos,
+                           bool always = false) {
   Json::Array parts{JsonOf({{"Sequence", JsonOf({{"id", "A"}})}})};
   Json specials = Json::MakeObject();
   const auto part = [&](const std::string& text, const Json& id) {
@@ -106,7 +108,7 @@ Result<Json> PostProcessor(const Json& metadata, const GgufTokens& tokens, bool 
   PINION_ASSIGN(const bool eos, Optional<bool>(metadata, "tokenizer.ggml.add_eos_token", false));
   PINION_ASSIGN(const std::string first, TokenAt(metadata, tokens, "tokenizer.ggml.bos_token_id"));
   PINION_ASSIGN(const std::string last, TokenAt(metadata, tokens, "tokenizer.ggml.eos_token_id"));
-  if (bos && !first.empty())
+  if ((bos || always) && !first.empty())
     parts.insert(parts.begin(), part(first, *metadata.Find("tokenizer.ggml.bos_token_id")));
   if (eos && !last.empty())
     parts.push_back(part(last, *metadata.Find("tokenizer.ggml.eos_token_id")));
@@ -199,7 +201,9 @@ Result<Json> SentencePieceBpe(const Json& metadata, const GgufTokens& tokens, bo
                 merges_listed ? ListedMerges(metadata) : MergesByScore(metadata, tokens));
   PINION_ASSIGN(const std::string unknown,
                 TokenAt(metadata, tokens, "tokenizer.ggml.unknown_token_id"));
-  PINION_ASSIGN(Json post, PostProcessor(metadata, tokens, true));
+  // The first files of Gemma 4 ask for no BOS, without which its text is gibberish: converters have
+  // been mended since, and llama.cpp heeds no file's wish (ggml-org/llama.cpp#21500).
+  PINION_ASSIGN(Json post, PostProcessor(metadata, tokens, true, /*always=*/merges_listed));
   const Json space =
       JsonOf({{"type", "Replace"}, {"pattern", JsonOf({{"String", " "}})}, {"content", "▁"}});
   Json::Array normalizers{space},

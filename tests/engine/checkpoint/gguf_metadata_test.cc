@@ -1,6 +1,7 @@
 // What a GGUF file says of its answers' ends, and what it asks for that no reader of its
 // architecture computes.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "engine/base/strings.h"
@@ -8,9 +9,12 @@
 #include "engine/checkpoint/gguf_blocks.h"
 #include "engine/checkpoint/gguf_tokens.h"
 #include "engine/spec/spec.h"
+#include "engine/text/tokenizer.h"
 
 namespace pinion {
 namespace {
+
+using ::testing::ElementsAre;
 
 std::string EndsOf(std::string_view metadata) {
   return GgufEnds(Json::Parse(metadata).value()).Dump();
@@ -130,6 +134,35 @@ TEST(GgufMetadata, DeepSeekV2ChoosesFromTheGroupsThatTheFileStates) {
   EXPECT_EQ(router.group_score, GroupScore::kBest);
   EXPECT_FALSE(router.correction);
   EXPECT_EQ(RouterOf("").groups, 1);
+}
+
+// Of a file whose tokens are <pad>, <bos>, <unk> and the letter a.
+std::unique_ptr<Tokenizer> TokenizerWith(std::string_view metadata) {
+  GgufFile file;
+  file.header.metadata = Json::Parse(R"({"tokenizer.ggml.tokens": ["<pad>", "<bos>", "<unk>", "a"],
+                      "tokenizer.ggml.token_type": [3, 3, 2, 1], "tokenizer.ggml.merges": [],
+                      "tokenizer.ggml.scores": [0, 0, 0, 0], "tokenizer.ggml.bos_token_id": 1,
+                      "tokenizer.ggml.unknown_token_id": 2})")
+                             .value();
+  const Json more = Json::Parse(metadata).value();
+  for (const auto& [key, value] : more.object()) file.header.metadata.Set(key, value);
+  const auto read = ReadGgufTokenizer(file);
+  EXPECT_TRUE(read) << read.error().message;
+  return MakeTokenizer(read->tokenizer, read->tokenizer_config).value();
+}
+
+// Its first files ask for none, by mistake.
+TEST(GgufTokenizer, Gemma4AlwaysBeginsWithBos) {
+  const auto ids = [](std::string_view model, std::string_view adds) {
+    const auto tokenizer = TokenizerWith(
+        StrCat(R"({"tokenizer.ggml.model": ")", model, R"(", "tokenizer.ggml.add_space_prefix": )",
+               R"(false, "tokenizer.ggml.add_bos_token": )", adds, "}"));
+    return tokenizer->Encode("a", /*add_special_tokens=*/true).value();
+  };
+  EXPECT_THAT(ids("gemma4", "false"), ElementsAre(1, 3));
+  EXPECT_THAT(ids("gemma4", "true"), ElementsAre(1, 3));
+  EXPECT_THAT(ids("llama", "true"), ElementsAre(1, 3));
+  EXPECT_THAT(ids("llama", "false"), ElementsAre(3));
 }
 
 }  // namespace
