@@ -74,6 +74,7 @@ constexpr PreTokenization kPreTokenizations[] = {
     {"smollm", nullptr, true, false, false, false},
     {"starcoder", nullptr, true, false, false, false},
     {"refact", nullptr, true, false, false, false},
+    {"command-r", nullptr, true, false, true, false},
 };
 
 Result<const PreTokenization*> FindPreTokenization(const Json& metadata) {

@@ -23,7 +23,9 @@ DEEPSEEK = [r"\p{N}{1,3}", "[一-龥\u3040-ゟ゠-ヿ]+",
 PATTERNS = {"dbrx": [LLAMA3], "smaug-bpe": [LLAMA3], "chatglm-bpe": [LLAMA3], "glm4": [LLAMA3], "llama-bpe": [LLAMA3],
             "gpt-4o": [O200K], "llama4": [O200K], "minimax-m2": [O200K], "deepseek-v3": DEEPSEEK,
             "hunyuan-dense": DEEPSEEK, "hunyuan": [QWEN2], "qwen2": [QWEN2], "qwen35": [QWEN35],
-            "falcon-h1": [LLAMA3], "pixtral": [LLAMA3], "seed-coder": [SEED], "olmo": [], "exaone4": []}
+            "falcon-h1": [LLAMA3], "pixtral": [LLAMA3], "seed-coder": [SEED], "olmo": [], "exaone4": [],
+            "command-r": []}
+DIGITS_APART = {"command-r"}  # as Cohere's tokenizers of transformers
 TEXTS = ["It's 12345 o'CLOCK, we'Ll see: HTTPServer's XMLParser/\n\n", "price: $1,234.56!!!\r\n  tabs\t\tand   spaces  ",
          "naïve façade – ÉCOLE Straße", "東京都へ2024年10月 行きましたThe end", "if(x_1>=10){return a[i]+b;}//done\n}\n",
          "  leading\n \n  \nlines \u3000wide", "don't CAN'T they'RE", "a1b22c333d4444", "...?!/// \n/path/to",
@@ -32,6 +34,8 @@ TEXTS = ["It's 12345 o'CLOCK, we'Ll see: HTTPServer's XMLParser/\n\n", "price: $
 for name, patterns in PATTERNS.items():
     tokenizer = Tokenizer.from_str(gzip.open(HERE.parent / "text/gpt2/tokenizer.json.gz").read().decode())
     splits = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
+    if name in DIGITS_APART:
+        splits.append(pre_tokenizers.Digits(individual_digits=True))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not patterns)])
     with open(HERE / "words.jsonl", "w" if name == next(iter(PATTERNS)) else "a") as out:
