@@ -189,6 +189,19 @@ Result<Json> MergesByScore(const Json& metadata, const GgufTokens& tokens) {
   return Json(std::move(pairs));
 }
 
+// Files do not say which tokens take the white space behind them. Of Phi-3's all do but those that
+// other models have, too; its successors have other vocabularies.
+Json SentencePieceAdded(const Json& metadata, const GgufTokens& tokens) {
+  Json added = AddedTokensOf(tokens);
+  const Json* architecture = metadata.Find("general.architecture");
+  if (!architecture || *architecture != Json("phi3")) return added;
+  for (Json& token : added.array()) {
+    const std::string& text = token.Find("content")->string();
+    token.Set("rstrip", text != "<unk>" && text != "<s>" && text != "<|endoftext|>");
+  }
+  return added;
+}
+
 // Files of Gemma 4 list their merges.
 Result<Json> ListedMerges(const Json& metadata) {
   PINION_ASSIGN(const Json::Array* merges, RequireArray(metadata, "tokenizer.ggml.merges", 0));
@@ -215,7 +228,7 @@ Result<Json> SentencePieceBpe(const Json& metadata, const GgufTokens& tokens, bo
     normalizers.insert(normalizers.begin(), JsonOf({{"type", "Prepend"}, {"prepend", "▁"}}));
     decoders.push_back(JsonOf({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}));
   }
-  return JsonOf({{"added_tokens", AddedTokensOf(tokens)},
+  return JsonOf({{"added_tokens", SentencePieceAdded(metadata, tokens)},
                  {"normalizer", JsonOf({{"type", "Sequence"}, {"normalizers", normalizers}})},
                  {"pre_tokenizer", nullptr},
                  {"post_processor", std::move(post)},

@@ -165,5 +165,21 @@ TEST(GgufTokenizer, Gemma4AlwaysBeginsWithBos) {
   EXPECT_THAT(ids("llama", "false"), ElementsAre(3));
 }
 
+// As its tokenizer.json, which says it of each token.
+TEST(GgufTokenizer, Phi3sTokensTakeTheWhiteSpaceBehindThem) {
+  const auto ids = [](std::string_view architecture, std::string_view text) {
+    const auto tokenizer = TokenizerWith(
+        StrCat(R"({"general.architecture": ")", architecture, R"(", "tokenizer.ggml.model": "llama",
+            "tokenizer.ggml.tokens": ["<|endoftext|>", "<s>", "<unk>", "<|user|>", "▁", "<0x0A>",
+                                      "a"],
+            "tokenizer.ggml.token_type": [3, 3, 2, 3, 1, 6, 1],
+            "tokenizer.ggml.scores": [0, 0, 0, 0, 0, 0, 0]})"));
+    return tokenizer->Encode(text, /*add_special_tokens=*/false).value();
+  };
+  EXPECT_THAT(ids("phi3", "<|user|>\n a"), ElementsAre(3, 4, 6));
+  EXPECT_THAT(ids("phi3", "<|endoftext|>\na"), ElementsAre(0, 4, 5, 6));
+  EXPECT_THAT(ids("llama", "<|user|>\na"), ElementsAre(3, 4, 5, 6));
+}
+
 }  // namespace
 }  // namespace pinion
