@@ -253,7 +253,11 @@ Result<Json> TokenizerConfig(const Json& metadata, const GgufTokens& tokens) {
     PINION_ASSIGN(const std::string text, TokenAt(metadata, tokens, each.key));
     if (!text.empty()) config.Set(each.role, text);
   }
-  if (const Json* chat = metadata.Find("tokenizer.chat_template"))
+  const Json* chat = metadata.Find("tokenizer.chat_template");
+  if (const Json* tools = metadata.Find("tokenizer.chat_template.tool_use"); chat && tools)
+    config.Set("chat_template", Json::Array{JsonOf({{"name", "default"}, {"template", *chat}}),
+                                            JsonOf({{"name", "tool_use"}, {"template", *tools}})});
+  else if (chat)
     config.Set("chat_template", *chat);
   return config;
 }

@@ -54,15 +54,18 @@ class Encoder {
 
  private:
   Result<std::vector<int32_t>> EncodeChat(const Json& line, const Json& messages) {
-    if (!tokenizer_->chat_template())
+    const Json* tools = line.Find("tools");
+    const auto& chosen =
+        tools && !tools->is_null() ? tokenizer_->tool_template() : tokenizer_->chat_template();
+    if (!chosen)
       return Fail(ErrorCode::kUnsupported, "the model has no chat template; give 'text'");
     if (!renderer_) {
       PINION_ASSIGN(renderer_, ChatRenderer::Start());
     }
     ChatRequest request;
-    request.chat_template = *tokenizer_->chat_template();
+    request.chat_template = *chosen;
     request.messages = messages;
-    if (const Json* tools = line.Find("tools")) request.tools = *tools;
+    if (tools) request.tools = *tools;
     request.kwargs = Json::MakeObject();
     for (const auto& [name, token] : tokenizer_->special_tokens()) request.kwargs.Set(name, token);
     request.kwargs.Set("add_generation_prompt", true);

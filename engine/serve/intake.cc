@@ -244,8 +244,10 @@ ApiResult<void> Intake::CheckModel(const std::string& name) const {
 
 ApiResult<std::string> Intake::Render(Conversation conversation, const RenderChat& render) const {
   std::string chat_template = std::move(conversation.own_template);
-  if (chat_template.empty() && tokenizer_.chat_template())
-    chat_template = *tokenizer_.chat_template();
+  const auto& of_model =
+      conversation.tools.is_null() ? tokenizer_.chat_template() : tokenizer_.tool_template();
+  if (chat_template.empty() && of_model)
+    chat_template = *of_model;
   else if (chat_template.empty())
     return Unexpected(ApiError{400,
                                "the model has no chat template; use /v1/completions, or put a "

@@ -142,7 +142,7 @@ class Serving {
     if (options_.chat_template) tokenizer_->SetChatTemplate(*options_.chat_template);
     PINION_ASSIGN(model.output,
                   ChooseOutputFormat(options_.tool_call_parser, options_.reasoning_parser,
-                                     tokenizer_->chat_template()));
+                                     tokenizer_->tool_template()));
     // Where no CPU is reserved, the workers yield to the engine's threads.
     pool_.emplace(WorkerPool::Options{
         options_.limits.workers, shares_cpus ? kNiceness : 0, {}, {}, GrammarVocabularyOf(files)});

@@ -60,7 +60,8 @@ Result<std::unique_ptr<HfTokenizer>> HfTokenizer::Make(const Json& tokenizer_jso
   PINION_TRY(tokenizer->ReadPipeline(tokenizer_json));
   PINION_TRY(tokenizer->ReadAddedTokens(tokenizer_json));
   PINION_TRY(ReadSpecialTokens(tokenizer_config, tokenizer->special_tokens_));
-  PINION_ASSIGN(tokenizer->chat_template_, ReadChatTemplate(tokenizer_config));
+  PINION_TRY(
+      ReadChatTemplates(tokenizer_config, tokenizer->chat_template_, tokenizer->tool_template_));
   return tokenizer;
 }
 

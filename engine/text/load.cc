@@ -22,6 +22,20 @@ Result<Json> ParseIfThere(const std::string& path) {
   return Json::ParseFile(path);
 }
 
+constexpr size_t kMaxTemplate = 4 << 20;
+
+// Where transformers writes the template that others have in a list beside the usual one.
+Status AddToolTemplate(const std::string& file, Json& config) {
+  if (!Exists(file)) return {};
+  std::optional<std::string> usual, listed;
+  PINION_TRY(ReadChatTemplates(config, usual, listed));
+  PINION_ASSIGN(std::string text, ReadFile(file, kMaxTemplate));
+  Json::Array both{Json(Json::Object{{"name", "tool_use"}, {"template", std::move(text)}})};
+  if (usual) both.push_back(Json(Json::Object{{"name", "default"}, {"template", *usual}}));
+  config.Set("chat_template", std::move(both));
+  return {};
+}
+
 // tokenizer_config.json, completed from the older files beside it.
 Result<Json> ReadConfig(const std::string& folder) {
   PINION_ASSIGN(Json config, ParseIfThere(folder + "/tokenizer_config.json"));
@@ -31,9 +45,10 @@ Result<Json> ReadConfig(const std::string& folder) {
     for (const auto& [key, value] : specials.object())
       if (!config.Find(key)) config.Set(key, value);
   if (Exists(folder + "/chat_template.jinja")) {
-    PINION_ASSIGN(std::string text, ReadFile(folder + "/chat_template.jinja", 4 << 20));
+    PINION_ASSIGN(std::string text, ReadFile(folder + "/chat_template.jinja", kMaxTemplate));
     config.Set("chat_template", std::move(text));
   }
+  PINION_TRY(AddToolTemplate(folder + "/additional_chat_templates/tool_use.jinja", config));
   return config;
 }
 

@@ -86,7 +86,7 @@ Status SentencePieceTokenizer::ReadConfig(const Json& config) {
   PINION_ASSIGN(add_bos_, Optional<bool>(config, "add_bos_token", true));
   PINION_ASSIGN(add_eos_, Optional<bool>(config, "add_eos_token", false));
   PINION_TRY(ReadSpecialTokens(config, special_tokens_));
-  PINION_ASSIGN(chat_template_, ReadChatTemplate(config));
+  PINION_TRY(ReadChatTemplates(config, chat_template_, tool_template_));
   for (int32_t id = 0; id < processor_.GetPieceSize(); ++id) {
     if (!is_special(id)) continue;
     const AddedToken token{.id = id, .content = processor_.IdToPiece(id), .special = true};

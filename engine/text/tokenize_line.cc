@@ -37,9 +37,10 @@ Result<T> OptionalKey(const Json& object, std::string_view key, T fallback) {
 
 LineTokenizer::LineTokenizer(const Tokenizer& tokenizer, std::optional<std::string> chat_template,
                              std::optional<std::string> now)
-    : tokenizer_(tokenizer), chat_template_(std::move(chat_template)), now_(std::move(now)) {
-  if (!chat_template_) chat_template_ = tokenizer.chat_template();
-}
+    : tokenizer_(tokenizer),
+      chat_template_(chat_template ? chat_template : tokenizer.chat_template()),
+      tool_template_(chat_template ? chat_template : tokenizer.tool_template()),
+      now_(std::move(now)) {}
 
 Result<Json> LineTokenizer::Answer(const Json& line) {
   if (!line.is_object())
@@ -89,13 +90,14 @@ Result<Json> ChatVariables(const Tokenizer& tokenizer, const Json& request) {
 }
 
 Result<Json> LineTokenizer::AnswerMessages(const Json& line) {
-  if (!chat_template_)
+  ChatRequest request;
+  if (const Json* tools = line.Find("tools")) request.tools = *tools;
+  const auto& chosen = request.tools.is_null() ? chat_template_ : tool_template_;
+  if (!chosen)
     return Json(Json::Object{
         {"error", "the model has no chat template: name a file with --chat-template"}});
-  ChatRequest request;
-  request.chat_template = *chat_template_;
+  request.chat_template = *chosen;
   request.messages = *line.Find("messages");
-  if (const Json* tools = line.Find("tools")) request.tools = *tools;
   PINION_ASSIGN(request.kwargs, ChatVariables(tokenizer_, line));
   PINION_ASSIGN(request.continue_final_message,
                 OptionalKey<bool>(line, "continue_final_message", false));

@@ -35,7 +35,7 @@ class LineTokenizer {
   Result<Json> AnswerMessages(const Json& line);
 
   const Tokenizer& tokenizer_;
-  std::optional<std::string> chat_template_, now_;
+  std::optional<std::string> chat_template_, tool_template_, now_;
   std::unique_ptr<ChatRenderer> renderer_;  // started by the first line that needs it
 };
 

@@ -66,12 +66,19 @@ class Tokenizer {
   // chat_template.jinja, or tokenizer_config.json's "chat_template" (of a list, the one named
   // "default"); unset if the model has none.
   const std::optional<std::string>& chat_template() const { return chat_template_; }
-  // Another one in its place; before any other thread uses the tokenizer.
-  void SetChatTemplate(std::string text) { chat_template_ = std::move(text); }
+  // The one for conversations with tools: of a list, that named "tool_use", else the same.
+  const std::optional<std::string>& tool_template() const {
+    return tool_template_ ? tool_template_ : chat_template_;
+  }
+  // Another one in the place of both; before any other thread uses the tokenizer.
+  void SetChatTemplate(std::string text) {
+    chat_template_ = std::move(text);
+    tool_template_.reset();
+  }
 
  protected:
   std::map<std::string, std::string> special_tokens_;
-  std::optional<std::string> chat_template_;
+  std::optional<std::string> chat_template_, tool_template_;
 };
 
 // From a model folder: tokenizer.json, else vocab.json + merges.txt, else tokenizer.model.

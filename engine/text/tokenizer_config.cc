@@ -17,18 +17,25 @@ Status ReadSpecialTokens(const Json& config, std::map<std::string, std::string>&
   return {};
 }
 
-Result<std::optional<std::string>> ReadChatTemplate(const Json& config) {
+Status ReadChatTemplates(const Json& config, std::optional<std::string>& usual,
+                         std::optional<std::string>& with_tools) {
   const Json* found = config.Find("chat_template");
-  if (!found || found->is_null()) return std::nullopt;
-  if (found->is_string()) return found->string();
+  if (!found || found->is_null()) return {};
+  if (found->is_string()) {
+    usual = found->string();
+    return {};
+  }
   if (!found->is_array())
     return Fail(ErrorCode::kCorrupt,
                 StrCat("'chat_template' is ", found->type_name(), ", want a text or a list"));
   for (const Json& entry : found->array()) {
     PINION_ASSIGN(const std::string name, Optional<std::string>(entry, "name", ""));
-    if (name == "default") return Require<std::string>(entry, "template");
+    for (const auto& [wanted, text] : {std::pair{"default", &usual}, {"tool_use", &with_tools}})
+      if (name == wanted) {
+        PINION_ASSIGN(*text, Require<std::string>(entry, "template"));
+      }
   }
-  return std::nullopt;
+  return {};
 }
 
 }  // namespace pinion

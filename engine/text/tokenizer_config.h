@@ -15,7 +15,8 @@ namespace pinion {
 // "bos_token": "<s>" or {"content": "<s>", ...}, and its like. Existing entries are kept.
 Status ReadSpecialTokens(const Json& config, std::map<std::string, std::string>& tokens);
 
-// "chat_template": a text, or a list, in which the one named "default" counts.
-Result<std::optional<std::string>> ReadChatTemplate(const Json& config);
+// "chat_template": a text, or a list, in which those named "default" and "tool_use" count.
+Status ReadChatTemplates(const Json& config, std::optional<std::string>& usual,
+                         std::optional<std::string>& with_tools);
 
 }  // namespace pinion

@@ -181,5 +181,13 @@ TEST(GgufTokenizer, Phi3sTokensTakeTheWhiteSpaceBehindThem) {
   EXPECT_THAT(ids("llama", "<|user|>\na"), ElementsAre(3, 4, 5, 6));
 }
 
+TEST(GgufTokenizer, HasTheFilesTemplateForTools) {
+  const auto tokenizer = TokenizerWith(
+      R"({"tokenizer.ggml.model": "llama", "tokenizer.chat_template": "usual",
+          "tokenizer.chat_template.tool_use": "with tools"})");
+  EXPECT_EQ(tokenizer->chat_template(), "usual");
+  EXPECT_EQ(tokenizer->tool_template(), "with tools");
+}
+
 }  // namespace
 }  // namespace pinion

@@ -20,6 +20,7 @@ class ByteTokenizer : public Tokenizer {
     special_tokens_["eos_token"] = "<end>";
     chat_template_ = "(the test renders)";
   }
+  void SetToolTemplate(std::string text) { tool_template_ = std::move(text); }
   Result<std::vector<int32_t>> Encode(std::string_view text, bool) const override {
     std::vector<int32_t> ids;
     for (const unsigned char byte : text) ids.push_back(byte);

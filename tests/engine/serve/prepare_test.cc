@@ -203,6 +203,21 @@ TEST_F(PreparerTest, TemplatesSeeTheClientsKeysLast) {
   EXPECT_EQ(kwargs_.Dump(), R"({"eos_token":"mine","add_generation_prompt":true,"a":2})");
 }
 
+TEST_F(PreparerTest, WritesConversationsWithToolsWithTheirOwnTemplate) {
+  tokenizer_.SetToolTemplate("(with tools)");
+  const auto template_for = [this](const char* more) {
+    EXPECT_TRUE(
+        Prepare(StrCat(R"({"messages":[{"role":"user","content":"x"}],"max_tokens":5)", more, "}"),
+                Api::kChat));
+    return template_;
+  };
+  const std::string tools = R"(,"tools":[{"type":"function","function":{"name":"f"}}])";
+  EXPECT_EQ(template_for(tools.c_str()), "(with tools)");
+  EXPECT_EQ(template_for(StrCat(tools, R"(,"tool_choice":"none")").c_str()), "(the test renders)");
+  EXPECT_EQ(template_for(R"(,"tools":[])"), "(the test renders)");
+  EXPECT_EQ(template_for(""), "(the test renders)");
+}
+
 TEST_F(PreparerTest, WritesATrustedRequestWithItsOwnTemplate) {
   const std::string messages = R"("messages":[{"role":"user","content":"x"}],"max_tokens":5)";
   const std::string own = StrCat("{", messages, R"(,"chat_template":"mine"})");

@@ -90,6 +90,27 @@ TEST_F(Load, PrefersTheTemplateFileAndTheDefaultOfAList) {
   EXPECT_EQ(Get()->chat_template(), "file");
 }
 
+TEST_F(Load, HasATemplateOfItsOwnForTools) {
+  Write("tokenizer.json", R"({"model": {"vocab": {}, "merges": []}})");
+  Write("tokenizer_config.json", R"({"chat_template": "only"})");
+  EXPECT_EQ(Get()->tool_template(), "only");
+  Write("tokenizer_config.json", R"({"chat_template": [{"name": "default", "template": "d"},
+                                                       {"name": "rag", "template": "r"},
+                                                       {"name": "tool_use", "template": "t"}]})");
+  EXPECT_EQ(Get()->chat_template(), "d");
+  EXPECT_EQ(Get()->tool_template(), "t");
+  auto asked = Get();
+  asked->SetChatTemplate("asked");
+  EXPECT_EQ(asked->chat_template(), "asked");
+  EXPECT_EQ(asked->tool_template(), "asked");
+  Write("chat_template.jinja", "file");
+  EXPECT_EQ(Get()->tool_template(), "file") << "it stands for the whole list, as in transformers";
+  std::filesystem::create_directory(folder_ + "/additional_chat_templates");
+  Write("additional_chat_templates/tool_use.jinja", "tool file");
+  EXPECT_EQ(Get()->chat_template(), "file");
+  EXPECT_EQ(Get()->tool_template(), "tool file");
+}
+
 TEST_F(Load, NamesTheFilesThatAFolderLacks) {
   const auto loaded = LoadTokenizer(folder_);
   ASSERT_FALSE(loaded);
