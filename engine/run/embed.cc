@@ -143,13 +143,12 @@ Result<std::vector<Encoding>> EncodePairs(const Json& line, const Tokenizer& tok
   return pairs;
 }
 
-Json ScoresLine(std::span<Pooled> pooled, size_t number, bool logits) {
+Json ScoresLine(std::span<Pooled> pooled, size_t number, ScoreActivation activation) {
   std::vector<float> scores;
   for (size_t i = 0; i < pooled.size(); ++i) {
     if (!pooled[i])
       return ErrorLine(number, Error(pooled[i].error()).In(StrCat("'documents', number ", i + 1)));
-    const float score = pooled[i]->front();
-    scores.push_back(logits ? score : Sigmoid(score));
+    scores.push_back(Activated({pooled[i]->front()}, activation).front());
   }
   Json line = Json::MakeObject();
   line.Set("scores", ListOf(scores));
@@ -214,8 +213,8 @@ Result<std::vector<Json>> RankLines(Engine& engine, const Tokenizer& tokenizer,
       answers.push_back(ErrorLine(lines[i].number, counts[i].error()));
       continue;
     }
-    answers.push_back(
-        ScoresLine(std::span(pooled).subspan(next, *counts[i]), lines[i].number, logits));
+    answers.push_back(ScoresLine(std::span(pooled).subspan(next, *counts[i]), lines[i].number,
+                                 logits ? ScoreActivation::kNone : facts.pair_activation));
     next += *counts[i];
   }
   return answers;

@@ -27,8 +27,8 @@ Result<std::vector<Json>> EmbedLines(Engine& engine, const Tokenizer* tokenizer,
                                      const EmbedOptions& options);
 
 // {"query", "documents": [texts]}, of generative rerankers also "instruction" -> {"scores": [...]},
-// one a document, or {"error"}. A score is a probability, or what it is the sigmoid of (`logits`).
-// kUsage if the model does not score pairs.
+// one a document, or {"error"}. A score is what the model's config.json makes of its logit, mostly
+// a probability, or the logit itself (`logits`). kUsage if the model does not score pairs.
 Result<std::vector<Json>> RankLines(Engine& engine, const Tokenizer& tokenizer,
                                     const std::vector<JsonLine>& lines, bool logits);
 

@@ -25,6 +25,8 @@ float Dot(const float* a, const float* b, size_t count) {
   return sum;
 }
 
+float Sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
+
 float Activate(DenseSpec::Activation activation, float x) {
   switch (activation) {
     case DenseSpec::Activation::kNone:
@@ -177,10 +179,12 @@ std::vector<float> FinishEmbedding(std::vector<float> pooled, size_t dimensions,
   return pooled;
 }
 
-float Sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
-
-std::vector<float> Probabilities(std::vector<float> scores) {
-  if (scores.size() == 1) return {Sigmoid(scores[0])};
+std::vector<float> Activated(std::vector<float> scores, ScoreActivation activation) {
+  if (activation == ScoreActivation::kNone) return scores;
+  if (activation == ScoreActivation::kSigmoid || scores.size() == 1) {
+    for (float& score : scores) score = Sigmoid(score);
+    return scores;
+  }
   const float most = *std::max_element(scores.begin(), scores.end());
   float sum = 0;
   for (float& score : scores) sum += score = std::exp(score - most);

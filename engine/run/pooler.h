@@ -64,9 +64,7 @@ class Pooler {
 // An embedding as clients get it: its first `dimensions` elements (0: all), of length 1 if it
 // normalises.
 std::vector<float> FinishEmbedding(std::vector<float> pooled, size_t dimensions, bool normalises);
-float Sigmoid(float x);
-// Probabilities of labels: softmax, or, of a single one, the sigmoid.
-std::vector<float> Probabilities(std::vector<float> scores);
+std::vector<float> Activated(std::vector<float> scores, ScoreActivation activation);
 // Of two vectors of one length.
 double Cosine(const std::vector<float>& a, const std::vector<float>& b);
 

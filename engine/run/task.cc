@@ -32,6 +32,30 @@ std::vector<std::string> LabelsOf(const ModelFiles& files) {
   return labels;
 }
 
+// The function that a cross-encoder's pairs are scored with, where sentence-transformers keeps it:
+// since its version 4, and before.
+Result<ScoreActivation> PairActivation(const Json& config) {
+  const Json* own = config.Find("sentence_transformers");
+  const Json* found = own ? own->Find("activation_fn") : nullptr;
+  const char* key = found ? "activation_fn" : "sbert_ce_default_activation_function";
+  if (!found) found = config.Find(key);
+  if (!found || found->is_null()) return ScoreActivation::kSigmoid;
+  const std::string name = found->is_string() ? found->string() : found->Dump();
+  const std::string_view last = std::string_view(name).substr(name.rfind('.') + 1);
+  if (last == "Identity") return ScoreActivation::kNone;
+  if (last == "Sigmoid") return ScoreActivation::kSigmoid;
+  return Fail(ErrorCode::kUnsupported, StrCat("'", key, "' is '", name.substr(0, 80),
+                                              "', want Identity or Sigmoid of torch.nn"));
+}
+
+// As transformers trains classifiers.
+ScoreActivation LabelActivation(const Json& config) {
+  const Json* problem = config.Find("problem_type");
+  if (problem && *problem == Json("regression")) return ScoreActivation::kNone;
+  if (problem && *problem == Json("multi_label_classification")) return ScoreActivation::kSigmoid;
+  return ScoreActivation::kSoftmax;
+}
+
 void PrepareToEmbed(ModelFiles& files) {
   DropHead(files.spec);
   if (files.embedder) return;
@@ -54,6 +78,7 @@ Result<ModelTask> ApplyTask(const std::string& asked, ModelFiles& files) {
     if (asked == Name(each)) task = each;
   if (task != own && own != ModelTask::kGenerate) return Cannot(files, asked);
   if (task == ModelTask::kEmbed) PrepareToEmbed(files);
+  if (files.spec.classifier.labels == 1) PINION_TRY(PairActivation(files.config));
   return task;
 }
 
@@ -65,6 +90,9 @@ PoolingFacts FactsOf(const ModelFiles& files, ModelTask task) {
     facts.labels = LabelsOf(files);
     facts.yes_no = !Classifies(files);
     facts.width = facts.yes_no ? 1 : facts.labels.size();
+    if (facts.yes_no) return facts;
+    facts.pair_activation = PairActivation(files.config).value_or(facts.pair_activation);
+    facts.label_activation = LabelActivation(files.config);
   } else if (task == ModelTask::kEmbed) {
     facts.embedder = files.embedder.value_or(EmbedderSpec());
     facts.width = facts.embedder.width(static_cast<size_t>(files.spec.hidden));

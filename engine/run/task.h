@@ -16,8 +16,13 @@ const char* Name(ModelTask task);  // "generate", "embed", "score"
 // The model for what --task asks ("auto": what it was made for). A model that is to embed loses its
 // head, and has an EmbedderSpec: without modules.json the mean of all tokens or, if attention is
 // causal, the last token, normalised. A generative model scores by the logit of "yes" less that of
-// "no". ErrorCode::kUsage if the model cannot do what is asked.
+// "no". ErrorCode::kUsage if the model cannot do what is asked. kUnsupported if its config.json
+// asks for an activation of scores that Pinion does not have.
 Result<ModelTask> ApplyTask(const std::string& asked, ModelFiles& files);
+
+// What the logits of a classifier's labels become: nothing else, each its sigmoid, or a softmax of
+// them all (of a single one its sigmoid).
+enum class ScoreActivation { kNone, kSigmoid, kSoftmax };
 
 // What a model that embeds or scores makes of a text. `files`: after ApplyTask.
 struct PoolingFacts {
@@ -27,6 +32,9 @@ struct PoolingFacts {
   std::vector<std::string> labels;  // of a classifier; else empty
   bool has_types = false;           // its tokens have types
   bool yes_no = false;              // it scores by the logits of "yes" and "no"
+  // As config.json says: of a pair's score, and of the labels of a text.
+  ScoreActivation pair_activation = ScoreActivation::kSigmoid;
+  ScoreActivation label_activation = ScoreActivation::kSoftmax;
   // How text becomes tokens: of an embedder, if the folder says it.
   EmbedderSpec embedder = {};
 

@@ -23,7 +23,7 @@ std::string UsageText(const Usage& usage) {
 
 std::vector<float> PoolingWriter::VectorOf(const ChoicePart& choice) const {
   if (facts_.task == ModelTask::kScore)
-    return wishes_.activates ? Probabilities(choice.pooled) : choice.pooled;
+    return wishes_.activates ? Activated(choice.pooled, facts_.label_activation) : choice.pooled;
   return FinishEmbedding(choice.pooled, wishes_.dimensions,
                          wishes_.normalises.value_or(facts_.normalises && wishes_.activates));
 }
@@ -31,7 +31,9 @@ std::vector<float> PoolingWriter::VectorOf(const ChoicePart& choice) const {
 std::vector<float> PoolingWriter::ScoresOf(const std::vector<ChoicePart>& choices) const {
   std::vector<float> scores;
   if (facts_.task == ModelTask::kScore) {
-    for (const ChoicePart& choice : choices) scores.push_back(VectorOf(choice).front());
+    const auto activation = wishes_.activates ? facts_.pair_activation : ScoreActivation::kNone;
+    for (const ChoicePart& choice : choices)
+      scores.push_back(Activated(choice.pooled, activation).front());
     return scores;
   }
   const size_t queries = wishes_.queries.size();

@@ -22,6 +22,24 @@ def test_queries_are_cut_to_what_is_asked_of_them(embedder, reranker):  # noqa: 
         assert cut["results"] == wanted["results"]
 
 
+def test_a_score_is_what_the_models_config_asks_for(start_server, pinion, data, tmp_path):
+    """Most cross-encoders of sentence-transformers ask for no activation: a score is then the logit."""
+    folder = tmp_path / "reranker"
+    shutil.copytree(data / "embedders" / "bert-reranker", folder)
+    line = {"query": "a cat", "documents": ["a dog", "a mat"]}
+    lines = write_lines(tmp_path / "in.jsonl", [line])
+    logits = read_lines(pinion("rank", folder, *FLAGS, "--logits", "--input", lines))[0]["scores"]
+    config = json.loads((folder / "config.json").read_text())
+    config["sentence_transformers"]["activation_fn"] = "torch.nn.modules.linear.Identity"
+    (folder / "config.json").write_text(json.dumps(config))
+    assert read_lines(pinion("rank", folder, *FLAGS, "--input", lines))[0]["scores"] == pytest.approx(logits, rel=1e-5)
+    server = start_server(folder, *FLAGS)
+    _, answer = ask(server, "/score", {"queries": line["query"], "documents": line["documents"]})
+    assert [item["score"] for item in answer["data"]] == pytest.approx(logits, rel=1e-5)
+    _, ranking = ask(server, "/rerank", line)
+    assert sorted(item["relevance_score"] for item in ranking["results"]) == pytest.approx(sorted(logits), rel=1e-5)
+
+
 def test_an_instruction_is_part_of_a_generative_rerankers_question(start_server, pinion, data, tmp_path):
     """As a line of `pinion rank` has it."""
     folder = data / "embedders" / "qwen3-reranker"

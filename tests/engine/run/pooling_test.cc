@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <numeric>
 
 #include "engine/base/check.h"
+#include "engine/base/file.h"
 #include "engine/run/embed.h"
 #include "engine/run/engine.h"
 #include "engine/run/pooler.h"
@@ -227,6 +229,87 @@ TEST(PoolingTask, RefusesWhatTheModelDoesNotDoByName) {
   const auto task = ApplyTask("generate", files);
   ASSERT_FALSE(task);
   EXPECT_NE(task.error().message.find("can only embed"), std::string::npos);
+}
+
+// `fields`: of a cross-encoder's config.json, beside its own.
+ModelFiles CrossEncoderWith(std::string_view fields) {
+  ModelFiles files = FindModel(Folder("bert-reranker")).value();
+  files.config.Set("sentence_transformers", Json());
+  const Json more = Json::Parse(fields).value();
+  for (const auto& [key, value] : more.object()) files.config.Set(key, value);
+  return files;
+}
+
+TEST(PoolingTask, ScoresAreActivatedAsConfigJsonSays) {
+  const auto of_pair = [](std::string_view fields) {
+    return FactsOf(CrossEncoderWith(fields), ModelTask::kScore).pair_activation;
+  };
+  using enum ScoreActivation;
+  EXPECT_EQ(of_pair("{}"), kSigmoid);
+  EXPECT_EQ(of_pair(R"({"sentence_transformers": {"version": "5.1.0"}})"), kSigmoid);
+  EXPECT_EQ(of_pair(R"({"sentence_transformers":
+                        {"activation_fn": "torch.nn.modules.activation.Sigmoid"}})"),
+            kSigmoid);
+  EXPECT_EQ(of_pair(R"({"sentence_transformers":
+                        {"activation_fn": "torch.nn.modules.linear.Identity"}})"),
+            kNone);
+  EXPECT_EQ(of_pair(R"({"sbert_ce_default_activation_function":
+                        "torch.nn.modules.linear.Identity"})"),
+            kNone);
+  const auto of_labels = [](std::string_view fields) {
+    return FactsOf(CrossEncoderWith(fields), ModelTask::kScore).label_activation;
+  };
+  EXPECT_EQ(of_labels("{}"), kSoftmax);
+  EXPECT_EQ(of_labels(R"({"problem_type": "single_label_classification"})"), kSoftmax);
+  EXPECT_EQ(of_labels(R"({"problem_type": "multi_label_classification"})"), kSigmoid);
+  EXPECT_EQ(of_labels(R"({"problem_type": "regression"})"), kNone);
+}
+
+TEST(PoolingTask, RefusesActivationsThatItDoesNotHave) {
+  ModelFiles files = CrossEncoderWith(R"({"sentence_transformers":
+                                          {"activation_fn": "torch.nn.modules.activation.Tanh"}})");
+  const auto task = ApplyTask("auto", files);
+  ASSERT_FALSE(task);
+  EXPECT_EQ(task.error().message,
+            "'activation_fn' is 'torch.nn.modules.activation.Tanh', want Identity or Sigmoid of "
+            "torch.nn");
+}
+
+TEST(PoolingScores, AreWhatTheirActivationsSay) {
+  const std::vector<float> logits = {0, std::log(3.0f)};
+  EXPECT_EQ(Activated(logits, ScoreActivation::kNone), logits);
+  const auto each = Activated(logits, ScoreActivation::kSigmoid);
+  EXPECT_FLOAT_EQ(each[0], 0.5f);
+  EXPECT_FLOAT_EQ(each[1], 0.75f);
+  const auto all = Activated(logits, ScoreActivation::kSoftmax);
+  EXPECT_FLOAT_EQ(all[0], 0.25f);
+  EXPECT_FLOAT_EQ(all[1], 0.75f);
+  EXPECT_FLOAT_EQ(Activated({0}, ScoreActivation::kSoftmax)[0], 0.5f);
+}
+
+// As the most used ones of sentence-transformers: without a function, a score is the logit.
+TEST(PoolingLines, ACrossEncoderThatAsksForNoActivationScoresByItsLogits) {
+  std::string pattern = ::testing::TempDir() + "/pinion-reranker-XXXXXX";
+  EngineOptions options = OptionsFor("bert-reranker");
+  options.model = mkdtemp(pattern.data());
+  std::filesystem::copy(Folder("bert-reranker"), options.model);
+  ASSERT_TRUE(WriteFile(options.model + "/config.json",
+                        CrossEncoderWith(R"({"sentence_transformers": {"activation_fn":
+                                             "torch.nn.modules.linear.Identity"}})")
+                            .config.Dump()));
+  const auto engine = Start(options);
+  const PoolingGolden golden("bert-reranker");
+  const auto tokenizer = OpenTokenizer(engine->model()).value();
+  for (size_t i = 0; i < golden.wanted.size(); ++i) {
+    const Json& text = *golden.json.Find("prompts")->array()[i].Find("text");
+    if (!text.is_array()) continue;
+    const Json::Array& pair = text.array();
+    const Json line = Json::Object{{"query", pair[0]}, {"documents", Json::Array{pair[1]}}};
+    const auto answers = RankLines(*engine, *tokenizer, {{1, line}}, /*logits=*/false).value();
+    EXPECT_NEAR(answers[0].Find("scores")->array()[0].number(), golden.wanted[i][0],
+                kBound * golden.rms);
+  }
+  std::filesystem::remove_all(options.model);
 }
 
 TEST(PoolingLines, ErrorsNameLineAndFieldAndOthersGoOn) {
