@@ -48,6 +48,10 @@ Result<Json> ReadConfig(const std::string& folder) {
     PINION_ASSIGN(std::string text, ReadFile(folder + "/chat_template.jinja", kMaxTemplate));
     config.Set("chat_template", std::move(text));
   }
+  if (!config.Find("chat_template")) {  // where processors of several media kept it
+    PINION_ASSIGN(const Json older, ParseIfThere(folder + "/chat_template.json"));
+    if (const Json* text = older.Find("chat_template")) config.Set("chat_template", *text);
+  }
   PINION_TRY(AddToolTemplate(folder + "/additional_chat_templates/tool_use.jinja", config));
   return config;
 }

@@ -64,7 +64,7 @@ class Tokenizer {
   // From tokenizer_config.json (and special_tokens_map.json): "bos_token" -> "<s>", ...
   const std::map<std::string, std::string>& special_tokens() const { return special_tokens_; }
   // chat_template.jinja, or tokenizer_config.json's "chat_template" (of a list, the one named
-  // "default"); unset if the model has none.
+  // "default"), or chat_template.json's; unset if the model has none.
   const std::optional<std::string>& chat_template() const { return chat_template_; }
   // The one for conversations with tools: of a list, that named "tool_use", else the same.
   const std::optional<std::string>& tool_template() const {

@@ -90,6 +90,14 @@ TEST_F(Load, PrefersTheTemplateFileAndTheDefaultOfAList) {
   EXPECT_EQ(Get()->chat_template(), "file");
 }
 
+TEST_F(Load, TakesTheTemplateOfAProcessorIfThereIsNoOther) {
+  Write("tokenizer.json", R"({"model": {"vocab": {}, "merges": []}})");
+  Write("chat_template.json", R"({"chat_template": "a processor's"})");
+  EXPECT_EQ(Get()->chat_template(), "a processor's");
+  Write("tokenizer_config.json", R"({"chat_template": "the tokenizer's"})");
+  EXPECT_EQ(Get()->chat_template(), "the tokenizer's");
+}
+
 TEST_F(Load, HasATemplateOfItsOwnForTools) {
   Write("tokenizer.json", R"({"model": {"vocab": {}, "merges": []}})");
   Write("tokenizer_config.json", R"({"chat_template": "only"})");
