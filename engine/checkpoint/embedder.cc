@@ -8,6 +8,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/strings.h"
+#include "engine/checkpoint/cross_encoder.h"
 
 namespace pinion {
 namespace {
@@ -203,6 +204,8 @@ const char* Name(PoolingKind kind) { return kKinds[static_cast<size_t>(kind)].na
 
 Result<std::optional<EmbedderSpec>> ReadEmbedder(const std::string& folder) {
   if (!FileExists(folder + "/modules.json")) return std::optional<EmbedderSpec>();
+  PINION_ASSIGN(const bool scores_pairs, IsCrossEncoder(folder));
+  if (scores_pairs) return std::optional<EmbedderSpec>();
   EmbedderSpec spec;
   PINION_TRY(ReadModules(folder, spec));
   PINION_TRY(ReadPrompts(folder, spec));

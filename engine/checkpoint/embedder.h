@@ -45,8 +45,8 @@ struct EmbedderSpec {
   size_t width(size_t hidden) const { return dense.empty() ? hidden : dense.back().outputs; }
 };
 
-// Of a model's folder; nothing if it has no modules.json. Errors name the file and what Pinion does
-// not compute.
+// Of a model's folder; nothing if it has no modules.json, or is a cross-encoder's. Errors name the
+// file and what Pinion does not compute.
 Result<std::optional<EmbedderSpec>> ReadEmbedder(const std::string& folder);
 
 // The text behind the prompt of that name, or the default one's if the name is empty. kUsage for an

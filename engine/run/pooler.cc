@@ -9,6 +9,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/strings.h"
+#include "engine/checkpoint/cross_encoder.h"
 #include "kernels/kernels.h"
 
 namespace pinion {
@@ -129,7 +130,7 @@ Status Pooler::LoadScores(const ModelFiles& files, const TensorSource& weights) 
   PINION_ASSIGN(const size_t yes, IdOf(*tokenizer, "yes"));
   PINION_ASSIGN(const size_t no, IdOf(*tokenizer, "no"));
   yes_no_ = {yes, no};
-  return {};
+  return CheckLogitScore(files.folder, static_cast<int64_t>(yes), static_cast<int64_t>(no));
 }
 
 Pooler::Rows Pooler::Wanted(size_t tokens) const {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/base/strings.h"
+#include "engine/checkpoint/cross_encoder.h"
 
 namespace pinion {
 namespace {
@@ -33,14 +34,20 @@ std::vector<std::string> LabelsOf(const ModelFiles& files) {
 }
 
 // The function that a cross-encoder's pairs are scored with, where sentence-transformers keeps it:
-// since its version 4, and before.
-Result<ScoreActivation> PairActivation(const Json& config) {
-  const Json* own = config.Find("sentence_transformers");
-  const Json* found = own ? own->Find("activation_fn") : nullptr;
-  const char* key = found ? "activation_fn" : "sbert_ce_default_activation_function";
-  if (!found) found = config.Find(key);
-  if (!found || found->is_null()) return ScoreActivation::kSigmoid;
-  const std::string name = found->is_string() ? found->string() : found->Dump();
+// in a file of its own, and before its version 5.4, and before 4.
+Result<ScoreActivation> PairActivation(const ModelFiles& files) {
+  const char* key = "activation_fn";
+  std::string name;
+  if (!files.folder.empty()) {
+    PINION_ASSIGN(name, CrossEncoderActivation(files.folder));
+  }
+  if (name.empty()) {
+    const Json* own = files.config.Find("sentence_transformers");
+    const Json* found = own ? own->Find(key) : nullptr;
+    if (!found) found = files.config.Find(key = "sbert_ce_default_activation_function");
+    if (!found || found->is_null()) return ScoreActivation::kSigmoid;
+    name = found->is_string() ? found->string() : found->Dump();
+  }
   const std::string_view last = std::string_view(name).substr(name.rfind('.') + 1);
   if (last == "Identity") return ScoreActivation::kNone;
   if (last == "Sigmoid") return ScoreActivation::kSigmoid;
@@ -78,7 +85,7 @@ Result<ModelTask> ApplyTask(const std::string& asked, ModelFiles& files) {
     if (asked == Name(each)) task = each;
   if (task != own && own != ModelTask::kGenerate) return Cannot(files, asked);
   if (task == ModelTask::kEmbed) PrepareToEmbed(files);
-  if (files.spec.classifier.labels == 1) PINION_TRY(PairActivation(files.config));
+  if (files.spec.classifier.labels == 1) PINION_TRY(PairActivation(files));
   return task;
 }
 
@@ -91,7 +98,7 @@ PoolingFacts FactsOf(const ModelFiles& files, ModelTask task) {
     facts.yes_no = !Classifies(files);
     facts.width = facts.yes_no ? 1 : facts.labels.size();
     if (facts.yes_no) return facts;
-    facts.pair_activation = PairActivation(files.config).value_or(facts.pair_activation);
+    facts.pair_activation = PairActivation(files).value_or(facts.pair_activation);
     facts.label_activation = LabelActivation(files.config);
   } else if (task == ModelTask::kEmbed) {
     facts.embedder = files.embedder.value_or(EmbedderSpec());

@@ -6,111 +6,22 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <numeric>
 
-#include "engine/base/check.h"
-#include "engine/base/file.h"
 #include "engine/run/embed.h"
 #include "engine/run/engine.h"
 #include "engine/run/pooler.h"
 #include "engine/run/pooling_input.h"
 #include "kernels/gemm_plan.h"
 #include "kernels/isa.h"
-#include "tests/engine/decoder/golden.h"
+#include "tests/engine/run/pooling_golden.h"
 #include "tests/engine/run/started_engine.h"
-#include "tests/engine/run/test_target.h"
 #include "tests/test_data.h"
 
 namespace pinion {
 namespace {
-
-constexpr double kBound = 3e-4;  // of the reference's RMS (the fixtures' README)
-
-std::string Folder(const std::string& name) { return tests::TestData() + "/embedders/" + name; }
-
-EngineOptions OptionsFor(const std::string& name) {
-  EngineOptions options;
-  options.model = Folder(name);
-  options.dtype = "float32";
-  options.kv_cache_bytes = 16 << 20;
-  options.threads_bind = "nobind";
-  setenv("OMP_NUM_THREADS", "1", 1);
-  options.pools = true;
-  if (name == "qwen3-reranker") options.task = "score";
-  testing::SetTestTarget(options);
-  return options;
-}
-
-// The texts of a golden, and what the reference makes of them: embeddings or logits.
-struct PoolingGolden {
-  Json json;
-  std::vector<std::vector<float>> wanted;
-  double rms = 0;  // of all that is wanted
-
-  explicit PoolingGolden(const std::string& name)
-      : json(Json::ParseFile(Folder(name) + "/golden.json").value()) {
-    const auto source = OpenSafetensorsFile(Folder(name) + "/golden.safetensors").value();
-    const size_t count = json.Find("prompts")->array().size();
-    const bool scores = source->Find("logits.float32").has_value();
-    std::vector<std::byte> scratch;
-    double squares = 0, values = 0;
-    for (size_t i = 0; i < count; ++i) {
-      const auto info = source
-                            ->Find(scores ? "logits.float32"
-                                          : "prompt" + std::to_string(i) + ".embedding.float32")
-                            .value();
-      const auto rows = scores ? size_t{1} : static_cast<size_t>(info.shape[0]);
-      const auto* data =
-          reinterpret_cast<const float*>(source->Rows(info, scores ? i : 0, rows, scratch));
-      wanted.emplace_back(data, data + rows);
-      for (const float x : wanted.back()) squares += double{x} * x, ++values;
-    }
-    rms = std::sqrt(squares / values);
-  }
-
-  std::vector<int32_t> Ids(size_t i, const char* key) const {
-    const Json* list = json.Find("prompts")->array()[i].Find(key);
-    return list ? testing::Ids(*list) : std::vector<int32_t>();
-  }
-};
-
-std::vector<std::vector<float>> PoolAll(Engine& engine, const PoolingGolden& golden) {
-  const PoolingFacts facts = FactsOf(engine.model(), engine.info().task);
-  for (size_t i = 0; i < golden.wanted.size(); ++i) {
-    Request request;
-    request.id = i;
-    request.pool = true;
-    request.prompt_ids = golden.Ids(i, "input_ids");
-    if (facts.has_types) request.types = golden.Ids(i, "token_type_ids");
-    CHECK(engine.Add(std::move(request)));
-  }
-  std::vector<std::vector<float>> pooled(golden.wanted.size());
-  std::vector<TokenEvent> events;
-  while (!engine.idle()) engine.Step(events);
-  for (const TokenEvent& event : events)
-    pooled[event.request] = facts.task == ModelTask::kEmbed
-                                ? FinishEmbedding(event.pooled, 0, facts.normalises)
-                                : event.pooled;
-  return pooled;
-}
-
-// Of what is the golden's, or another result of its texts, as a part of the golden's RMS.
-double WorstError(const PoolingGolden& golden, const std::vector<std::vector<float>>& wanted,
-                  const std::vector<std::vector<float>>& got) {
-  double worst = 0;
-  for (size_t i = 0; i < got.size(); ++i) {
-    CHECK(got[i].size() == wanted[i].size()) << got[i].size();
-    for (size_t j = 0; j < got[i].size(); ++j)
-      worst = std::max(worst, std::abs(double{got[i][j]} - wanted[i][j]) / golden.rms);
-  }
-  return worst;
-}
-double WorstError(const PoolingGolden& golden, const std::vector<std::vector<float>>& got) {
-  return WorstError(golden, golden.wanted, got);
-}
 
 std::vector<std::string> Fixtures() {
   std::vector<std::string> names = tests::EncoderFixtures();
@@ -129,7 +40,7 @@ bool HasTestIsa() {
 
 // With one GEMM kernel, as results follow from how many rows each product has otherwise.
 EngineOptions OfOneKernel(const std::string& name) {
-  EngineOptions options = OptionsFor(name);
+  EngineOptions options = PoolingOptions(name);
   const auto isa = kernels::ParseIsa(options.isa).value_or(kernels::UsableIsas().back());
   options.gemm_kernel = kernels::Name(kernels::GemmCandidates(isa, kernels::Dtype::kF32).front());
   return options;
@@ -147,9 +58,10 @@ TEST_P(Pooling, MatchesTheReferenceHoweverTextsShareSteps) {
       {"one at a time", [](EngineOptions& o) { o.max_num_seqs = 1; }},
       {"steps of 400 tokens", [](EngineOptions& o) { o.max_num_batched_tokens = 400; }}};
   for (const auto& [name, change] : setups) {
-    EngineOptions options = OptionsFor(GetParam());
+    EngineOptions options = PoolingOptions(GetParam());
     change(options);
-    EXPECT_LE(WorstError(golden, PoolAll(*Start(options), golden)), kBound) << name;
+    EXPECT_LE(WorstPoolingError(golden, PoolGolden(*Start(options), golden)), kPoolingBound)
+        << name;
   }
 }
 
@@ -159,23 +71,23 @@ TEST_P(Pooling, MatchesTheReferenceHoweverTextsShareSteps) {
 TEST_P(Pooling, StagesGiveWhatOneGives) {
   const PoolingGolden golden(GetParam());
   EngineOptions options = OfOneKernel(GetParam());
-  const auto wanted = PoolAll(*Start(options), golden);
+  const auto wanted = PoolGolden(*Start(options), golden);
   options.pipeline_parallel = 2;
   size_t longest = 0;
   for (size_t i = 0; i < wanted.size(); ++i)
     longest = std::max(longest, golden.Ids(i, "input_ids").size());
   const double bound = static_cast<double>(longest) * 0x1p-24;
-  EXPECT_LE(WorstError(golden, wanted, PoolAll(*Start(options), golden)), bound);
+  EXPECT_LE(WorstPoolingError(golden, wanted, PoolGolden(*Start(options), golden)), bound);
   options.max_num_batched_tokens = static_cast<int>(longest);
   const auto engine = Start(options);
-  EXPECT_LE(WorstError(golden, wanted, PoolAll(*engine, golden)), bound);
+  EXPECT_LE(WorstPoolingError(golden, wanted, PoolGolden(*engine, golden)), bound);
   EXPECT_GT(engine->stats().steps, 1u);
 }
 
 TEST_P(Pooling, ReadsTextsAsTheReferenceDoes) {
   const PoolingGolden golden(GetParam());
-  ModelFiles files = FindModel(Folder(GetParam())).value();
-  const ModelTask task = ApplyTask(OptionsFor(GetParam()).task, files).value();
+  ModelFiles files = FindModel(PoolingFolder(GetParam())).value();
+  const ModelTask task = ApplyTask(PoolingOptions(GetParam()).task, files).value();
   const PoolingFacts facts = FactsOf(files, task);
   const auto tokenizer = OpenTokenizer(files).value();
   for (size_t i = 0; i < golden.wanted.size(); ++i) {
@@ -200,9 +112,9 @@ INSTANTIATE_TEST_SUITE_P(Models, Pooling, ::testing::ValuesIn(Fixtures()),
 
 TEST(PoolingOfChunks, TakesEachRowOnceOverSeveralSteps) {
   const PoolingGolden golden("qwen3-embedding");
-  EngineOptions options = OptionsFor("qwen3-embedding");
+  EngineOptions options = PoolingOptions("qwen3-embedding");
   options.max_num_batched_tokens = 7;  // causal: a text may be cut
-  EXPECT_LE(WorstError(golden, PoolAll(*Start(options), golden)), kBound);
+  EXPECT_LE(WorstPoolingError(golden, PoolGolden(*Start(options), golden)), kPoolingBound);
 }
 
 // Several chunks of a text are in flight at once, beside those of others. They are of fewer rows
@@ -212,108 +124,27 @@ TEST(PoolingOfChunks, StagesGiveWhatOneGivesToTheBit) {
     const PoolingGolden golden(model);
     EngineOptions options = OfOneKernel(model);
     options.max_num_batched_tokens = 7;
-    const auto wanted = PoolAll(*Start(options), golden);
+    const auto wanted = PoolGolden(*Start(options), golden);
     options.pipeline_parallel = 2;
-    EXPECT_EQ(PoolAll(*Start(options), golden), wanted) << model;
+    EXPECT_EQ(PoolGolden(*Start(options), golden), wanted) << model;
   }
 }
 
 TEST(PoolingTask, RefusesWhatTheModelDoesNotDoByName) {
-  const auto embedder = Start(OptionsFor("qwen3-embedding"));
+  const auto embedder = Start(PoolingOptions("qwen3-embedding"));
   Request request;
   request.prompt_ids = {1};
   const auto refused = embedder->Add(request);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().message, "the model was started to embed, not to generate");
-  ModelFiles files = FindModel(Folder("bert-cls")).value();
+  ModelFiles files = FindModel(PoolingFolder("bert-cls")).value();
   const auto task = ApplyTask("generate", files);
   ASSERT_FALSE(task);
   EXPECT_NE(task.error().message.find("can only embed"), std::string::npos);
 }
 
-// `fields`: of a cross-encoder's config.json, beside its own.
-ModelFiles CrossEncoderWith(std::string_view fields) {
-  ModelFiles files = FindModel(Folder("bert-reranker")).value();
-  files.config.Set("sentence_transformers", Json());
-  const Json more = Json::Parse(fields).value();
-  for (const auto& [key, value] : more.object()) files.config.Set(key, value);
-  return files;
-}
-
-TEST(PoolingTask, ScoresAreActivatedAsConfigJsonSays) {
-  const auto of_pair = [](std::string_view fields) {
-    return FactsOf(CrossEncoderWith(fields), ModelTask::kScore).pair_activation;
-  };
-  using enum ScoreActivation;
-  EXPECT_EQ(of_pair("{}"), kSigmoid);
-  EXPECT_EQ(of_pair(R"({"sentence_transformers": {"version": "5.1.0"}})"), kSigmoid);
-  EXPECT_EQ(of_pair(R"({"sentence_transformers":
-                        {"activation_fn": "torch.nn.modules.activation.Sigmoid"}})"),
-            kSigmoid);
-  EXPECT_EQ(of_pair(R"({"sentence_transformers":
-                        {"activation_fn": "torch.nn.modules.linear.Identity"}})"),
-            kNone);
-  EXPECT_EQ(of_pair(R"({"sbert_ce_default_activation_function":
-                        "torch.nn.modules.linear.Identity"})"),
-            kNone);
-  const auto of_labels = [](std::string_view fields) {
-    return FactsOf(CrossEncoderWith(fields), ModelTask::kScore).label_activation;
-  };
-  EXPECT_EQ(of_labels("{}"), kSoftmax);
-  EXPECT_EQ(of_labels(R"({"problem_type": "single_label_classification"})"), kSoftmax);
-  EXPECT_EQ(of_labels(R"({"problem_type": "multi_label_classification"})"), kSigmoid);
-  EXPECT_EQ(of_labels(R"({"problem_type": "regression"})"), kNone);
-}
-
-TEST(PoolingTask, RefusesActivationsThatItDoesNotHave) {
-  ModelFiles files = CrossEncoderWith(R"({"sentence_transformers":
-                                          {"activation_fn": "torch.nn.modules.activation.Tanh"}})");
-  const auto task = ApplyTask("auto", files);
-  ASSERT_FALSE(task);
-  EXPECT_EQ(task.error().message,
-            "'activation_fn' is 'torch.nn.modules.activation.Tanh', want Identity or Sigmoid of "
-            "torch.nn");
-}
-
-TEST(PoolingScores, AreWhatTheirActivationsSay) {
-  const std::vector<float> logits = {0, std::log(3.0f)};
-  EXPECT_EQ(Activated(logits, ScoreActivation::kNone), logits);
-  const auto each = Activated(logits, ScoreActivation::kSigmoid);
-  EXPECT_FLOAT_EQ(each[0], 0.5f);
-  EXPECT_FLOAT_EQ(each[1], 0.75f);
-  const auto all = Activated(logits, ScoreActivation::kSoftmax);
-  EXPECT_FLOAT_EQ(all[0], 0.25f);
-  EXPECT_FLOAT_EQ(all[1], 0.75f);
-  EXPECT_FLOAT_EQ(Activated({0}, ScoreActivation::kSoftmax)[0], 0.5f);
-}
-
-// As the most used ones of sentence-transformers: without a function, a score is the logit.
-TEST(PoolingLines, ACrossEncoderThatAsksForNoActivationScoresByItsLogits) {
-  std::string pattern = ::testing::TempDir() + "/pinion-reranker-XXXXXX";
-  EngineOptions options = OptionsFor("bert-reranker");
-  options.model = mkdtemp(pattern.data());
-  std::filesystem::copy(Folder("bert-reranker"), options.model);
-  ASSERT_TRUE(WriteFile(options.model + "/config.json",
-                        CrossEncoderWith(R"({"sentence_transformers": {"activation_fn":
-                                             "torch.nn.modules.linear.Identity"}})")
-                            .config.Dump()));
-  const auto engine = Start(options);
-  const PoolingGolden golden("bert-reranker");
-  const auto tokenizer = OpenTokenizer(engine->model()).value();
-  for (size_t i = 0; i < golden.wanted.size(); ++i) {
-    const Json& text = *golden.json.Find("prompts")->array()[i].Find("text");
-    if (!text.is_array()) continue;
-    const Json::Array& pair = text.array();
-    const Json line = Json::Object{{"query", pair[0]}, {"documents", Json::Array{pair[1]}}};
-    const auto answers = RankLines(*engine, *tokenizer, {{1, line}}, /*logits=*/false).value();
-    EXPECT_NEAR(answers[0].Find("scores")->array()[0].number(), golden.wanted[i][0],
-                kBound * golden.rms);
-  }
-  std::filesystem::remove_all(options.model);
-}
-
 TEST(PoolingLines, ErrorsNameLineAndFieldAndOthersGoOn) {
-  const auto engine = Start(OptionsFor("qwen3-embedding"));
+  const auto engine = Start(PoolingOptions("qwen3-embedding"));
   const auto tokenizer = OpenTokenizer(engine->model()).value();
   const auto line = [](const char* text) { return Json::Parse(text).value(); };
   const std::vector<JsonLine> lines = {{1, line(R"({"text": 5})")},
@@ -339,7 +170,7 @@ TEST(PoolingKinds, AreWhatTheirNamesSay) {
   ModelFiles files;
   files.spec.hidden = 2;
   files.embedder.emplace();
-  const auto weights = OpenWeights(FindModel(Folder("bert-cls")).value()).value();
+  const auto weights = OpenWeights(FindModel(PoolingFolder("bert-cls")).value()).value();
   const auto pool = [&](PoolingKind kind) {
     files.embedder->pooling = kind;
     const auto pooler = Pooler::Load(files, ModelTask::kEmbed, *weights).value();
