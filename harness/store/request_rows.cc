@@ -52,6 +52,8 @@ Result<std::vector<RequestRow>> ReadRequests(SQLite::Database& database, const S
     one.error = columns.Text();
     one.cut = columns.Int() != 0;
     PINION_ASSIGN(one.token_ns, UnpackTimes(columns.Text(), one.sent_ns));
+    if (one.complete() && one.token_ns.empty())
+      return Fail(ErrorCode::kFailed, "a request that was answered has no times of tokens");
     rows.push_back(std::move(row));
   }
   return rows;

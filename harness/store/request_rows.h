@@ -16,7 +16,7 @@ void PutRequests(SQLite::Database& database, int64_t trial,
                  const std::vector<RequestRow>& requests);
 
 // In the order in which they were put; none if the slot has no trial. Errors: times that were not
-// packed by PackTimes.
+// packed by PackTimes, or none of a request that was answered.
 Result<std::vector<RequestRow>> ReadRequests(SQLite::Database& database, const Slot& slot);
 
 }  // namespace pinion::harness

@@ -20,6 +20,16 @@ Phase PhaseOf(const std::string& name) {
   return Phase::kRace;
 }
 
+// Whether a row has what readers of candidates take for granted.
+bool IsWhole(const CandidateRow& row) {
+  const auto is_setting = [](const Json& pair) {
+    return pair.is_array() && pair.array().size() == 2 && pair.array()[0].is_string() &&
+           pair.array()[1].is_string();
+  };
+  return row.options.is_object() && row.settings.is_array() &&
+         std::all_of(row.settings.array().begin(), row.settings.array().end(), is_setting);
+}
+
 class SqliteStore : public Store {
  public:
   // Readers need write access too: WAL keeps its index in a shared file.
@@ -122,6 +132,13 @@ class SqliteStore : public Store {
  private:
   const std::string& path() const { return database_.getFilename(); }
 
+  tl::unexpected<Error> Damaged(const std::string& what) const {
+    return Fail(ErrorCode::kCorrupt,
+                StrCat(path(), " is damaged, it lacks ", what,
+                       " or a part of it: take it from a backup, or sweep into "
+                       "a new folder"));
+  }
+
   Result<std::vector<CandidateRow>> ReadCandidates() {
     SQLite::Statement get(database_,
                           "SELECT id,label,engine,settings,options,is_baseline,cores,infeasible,"
@@ -140,8 +157,11 @@ class SqliteStore : public Store {
       row.infeasible = columns.Text();
       PINION_ASSIGN(const Json same_as, columns.AsJson());
       row.same_as = StringsIn(same_as);
+      if (row.id != static_cast<int>(rows.size()) || !IsWhole(row))
+        return Damaged(StrCat("candidate ", rows.size()));
       rows.push_back(std::move(row));
     }
+    if (rows.empty()) return Damaged("the baseline");
     return rows;
   }
 

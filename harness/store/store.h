@@ -102,6 +102,7 @@ class Store {
 
   // Stores all or none.
   virtual Status PutCandidates(const std::vector<CandidateRow>& candidates) = 0;
+  // In the order of their ids, from 0. Errors (kCorrupt): one is missing, or has no settings.
   virtual Result<std::vector<CandidateRow>> Candidates() = 0;
 
   // The keys of samples, besides their trial.

@@ -254,6 +254,35 @@ TEST_F(StoreTest, NamesAMissingFileAndACorruptOne) {
   EXPECT_THAT(corrupt.error().message, HasSubstr(path_));
 }
 
+TEST_F(StoreTest, ADamagedStoreIsAnErrorThatNamesWhatItLacks) {
+  ASSERT_TRUE(Create()->PutCandidates({Candidate(0), Candidate(1)}));
+  const auto lacks = [&](const char* statement) {
+    SQLite::Database(path_, SQLite::OPEN_READWRITE).exec(statement);
+    const auto found = Open()->Candidates();
+    EXPECT_FALSE(found) << statement;
+    return found ? "" : found.error().message;
+  };
+  EXPECT_THAT(lacks("UPDATE candidate SET options='[1]' WHERE id=1"),
+              HasSubstr(path_ + " is damaged, it lacks candidate 1 or a part of it"));
+  EXPECT_THAT(lacks("UPDATE candidate SET options='{}', settings='[[1,2]]'"),
+              HasSubstr("lacks candidate 0"));
+  EXPECT_THAT(lacks("UPDATE candidate SET settings='[[\"isa\",\"avx2\"]]', id=id+1"),
+              HasSubstr("lacks candidate 0"));
+  EXPECT_THAT(lacks("DELETE FROM candidate"), HasSubstr("lacks the baseline"));
+}
+
+TEST_F(StoreTest, AnAnswerWithoutTokensIsAnError) {
+  const auto store = Create();
+  ASSERT_TRUE(store->PutCandidates({Candidate(0)}));
+  TrialRow trial;
+  trial.ok = true;
+  trial.requests.resize(1);
+  ASSERT_TRUE(store->PutTrial(trial, {"m", "m", "{}", 1}));
+  const auto requests = store->Requests(trial);
+  ASSERT_FALSE(requests);
+  EXPECT_THAT(requests.error().message, HasSubstr("no times of tokens"));
+}
+
 TEST_F(StoreTest, AnotherVersionsTablesAreRefusedByBothNumbers) {
   Create();
   SQLite::Database database(path_, SQLite::OPEN_READWRITE);
