@@ -15,6 +15,7 @@
 #include "harness/report/page_parts.h"
 #include "harness/report/pair_words.h"
 #include "harness/report/write.h"
+#include "harness/stats/text.h"
 #include "harness/sweep/load.h"
 #include "harness/sweep/pair.h"
 #include "harness/sweep/sweep.h"
@@ -80,6 +81,10 @@ Result<Contest> ContestOf(const CompareRaceFlags& flags) {
 
 // Nothing but the two sides: their race runs rounds as long as the budget lasts.
 Result<Definition> DefinitionOf(const Contest& contest, const CompareRaceFlags& flags) {
+  constexpr double kMostThreshold = 0.5;  // of a definition's epsilon
+  if (flags.threshold > kMostThreshold)
+    return Fail(ErrorCode::kUsage, StrCat("--threshold is ", Percent(flags.threshold),
+                                          "; of builds and profiles it is at most 50 %"));
   Definition definition;
   definition.engines = contest.engines;
   definition.objectives = {contest.objective};
