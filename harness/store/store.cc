@@ -20,14 +20,17 @@ Phase PhaseOf(const std::string& name) {
   return Phase::kRace;
 }
 
-// Whether a row has what readers of candidates take for granted.
+// Whether a row has what readers of candidates take for granted; null is an empty one.
 bool IsWhole(const CandidateRow& row) {
   const auto is_setting = [](const Json& pair) {
     return pair.is_array() && pair.array().size() == 2 && pair.array()[0].is_string() &&
            pair.array()[1].is_string();
   };
-  return row.options.is_object() && row.settings.is_array() &&
-         std::all_of(row.settings.array().begin(), row.settings.array().end(), is_setting);
+  const Json &options = row.options, &settings = row.settings;
+  if (!options.is_object() && !options.is_null()) return false;
+  if (settings.is_null()) return true;
+  return settings.is_array() &&
+         std::all_of(settings.array().begin(), settings.array().end(), is_setting);
 }
 
 class SqliteStore : public Store {
