@@ -33,6 +33,12 @@ bool IsWhole(const CandidateRow& row) {
          std::all_of(settings.array().begin(), settings.array().end(), is_setting);
 }
 
+tl::unexpected<Error> Damaged(const std::string& path, const std::string& what) {
+  return Fail(ErrorCode::kCorrupt,
+              StrCat(path, " is damaged, it lacks ", what,
+                     " or a part of it: take it from a backup, or sweep into a new folder"));
+}
+
 class SqliteStore : public Store {
  public:
   // Readers need write access too: WAL keeps its index in a shared file.
@@ -75,6 +81,12 @@ class SqliteStore : public Store {
 
   Result<std::vector<CandidateRow>> Candidates() override {
     return Guarded(path(), [&] { return ReadCandidates(); });
+  }
+
+  Result<std::vector<CandidateRow>> SweepCandidates() override {
+    PINION_ASSIGN(std::vector<CandidateRow> rows, Candidates());
+    if (rows.empty()) return Damaged(path(), "the baseline");
+    return rows;
   }
 
   Status PutTrial(const TrialRow& trial, const Keys& keys) override {
@@ -135,13 +147,6 @@ class SqliteStore : public Store {
  private:
   const std::string& path() const { return database_.getFilename(); }
 
-  tl::unexpected<Error> Damaged(const std::string& what) const {
-    return Fail(ErrorCode::kCorrupt,
-                StrCat(path(), " is damaged, it lacks ", what,
-                       " or a part of it: take it from a backup, or sweep into "
-                       "a new folder"));
-  }
-
   Result<std::vector<CandidateRow>> ReadCandidates() {
     SQLite::Statement get(database_,
                           "SELECT id,label,engine,settings,options,is_baseline,cores,infeasible,"
@@ -161,10 +166,9 @@ class SqliteStore : public Store {
       PINION_ASSIGN(const Json same_as, columns.AsJson());
       row.same_as = StringsIn(same_as);
       if (row.id != static_cast<int>(rows.size()) || !IsWhole(row))
-        return Damaged(StrCat("candidate ", rows.size()));
+        return Damaged(path(), StrCat("candidate ", rows.size()));
       rows.push_back(std::move(row));
     }
-    if (rows.empty()) return Damaged("the baseline");
     return rows;
   }
 

@@ -258,7 +258,7 @@ TEST_F(StoreTest, ADamagedStoreIsAnErrorThatNamesWhatItLacks) {
   ASSERT_TRUE(Create()->PutCandidates({Candidate(0), Candidate(1)}));
   const auto lacks = [&](const char* statement) {
     SQLite::Database(path_, SQLite::OPEN_READWRITE).exec(statement);
-    const auto found = Open()->Candidates();
+    const auto found = Open()->SweepCandidates();
     EXPECT_FALSE(found) << statement;
     return found ? "" : found.error().message;
   };
@@ -266,7 +266,7 @@ TEST_F(StoreTest, ADamagedStoreIsAnErrorThatNamesWhatItLacks) {
               HasSubstr(path_ + " is damaged, it lacks candidate 1 or a part of it"));
   EXPECT_THAT(lacks("UPDATE candidate SET options='{}', settings='[[1,2]]'"),
               HasSubstr("lacks candidate 0"));
-  EXPECT_THAT(lacks("UPDATE candidate SET settings='[[\"isa\",\"avx2\"]]', id=id+1"),
+  EXPECT_THAT(lacks("UPDATE candidate SET settings='[]'; DELETE FROM candidate WHERE id=0"),
               HasSubstr("lacks candidate 0"));
   EXPECT_THAT(lacks("DELETE FROM candidate"), HasSubstr("lacks the baseline"));
 }
