@@ -15,7 +15,7 @@ namespace pinion {
 Result<bool> IsCrossEncoder(const std::string& folder);
 
 // The activation of scores that it asks for ("torch.nn.modules.linear.Identity"); "" if it leaves
-// that to config.json, or is no such folder.
+// that to config.json, or if the folder is another kind of model's.
 Result<std::string> CrossEncoderActivation(const std::string& folder);
 
 // An error if it scores by the logits of other tokens than these. A folder that does not say so is

@@ -24,7 +24,7 @@ Result<Json> ParseIfThere(const std::string& path) {
 
 constexpr size_t kMaxTemplate = 4 << 20;
 
-// Where transformers writes the template that others have in a list beside the usual one.
+// transformers writes this template to a file of its own; others list it beside the usual one.
 Status AddToolTemplate(const std::string& file, Json& config) {
   if (!Exists(file)) return {};
   std::optional<std::string> usual, listed;

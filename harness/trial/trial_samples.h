@@ -11,14 +11,14 @@
 
 namespace pinion::harness {
 
-// What a trial's loads were seen to do, as its samples.
+// Turns the observations of a trial's loads into its samples.
 
 // Stores the hardware counters of the measured load as info "counters", and those that metrics
 // exist for as samples; with energy, also "joules_per_token".
 void AddCounters(const std::vector<CounterReading>& readings, size_t output_tokens,
                  TrialResult& result);
 
-// What the server counted during a load.
+// Adds the server's counts of a load.
 void AddCounted(const ServerCounters& counted, LoadLevel level, TrialResult& result);
 
 // Times of a loop's requests: medians, and those quantiles that so many requests support; their

@@ -1,5 +1,5 @@
-// What a GGUF file says of its answers' ends, and what it asks for that no reader of its
-// architecture computes.
+// The ends of answers that a GGUF file states, and requests that its architecture's reader does not
+// compute.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -163,7 +163,7 @@ echo '{"samples":[{"metric":"output_tokens_per_s","concurrency":0,"value":'$spee
 "suspect":['$suspect'],"info":{"isa":"fake","threads":1}}'
 )";
 
-// What is measured on another day would be compared with the defaults of the day before.
+// A trial of another day would be compared with the defaults of the day before.
 TEST_F(SweepTest, AResumedSweepRepeatsNoDisturbedTrialOfAnEarlierRound) {
   WriteChild(kDisturbed);
   constexpr char kDefinition[] =

@@ -91,7 +91,7 @@ TEST_F(Turns, WavesAlternateAndBothSidesOfOneSendTheSamePrompts) {
             Find(*result[1], "output_tokens_per_s", 0)->value);
 }
 
-// What a server does after its start would slow the other's first waves.
+// A server's work after its start would slow the other's first waves.
 TEST_F(Turns, BothHaveSettledAfterTheWarmUpsAndBeforeTheFirstWave) {
   ASSERT_TRUE(Run()[0]);
   const auto first = std::find_if(sent_.begin(), sent_.end(), [](const auto& one) {
