@@ -27,7 +27,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// Sanitizers make a replay about ten times as slow, and look for other things than rates.
+// Sanitizers make a replay about ten times as slow, and look for other things than rates: a few
+// replays run there, and no rate is held, since a few replays of a series show none.
 const int kReplays = tests::Watched() ? 16 : 150;
 constexpr double kLuck = 1.64;  // standard errors
 
@@ -91,20 +92,23 @@ void ExpectHonest(const Recording& noise, double noisy_cost = 0.60) {
   worse[0] = 1;
 
   const ReplayReport none = Replay(noise, equal);
+  const ReplayReport five = Replay(noise, planted);
+  const ReplayReport none_better = Replay(noise, worse);
+  const ReplayReport many = Replay(noise, TwentyFour());
+  const ReplayReport cut_short = Replay(noise, TwentyFour(), 100);
+  if (tests::Watched()) return;
+
   const double false_crowns = 1 - static_cast<double>(none.none) / kReplays;
   EXPECT_LE(false_crowns, 0.05 + kLuck * StandardError(0.05));
   EXPECT_LE(Figure(none, "false_best").mean.mean, 0.05 + kLuck * StandardError(0.05));
 
-  const ReplayReport five = Replay(noise, planted);
   const bool quiet = five.floor_p50 < 0.03;
   if (quiet) {
     EXPECT_GE(CrownedOf(five, "c3"), kReplays * (0.90 - kLuck * StandardError(0.90)));
   }
 
-  const ReplayReport none_better = Replay(noise, worse);
   EXPECT_LE(kReplays - none_better.none, kReplays * (0.005 + kLuck * StandardError(0.005)));
 
-  const ReplayReport many = Replay(noise, TwentyFour());
   EXPECT_LE(Figure(many, "cost").interval.low, quiet ? 0.25 : noisy_cost);
   if (quiet) {
     EXPECT_GE(Figure(many, "within_2_percent").mean.mean, 0.95 - kLuck * StandardError(0.95));
@@ -115,8 +119,8 @@ void ExpectHonest(const Recording& noise, double noisy_cost = 0.60) {
     EXPECT_GE(*report->interval_coverage, 0.95 - kLuck * StandardError(0.95));
     EXPECT_LE(report->budget_overrun_p95, 0.05);
   }
-  // A budget that cuts the race short is kept as well.
-  EXPECT_LE(Replay(noise, TwentyFour(), 100).budget_overrun_p95, 0.05);
+  EXPECT_LE(cut_short.budget_overrun_p95, 0.05)
+      << "a budget that cuts the race short is kept as well";
 }
 
 // Most near the default, some far, as settings lie: the best is followed by others 1 % to 5 %
@@ -127,6 +131,7 @@ void ExpectTheBestOfManyClose(const Recording& noise, uint32_t seed) {
   std::vector<double> speeds = {1};
   while (speeds.size() < 24) speeds.push_back(normal(random));
   const ReplayReport report = Replay(noise, speeds);
+  if (tests::Watched()) return;
   EXPECT_LE(Figure(report, "cost").interval.low, report.floor_p50 < 0.03 ? 0.25 : 0.60);
   if (report.floor_p50 >= 0.03) return;
   EXPECT_GE(Figure(report, "within_2_percent").mean.mean, 0.95 - kLuck * StandardError(0.95));
@@ -135,6 +140,7 @@ void ExpectTheBestOfManyClose(const Recording& noise, uint32_t seed) {
 // Equal ones are the dearest to tell apart, and 24 of them look better than each other by chance.
 void ExpectEqualOnesToEnd(const Recording& noise) {
   const ReplayReport report = Replay(noise, std::vector<double>(24, 1.0));
+  if (tests::Watched()) return;
   EXPECT_LE(Figure(report, "cost").interval.low, report.floor_p50 < 0.03 ? 0.25 : 0.60);
   EXPECT_GE(report.none, kReplays * (0.95 - kLuck * StandardError(0.95)));
 }
@@ -225,12 +231,13 @@ TEST(Replay, TheIntervalsAreInTheTextAndInTheJson) {
 // in a slow spell may leave too few; then the time is spent.
 void ExpectAVerdictOfAQuickstart(const Recording& noise) {
   const ReplayReport equal = Replay(noise, std::vector<double>(6, 1.0), 45);
+  const ReplayReport one = Replay(noise, {1, 0.55, 1.08, 0.6, 1, 0.6}, 45);
+  if (tests::Watched()) return;
   EXPECT_LE(equal.undecided, kReplays * (0.05 + kLuck * StandardError(0.05)));
   EXPECT_LE(equal.unspent, kReplays * 0.01);
   EXPECT_GE(equal.none, kReplays * (0.95 - kLuck * StandardError(0.95)));
   EXPECT_GE(equal.interval_coverage.value_or(1), 0.95 - kLuck * StandardError(0.95));
   EXPECT_LE(equal.budget_overrun_p95, 0.05);
-  const ReplayReport one = Replay(noise, {1, 0.55, 1.08, 0.6, 1, 0.6}, 45);
   EXPECT_LE(one.undecided, kReplays * (0.05 + kLuck * StandardError(0.05)));
   EXPECT_LE(one.unspent, kReplays * 0.01);
 }
@@ -252,6 +259,7 @@ TEST(Replay, HoldsForSeveralObjectivesAndForNoisierCandidates) {
         planted.objectives = objectives;
         const auto report = ReplayPlanted(recording, planted, options);
         ASSERT_TRUE(report) << report.error().message;
+        if (tests::Watched()) continue;
         EXPECT_GE(report->none, kReplays * (0.95 - kLuck * StandardError(0.95)))
             << objectives << " objectives, noise " << factor;
         EXPECT_EQ(Figure(*report, "small_crowned").mean.mean, 0);
