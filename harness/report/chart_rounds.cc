@@ -94,11 +94,12 @@ Chart DriftChart(const Results& results) {
                      {"CPU pressure", waited * 100},
                      {"state", sample.suspect ? "disturbed" : "quiet"}});
   }
-  chart.conclusion = StrCat(
-      "The defaults' own output ", load.any() ? StrCat("under ", LevelText(load)) : "of the batch",
-      " moved by ", FormatShareOrFactor(Swing(*series)), " between rounds; ", disturbed, " of ",
-      series->samples.size(), " were disturbed by other work on the machine (steal up to ",
-      Percent(worst_steal), ", CPU pressure up to ", Printf("%.0f %%", 100 * worst_pressure), ").");
+  chart.conclusion = StrCat("The defaults' own output ",
+                            load.any() ? StrCat("under ", LevelText(load)) : "of the batch",
+                            " moved by ", FormatShareOrFactor(Swing(*series)),
+                            " between rounds; other work on the machine disturbed ", disturbed,
+                            " of ", series->samples.size(), " (steal up to ", Percent(worst_steal),
+                            ", CPU pressure up to ", Printf("%.0f %%", 100 * worst_pressure), ").");
   return chart;
 }
 

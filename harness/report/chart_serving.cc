@@ -60,20 +60,22 @@ std::string KvSpaceOf(const Candidate& candidate) {
   return space && space->is_number() ? space->Dump() : "auto";
 }
 
-// nullopt: it was not counted.
-std::optional<double> MedianAt(const Candidate& candidate, const char* metric, int concurrency) {
-  const Series* series = candidate.Find(metric, concurrency);
-  return Measured(series) ? std::optional(series->estimate.median) : std::nullopt;
-}
-
-// The line of a cell of the KV chart below its tokens/s, if it is known.
+// The line of a cell of the KV chart below its tokens/s, if it is known: a share's median, or the
+// mean of a count.
 struct KvFact {
   const char *metric, *key, *unit;
-  double scale;
+  bool is_count;
 };
-constexpr KvFact kKvFacts[] = {{"kv_used_share", "used", " % used", 100},
-                               {"prefix_hit_share", "prefix_hits", " % prefix hits", 100},
-                               {"preemptions", "preemptions", " preempted", 1}};
+constexpr KvFact kKvFacts[] = {{"kv_used_share", "used", " % used", false},
+                               {"prefix_hit_share", "prefix_hits", " % prefix hits", false},
+                               {"preemptions", "preemptions", " preempted", true}};
+
+// In percent, or a count. nullopt: it was not counted.
+std::optional<double> ValueOf(const KvFact& fact, const Candidate& candidate, int concurrency) {
+  const Series* series = candidate.Find(fact.metric, concurrency);
+  if (!Measured(series)) return std::nullopt;
+  return fact.is_count ? MeanOf(*series) : 100 * series->estimate.median;
+}
 
 Json KvRow(const std::string& space, int concurrency, const Cell& cell, double best) {
   const Candidate& candidate = *cell.candidate;
@@ -84,9 +86,10 @@ Json KvRow(const std::string& space, int concurrency, const Cell& cell, double b
                           {"configuration", SettingsText(candidate)}};
   std::string text = FormatFigure("tokens/s", cell.tokens_per_s);
   for (const KvFact& fact : kKvFacts) {
-    const auto value = MedianAt(candidate, fact.metric, concurrency);
-    row.Set(fact.key, value ? Json(*value * fact.scale) : Json("unknown"));
-    if (value) text += StrCat("\n", std::lround(*value * fact.scale), fact.unit);
+    const auto value = ValueOf(fact, candidate, concurrency);
+    row.Set(fact.key, value ? Json(*value) : Json("unknown"));
+    if (value)
+      text += StrCat("\n", fact.is_count ? MeanText(*value) : Printf("%.0f", *value), fact.unit);
   }
   row.Set("text", std::move(text));
   return row;
@@ -96,11 +99,12 @@ Json KvRow(const std::string& space, int concurrency, const Cell& cell, double b
 std::string KvEnd(const std::map<std::pair<std::string, int>, Cell>& cells) {
   double preempted = 0;
   std::set<std::string> unknown;
-  for (const auto& [key, cell] : cells) {
-    preempted += MedianAt(*cell.candidate, "preemptions", key.second).value_or(0);
-    for (const KvFact& fact : kKvFacts)
-      if (!MedianAt(*cell.candidate, fact.metric, key.second)) unknown.insert(fact.metric);
-  }
+  for (const auto& [key, cell] : cells)
+    for (const KvFact& fact : kKvFacts) {
+      const auto value = ValueOf(fact, *cell.candidate, key.second);
+      if (!value) unknown.insert(fact.metric);
+      if (fact.is_count) preempted += value.value_or(0);
+    }
   std::string text = unknown.count("preemptions") ? "whether sequences were preempted is unknown."
                      : preempted > 0              ? "sequences were preempted."
                                                   : "no sequence was preempted.";
@@ -152,7 +156,8 @@ Chart KvChart(const Results& results) {
   std::set<std::string> spaces;
   for (const Candidate& candidate : results.candidates)
     for (const int concurrency : results.definition.workload.concurrency) {
-      const double tokens = MedianAt(candidate, "output_tokens_per_s", concurrency).value_or(0);
+      const Series* output = candidate.Find("output_tokens_per_s", concurrency);
+      const double tokens = Measured(output) ? output->estimate.median : 0;
       if (tokens <= 0) continue;
       Cell& cell = cells[{KvSpaceOf(candidate), concurrency}];
       if (tokens > cell.tokens_per_s) cell = {&candidate, tokens};

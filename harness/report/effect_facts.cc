@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "engine/base/strings.h"
@@ -17,9 +18,17 @@ namespace {
 struct Pair {
   const Candidate *with, *without;
 };
+// `from` is nullopt if the configurations without the change leave the setting at its default.
 struct SettingChange {
   std::string engine, key, value;
-  auto operator<=>(const SettingChange&) const = default;
+  std::optional<std::string> from;
+  bool operator==(const SettingChange&) const = default;
+};
+
+// A configuration that was measured, without the settings that are defaults.
+struct Tried {
+  const Candidate* candidate;
+  std::vector<Setting> settings;
 };
 
 // Of each engine, the settings that come to its defaults here: "reserved_cpus=0".
@@ -37,12 +46,7 @@ std::vector<Setting> Without(std::vector<Setting> settings, const std::string& k
   return settings;
 }
 
-// In the order of the candidates.
-std::vector<std::pair<SettingChange, std::vector<Pair>>> ChangesOf(const Results& results) {
-  struct Tried {
-    const Candidate* candidate;
-    std::vector<Setting> settings;  // without those that are defaults
-  };
+std::vector<Tried> TriedOf(const Results& results) {
   std::vector<Tried> all;
   auto defaults = DefaultsOf(results);
   for (const Candidate& candidate : results.candidates) {
@@ -52,19 +56,55 @@ std::vector<std::pair<SettingChange, std::vector<Pair>>> ChangesOf(const Results
       return defaults[candidate.engine].contains(Label({one}));
     });
   }
+  return all;
+}
+
+std::optional<std::string> ValueOf(const std::vector<Setting>& settings, const std::string& key) {
+  for (const Setting& one : settings)
+    if (one.key == key) return one.value;
+  return std::nullopt;
+}
+
+bool DifferInAlone(const std::string& key, const Tried& one, const Tried& other) {
+  return one.candidate->engine == other.candidate->engine &&
+         ValueOf(one.settings, key) != ValueOf(other.settings, key) &&
+         Without(one.settings, key) == Without(other.settings, key);
+}
+
+// What the setting's values are compared with: its default or, if none of these configurations
+// differs from one without the setting in it alone, its first value. nullopt is the default.
+std::optional<std::string> ReferenceOf(const std::vector<Tried>& all, const std::string& engine,
+                                       const std::string& key) {
+  std::optional<std::string> first;
+  for (const Tried& with : all) {
+    const std::optional<std::string> value = ValueOf(with.settings, key);
+    if (with.candidate->engine != engine || !value) continue;
+    if (!first) first = value;
+    for (const Tried& without : all)
+      if (!ValueOf(without.settings, key) && DifferInAlone(key, with, without)) return std::nullopt;
+  }
+  return first;
+}
+
+// In the order of the candidates.
+std::vector<std::pair<SettingChange, std::vector<Pair>>> ChangesOf(const Results& results) {
+  const std::vector<Tried> all = TriedOf(results);
   std::vector<std::pair<SettingChange, std::vector<Pair>>> changes;
   for (const Tried& with : all)
-    for (const Setting& setting : with.settings)
+    for (const Setting& setting : with.settings) {
+      const std::string& engine = with.candidate->engine;
+      const SettingChange change{engine, setting.key, setting.value,
+                                 ReferenceOf(all, engine, setting.key)};
       for (const Tried& without : all) {
-        if (with.candidate->engine != without.candidate->engine ||
-            without.settings != Without(with.settings, setting.key))
+        if (!DifferInAlone(setting.key, with, without) ||
+            ValueOf(without.settings, setting.key) != change.from)
           continue;
-        const SettingChange change{with.candidate->engine, setting.key, setting.value};
         auto found = std::find_if(changes.begin(), changes.end(),
                                   [&](const auto& one) { return one.first == change; });
         if (found == changes.end()) found = changes.insert(changes.end(), {change, {}});
         found->second.push_back({with.candidate, without.candidate});
       }
+    }
   return changes;
 }
 
@@ -108,7 +148,7 @@ Estimate EffectOf(const std::vector<Pair>& pairs, Objective objective) {
 double PreemptionsOf(const Candidate& candidate) {
   double sum = 0;
   for (const Series& series : candidate.series)
-    if (series.metric == "preemptions" && series.estimate.n > 0) sum += series.estimate.median;
+    if (series.metric == "preemptions") sum += MeanOf(series);
   return sum;
 }
 
@@ -174,7 +214,7 @@ TextTable EffectFacts(const Results& results) {
       one.cells.push_back(EffectText(effect));
     }
     const auto [before, after] = MeanPreemptions(pairs);
-    if (preempted) one.cells.push_back(StrCat(std::lround(before), " to ", std::lround(after)));
+    if (preempted) one.cells.push_back(StrCat(MeanText(before), " to ", MeanText(after)));
     table.rows.push_back(std::move(one));
   }
   if (table.rows.empty())

@@ -7,6 +7,7 @@
 #include "harness/report/pair_words.h"
 #include "harness/stats/exchanges.h"
 #include "harness/stats/rules.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
@@ -229,6 +230,14 @@ std::string Costs(const Candidate& candidate) {
   add("start_s", "ready after ", "");
   return Join(parts, ", ");
 }
+
+double MeanOf(const Series& series) {
+  double sum = 0;
+  for (const Sample& sample : series.samples) sum += sample.value;
+  return series.samples.empty() ? 0 : sum / static_cast<double>(series.samples.size());
+}
+
+std::string MeanText(double mean) { return Printf(mean < 10 ? "%.2g" : "%.0f", mean); }
 
 std::vector<Figure> FiguresOf(const Candidate& candidate, Objective objective) {
   std::vector<Figure> figures;

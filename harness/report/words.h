@@ -49,6 +49,12 @@ std::string Sentence(const Results& results, const Verdict& verdict);
 // "2 threads, 3.1 GiB of peak memory, ready after 1.5 s"; empty before any trial.
 std::string Costs(const Candidate& candidate);
 
+// Of a trial, on average: the median of what happens in few of the trials is none. 0 without
+// samples.
+double MeanOf(const Series& series);
+// "3", "0.24", "12": a mean of counts.
+std::string MeanText(double mean);
+
 // One figure that a user can expect of a candidate.
 struct Figure {
   std::string name;  // "output", "time to first token"

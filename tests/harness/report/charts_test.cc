@@ -162,7 +162,7 @@ TEST(RaceChart, CountsDroppedConfigurationsAndTheTrialsSaved) {
 
 TEST(DriftChart, CountsDisturbedTrialsAndNamesTheirCauses) {
   const Chart chart = DriftChart(PlantedResults());
-  EXPECT_THAT(chart.conclusion, HasSubstr("1 of 6 were disturbed"));
+  EXPECT_THAT(chart.conclusion, HasSubstr("other work on the machine disturbed 1 of 6"));
   EXPECT_THAT(chart.conclusion, HasSubstr("steal up to 1.2 %, CPU pressure up to 4 %"));
   Results results = PlantedResults();
   for (Series& series : results.candidates[0].series)
@@ -265,6 +265,22 @@ TEST(KvChart, ShowsPreemptionsAndPrefixHits) {
   ASSERT_EQ(chart.values.array().size(), 4u);  // auto and 4 GiB, 1 and 8 clients
   EXPECT_THAT(chart.conclusion, HasSubstr("sequences were preempted"));
   EXPECT_TRUE(Texts(chart, "text").count("325 tokens/s\n80 % used\n25 % prefix hits\n3 preempted"));
+}
+
+TEST(KvChart, SequencesThatFewTrialsPreemptedAreNotNone) {
+  Results results = PlantedResults();
+  results.candidates[1].options.Set("kv_cache_space", 4);
+  for (Candidate& candidate : results.candidates)
+    for (Series& series : candidate.series)
+      if (series.metric == "preemptions") {
+        series.estimate.median = 0;
+        for (Sample& sample : series.samples) sample.value = 0;
+      }
+  EXPECT_THAT(KvChart(results).conclusion, HasSubstr("no sequence was preempted"));
+  for (Candidate& candidate : results.candidates)
+    for (Series& series : candidate.series)
+      if (series.metric == "preemptions") series.samples[0].value = 1;
+  EXPECT_THAT(KvChart(results).conclusion, HasSubstr("; sequences were preempted"));
 }
 
 TEST(KvChart, ReportsUncountedValuesAsUnknownNotAsZero) {

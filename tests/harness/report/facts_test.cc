@@ -52,7 +52,9 @@ Candidate Tried(std::vector<Setting> settings, double gain, double preemptions) 
   candidate.label = Label(candidate.settings);
   candidate.is_baseline = candidate.settings.empty();
   candidate.trials = 7;
-  candidate.series.push_back({"preemptions", 8, {}, Estimate{7, preemptions, 0, std::nullopt}});
+  Series counts{"preemptions", 8, {}, Estimate{7, preemptions, 0, std::nullopt}};
+  counts.samples = {{1, false, preemptions, false}};
+  candidate.series.push_back(counts);
   Comparison comparison;
   for (int round = 1; round <= 7 && !candidate.is_baseline; ++round)
     comparison.ratios.push_back({round, false, gain * (1 + 0.001 * round), false});
@@ -79,10 +81,10 @@ TEST(EffectFacts, CompareConfigurationsThatDifferInOneSettingAlone) {
   // Of the defaults half as good, of those with more space a third: the mean of both in logs.
   EXPECT_THAT(table.rows[0].cells[0], "reserved_cpus");
   EXPECT_THAT(table.rows[0].cells[3], HasSubstr("-59"));
-  EXPECT_EQ(table.rows[0].cells[4], "5 to 3") << "of both pairs";
+  EXPECT_EQ(table.rows[0].cells[4], "4.5 to 3") << "of both pairs";
   // Three times of the defaults, twice of those with a reserved CPU.
   EXPECT_THAT(table.rows[1].cells,
-              ElementsAre("kv_cache_space", testing::_, "256 MiB", HasSubstr("+145"), "7 to 1"));
+              ElementsAre("kv_cache_space", testing::_, "256 MiB", HasSubstr("+145"), "7 to 0.5"));
   EXPECT_TRUE(table.rows[0].stands_out && table.rows[1].stands_out);
 }
 
@@ -105,6 +107,33 @@ TEST(EffectFacts, RoundsThatOnlyOneOfAPairHasDoNotCount) {
       }
     EXPECT_THAT(Names(EffectFacts(results)), testing::Contains("reserved_cpus"));
   }
+}
+
+// Every configuration states every setting, and none of their values is the default.
+TEST(EffectFacts, CompareWithTheFirstValueIfNoneIsTheDefault) {
+  Results results = OfTwoSettings();
+  const auto space = [](const char* gib) { return Setting{"kv_cache_space", gib}; };
+  const Setting none{"reserved_cpus", "0"}, reserve{"reserved_cpus", "1"};
+  results.candidates = {Tried({}, 1, 0), Tried({none, space("1")}, 1, 0),
+                        Tried({none, space("2")}, 2, 0), Tried({none, space("4")}, 4, 0),
+                        Tried({reserve, space("1")}, 0.5, 0)};
+  const TextTable table = EffectFacts(results);
+  ASSERT_EQ(table.rows.size(), 3u);
+  EXPECT_THAT(Names(table), ElementsAre("kv_cache_space", "kv_cache_space", "reserved_cpus"));
+  EXPECT_THAT(table.rows[0].cells, testing::Contains(HasSubstr("+100")));
+  EXPECT_THAT(table.rows[1].cells, testing::Contains(HasSubstr("+300"))) << "of the first value";
+  EXPECT_THAT(table.rows[2].cells, testing::Contains(HasSubstr("-50")));
+}
+
+TEST(EffectFacts, WhatFewTrialsPreemptedIsNotNone) {
+  Results results = OfTwoSettings();
+  results.candidates.resize(2);
+  results.candidates[0].series[0].samples = {{1, false, 0, false}};
+  Series& few = results.candidates[1].series[0];
+  few.estimate.median = 0;
+  few.samples.assign(4, {1, false, 0, false});
+  few.samples[2].value = 1;
+  EXPECT_EQ(EffectFacts(results).rows[0].cells[4], "0 to 0.25");
 }
 
 TEST(EffectFacts, NothingIsSaidOfOtherPairs) {
