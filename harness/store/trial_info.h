@@ -26,7 +26,10 @@ Result<std::vector<MetricValue>> ReadSamples(const Json& list);
 // such as a quantile that needs many requests, is the mean of those.
 std::vector<MetricValue> MeansOf(const std::vector<std::vector<MetricValue>>& waves);
 
-inline constexpr char kBatchCut[] = "offline batch cut";  // in TrialInfo::cut
+// Entries of TrialInfo::cut.
+inline constexpr char kBatchCut[] = "offline batch cut";
+inline constexpr char kSearchCut[] = "search of the SLO's load cut";
+inline constexpr char kSearchLeftOut[] = "search of the SLO's load left out";
 
 // The search of a trial for its SLO's load.
 struct SearchedLevels {
@@ -43,7 +46,7 @@ struct TrialInfo {
   int threads = 0, ranks = 0;
   Json plan;                     // ToJson(Plan)
   std::string command;           // how a user starts the server; empty: `pinion launch` does
-  std::vector<std::string> cut;  // what was measured on less than the whole load: kBatchCut
+  std::vector<std::string> cut;  // what was measured on less than the whole load
   std::vector<Distribution> quantiles;
   std::optional<SearchedLevels> slo;
   std::string no_ceilings_because;
@@ -57,7 +60,12 @@ struct TrialInfo {
   std::vector<int> wave_requests;  // how many of the trial's requests are of each wave
   Json rest = Json::MakeObject();  // what no decision rests on: stages, counters, windows, ...
 
-  bool has_cut_batch() const { return std::find(cut.begin(), cut.end(), kBatchCut) != cut.end(); }
+  bool has_cut_batch() const { return Has(kBatchCut); }
+  // Whether the search for the SLO's load ended too early to tell it.
+  bool has_cut_search() const { return Has(kSearchCut) || Has(kSearchLeftOut); }
+
+ private:
+  bool Has(const char* what) const { return std::find(cut.begin(), cut.end(), what) != cut.end(); }
 };
 
 Json ToJson(const TrialInfo& info);

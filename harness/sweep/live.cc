@@ -68,11 +68,10 @@ void Take(const TrialOutcome& outcome, double limit_s, TrialRow& trial) {
 bool HasLateBatch(const TrialInfo& info) { return info.has_cut_batch() || info.batch_over_s; }
 
 // For a trial whose figures must not serve as a reference.
-void FailForTime(const TrialRequest& request, TrialRow& trial) {
+void FailForTime(const TrialRequest& request, const std::string& what, TrialRow& trial) {
   trial.ok = false;
-  trial.reason =
-      StrCat("its offline batch of ", *request.batch_prompts,
-             " prompts did not end in its share of a trial of ", FormatSeconds(request.limit_s));
+  trial.reason = StrCat("its ", what, " did not end in its share of a trial of ",
+                        FormatSeconds(request.limit_s));
   trial.info.out_of_time_s = request.limit_s;
 }
 
@@ -133,6 +132,14 @@ bool LiveSource::IsFitting() const {
                       [](const auto& known) { return known.second.ok; });
 }
 
+bool LiveSource::LacksSearchTime(const TrialRow& trial) const {
+  const std::vector<Objective>& objectives = meta_.definition.objectives;
+  const bool is_wanted =
+      std::find(objectives.begin(), objectives.end(), Objective::kGoodput) != objectives.end();
+  return is_wanted && trial.info.has_cut_search() &&
+         options_.trial_limit_s < options_.most_search_s;
+}
+
 // Fits trials to what the defaults' first ones took, because of the model or a busy machine.
 Status LiveSource::FitTrials() {
   for (const auto& [slot, trial] : stored_)
@@ -169,12 +176,14 @@ void LiveSource::ShrinkBatch() {
 
 // A limit that was chosen by the budget and is too short for the defaults even so.
 Status LiveSource::RaiseTrialLimit() {
-  double too_short_s = 0;
+  double too_short_s = 0, most_s = kMostTrialSeconds;
   for (const auto& [slot, trial] : stored_) {
     const bool had_large_batch = BatchPromptsOf(trial) > LeastBatch() && HasLateBatch(trial.info);
-    if (!had_large_batch) too_short_s = std::max(too_short_s, trial.info.out_of_time_s.value_or(0));
+    if (had_large_batch) continue;
+    too_short_s = std::max(too_short_s, trial.info.out_of_time_s.value_or(0));
+    if (trial.info.has_cut_search()) most_s = options_.most_search_s;
   }
-  const double raised_s = std::min(2 * too_short_s, kMostTrialSeconds);
+  const double raised_s = std::min(2 * too_short_s, most_s);
   if (raised_s <= options_.trial_limit_s) return {};
   progress_.Note(StrCat("the defaults need more than ", FormatSeconds(too_short_s),
                         " per trial; they get ", FormatSeconds(raised_s)));
@@ -243,7 +252,12 @@ Status LiveSource::Keep(const Asked& asked, const TrialOutcome& outcome, TrialRo
   Take(outcome, request.limit_s, trial);
   if (options_.batch_prompts < meta_.definition.workload.load.num_prompts)
     trial.info.batch_prompts = options_.batch_prompts;
-  if (trial.ok && HasLateBatch(trial.info) && IsFitting()) FailForTime(request, trial);
+  if (trial.ok && IsFitting()) {
+    if (HasLateBatch(trial.info))
+      FailForTime(request, StrCat("offline batch of ", *request.batch_prompts, " prompts"), trial);
+    else if (LacksSearchTime(trial))
+      FailForTime(request, "search of the SLO's load", trial);
+  }
   if (const auto cost = CostPerMillionTokens(trial, meta_.definition))
     trial.samples.push_back({"cost_per_mtoken", 0, *cost});
   const std::string key = ConfigurationKey(asked.engine, asked.configuration, asked.settings);

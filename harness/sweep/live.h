@@ -21,6 +21,7 @@ struct LiveOptions {
   std::string folder;         // of the sweep; logs go to its logs/
   std::string binary;         // the pinion program, which runs trials as its children
   double trial_limit_s = 60;  // initially
+  double most_search_s = 60;  // to which the limit may be raised for the search of an SLO's load
   int batch_prompts = 16;     // initially, of the offline batch
   std::function<bool()> interrupted = [] { return false; };
   const Clock* clock = &kMachineClock;  // of the seconds that trials take
@@ -50,6 +51,8 @@ class LiveSource : public StoredSource {
                                                  double room_s);
   // Whether trials still get the time and the batch that the defaults need: until one has run.
   bool IsFitting() const;
+  // Whether goodput is asked for, this trial came to none, and a longer one may.
+  bool LacksSearchTime(const TrialRow& trial) const;
   Status FitTrials();
   int BatchPromptsOf(const TrialRow& trial) const;
   int LeastBatch() const;

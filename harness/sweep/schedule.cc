@@ -74,4 +74,9 @@ double TrialLimitSeconds(const Definition& definition, size_t contestants) {
   return std::clamp(0.8 * definition.budget_s / trials, 8.0, kMostTrialSeconds);
 }
 
+double MostSearchSeconds(const Definition& definition, size_t contestants) {
+  const double trials = static_cast<double>(kMinSamples * contestants);
+  return std::min(definition.budget_s / trials, kMostTrialSeconds);
+}
+
 }  // namespace pinion::harness

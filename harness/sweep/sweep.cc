@@ -155,7 +155,9 @@ Result<SweepEnd> RunLive(const SweepRequest& request, const SweepMeta& meta, Sto
   options.clock = request.clock;
   options.proposer = proposer;
   options.batch_prompts = meta.definition.workload.load.num_prompts;
-  PINION_ASSIGN(options.trial_limit_s, TrialLimit(store, meta, Feasible(candidates).size() + 1));
+  const size_t contestants = Feasible(candidates).size() + 1;
+  PINION_ASSIGN(options.trial_limit_s, TrialLimit(store, meta, contestants));
+  options.most_search_s = MostSearchSeconds(meta.definition, contestants);
   PINION_TRY(WriteProgress(store, {NowIso8601(), meta.definition.rounds, false}));
   LiveSource source(options, meta, candidates, trials, store, progress);
   const Forecasts forecasts =

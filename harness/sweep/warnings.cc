@@ -10,24 +10,30 @@ namespace pinion::harness {
 std::vector<std::string> WarningsOf(const SweepMeta& meta, const std::vector<TrialRow>& trials,
                                     const Results& results) {
   std::vector<std::string> warnings = meta.unavailable;
-  size_t suspect = 0, failed = 0, cut = 0;
+  size_t suspect = 0, failed = 0, cut = 0, searches = 0;
   for (const TrialRow& trial : trials) {
     suspect += trial.ok && !trial.suspect.empty() ? 1 : 0;
     failed += trial.ok ? 0 : 1;
-    cut += trial.ok && !trial.info.cut.empty() ? 1 : 0;
+    const size_t cut_searches = trial.info.has_cut_search() ? 1 : 0;
+    cut += trial.ok && trial.info.cut.size() > cut_searches ? 1 : 0;
+    searches += trial.ok ? cut_searches : 0;
   }
   const auto warn = [&](size_t count, const char* what) {
     if (count > 0) warnings.push_back(StrCat(count, " of ", trials.size(), " trials ", what));
   };
   const bool busy = 2 * suspect > trials.size() - failed;
-  warn(suspect,
-       busy ? "were disturbed by other work on the machine: end it (find it with pinion doctor or "
-              "top) and sweep again"
-            : "were disturbed by other work on the machine; they are marked and kept");
+  if (suspect > 0)
+    warnings.push_back(StrCat("other work on the machine disturbed ", suspect, " of ",
+                              Counted(trials.size(), "trial"),
+                              busy ? ": end it (find it with pinion doctor or top) and sweep again"
+                                   : "; disturbed trials are marked and kept"));
   warn(failed, "failed; see the candidates for the reasons");
   warn(cut,
        "reached their time limit and were measured on fewer tokens; raise the sweep's "
        "--trial-limit");
+  warn(searches,
+       "ended before their search had found the SLO's load, and have no goodput; raise the sweep's "
+       "--trial-limit, and its --budget with it");
   if (results.batch_prompts > 0)
     warnings.push_back(StrCat(
         "the offline batch has ", Counted(static_cast<size_t>(results.batch_prompts), "prompt"),

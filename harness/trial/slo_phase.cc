@@ -8,9 +8,6 @@
 namespace pinion::harness {
 namespace {
 
-// Begins the entry of a trial's info "cut" that tells of a search.
-constexpr const char* kSearchNote = "search of the SLO's load";
-
 SloSearchOptions OptionsOf(const SloTarget& target, double start) {
   SloSearchOptions options;
   options.whole = !target.by_rate;
@@ -81,12 +78,12 @@ void DescribeSearch(const SloTarget& target, const SloLevels& levels, TrialInfo&
     one.good = level.good;
     one.total = level.total;
   }
-  std::erase_if(info.cut, [](const std::string& one) { return one.starts_with(kSearchNote); });
+  std::erase_if(info.cut,
+                [](const std::string& one) { return one == kSearchCut || one == kSearchLeftOut; });
   std::erase_if(samples, [](const MetricValue& one) { return one.metric == "slo_load"; });
-  if (tried.empty()) return info.cut.push_back(StrCat(kSearchNote, " left out"));
+  if (tried.empty()) return info.cut.push_back(kSearchLeftOut);
   const SloBoundary boundary = JudgeLevels(std::move(tried), target.attain);
-  if (!EnclosesItsLoad(boundary, OptionsOf(target, 1)))
-    return info.cut.push_back(StrCat(kSearchNote, " cut"));
+  if (!EnclosesItsLoad(boundary, OptionsOf(target, 1))) return info.cut.push_back(kSearchCut);
   samples.push_back({"slo_load", 0, *LoadAttaining(boundary, target.attain)});
 }
 

@@ -193,8 +193,17 @@ TEST(Assemble, MarksDisturbedSamples) {
   const Results results = Assemble(Meta(), {"", 6, true}, {Row(0), Row(1)}, trials);
   EXPECT_THAT(results.candidates[1].suspect_reasons, testing::ElementsAre("round 1: steal 4.0 %"));
   EXPECT_TRUE(results.candidates[1].series[0].samples[0].suspect);
-  EXPECT_THAT(results.warnings, Contains(HasSubstr("1 of 18 trials were disturbed by other "
-                                                   "work on the machine; they are marked")));
+  EXPECT_THAT(results.warnings, Contains(HasSubstr("other work on the machine disturbed 1 of "
+                                                   "18 trials; disturbed trials are marked")));
+}
+
+TEST(Assemble, ASearchWithoutALoadIsNotATrialOnFewerTokens) {
+  std::vector<TrialRow> trials = SixRounds(1.1);
+  trials[0].info.cut = {"search of the SLO's load cut"};
+  trials[1].info.cut = {"search of the SLO's load left out", "offline batch cut"};
+  const Results results = Assemble(Meta(), {"", 6, true}, {Row(0), Row(1)}, trials);
+  EXPECT_THAT(results.warnings, Contains(HasSubstr("1 of 18 trials reached their time limit")));
+  EXPECT_THAT(results.warnings, Contains(HasSubstr("2 of 18 trials ended before their search")));
 }
 
 TEST(Assemble, WarnsToFreeTheMachineIfMostTrialsAreDisturbed) {

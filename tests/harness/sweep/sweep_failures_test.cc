@@ -131,6 +131,65 @@ TEST_F(SweepFailures, DefaultsThatNeedMoreTimeGetIt) {
   EXPECT_EQ(ReadTrialLimit(**store)->value_or(0), 32);
 }
 
+// A child whose search of the SLO's load ends too early, unless its request matches `enough`.
+std::string ChildThatSearches(const char* enough) {
+  return StrCat("#!/bin/sh\nIFS= read -r request\necho trial >> \"${0%/*}/trials\"\n",
+                "case \"$request\" in ", enough, R"sh() enough=true ;; *) enough=false ;; esac
+load=8
+case "$request" in *'"max_num_seqs":11,'*) load=12 ;; esac
+samples='{"metric":"ttft_s","concurrency":1,"value":0.01}'
+cut="\"search of the SLO's load cut\""
+if $enough; then
+  samples="$samples,{\"metric\":\"slo_load\",\"concurrency\":0,\"value\":$load}"
+  cut=
+fi
+echo '{"samples":['"$samples"'],"suspect":[],"info":{"isa":"fake","threads":1,"cut":['"$cut"']}}'
+)sh");
+}
+
+// Their limit is 8 s, and may become 25 s.
+constexpr char kGoodputSweep[] =
+    R"({"candidates":[{"max_num_seqs":11}],"rounds":6,"objectives":["goodput"],"budget":450,
+"workload":{"concurrency":[1],"slo":{"ttft":1}}})";
+
+TEST_F(SweepFailures, ASearchThatTheDefaultsDoNotEndGetsMoreTime) {
+  WriteChild(ChildThatSearches(R"(*'"limit_s":16.0'*)").c_str());
+  Define(kGoodputSweep);
+  const auto end = RunSweep(request_, progress_);
+  ASSERT_TRUE(end) << end.error().message;
+  EXPECT_THAT(progress_.notes,
+              HasSubstr("the defaults need more than 8 s per trial; they get 16 s"));
+  const Results results = Load();
+  EXPECT_EQ(results.verdicts[0].outcome, Outcome::kWinner);
+  EXPECT_THAT(results.warnings, testing::Contains(HasSubstr("trials failed")));
+  const auto store = Store::Open(request_.folder + "/results.db");
+  const auto trials = (*store)->Trials();
+  for (const TrialRow& trial : *trials) EXPECT_EQ(trial.ok, !trial.info.has_cut_search());
+  EXPECT_THAT(trials->front().reason,
+              HasSubstr("search of the SLO's load did not end in its share of a trial of 8 s"));
+}
+
+// Rounds that are too few for an interval would say no more.
+TEST_F(SweepFailures, ASearchGetsNoMoreTimeThanTheBudgetHasForEnoughRounds) {
+  WriteChild(ChildThatSearches("never").c_str());
+  Define(kGoodputSweep);
+  const auto end = RunSweep(request_, progress_);
+  ASSERT_TRUE(end) << end.error().message;
+  EXPECT_THAT(progress_.notes, HasSubstr("more than 16 s per trial; they get 25 s"));
+  EXPECT_THAT(progress_.notes, Not(HasSubstr("more than 25 s")));
+  EXPECT_EQ(Load().verdicts[0].outcome, Outcome::kNoData);
+  EXPECT_THAT(Load().warnings, testing::Contains(HasSubstr("ended before their search")));
+}
+
+// Other objectives have their figures at any limit.
+TEST_F(SweepFailures, ASearchThatNoObjectiveAsksForGetsNoMoreTime) {
+  WriteChild(ChildThatSearches("never").c_str());
+  Define(R"({"candidates":[{"max_num_seqs":11}],"rounds":6,"objectives":["latency"],"budget":450,
+"workload":{"concurrency":[1],"slo":{"ttft":1}}})");
+  ASSERT_TRUE(RunSweep(request_, progress_));
+  EXPECT_THAT(progress_.notes, Not(HasSubstr("they get")));
+}
+
 // A child whose batch does not end in time, which `late` is printed for, unless the request matches
 // `whole`.
 std::string ChildThatIsLate(const char* whole, const char* late) {
