@@ -216,10 +216,7 @@ void AddLaunch(CLI::App& app, int& exit_code) {
       ->add_flag("--json", options->json,
                  "with --dry-run: print JSON instead of text, with the warnings")
       ->needs(dry_run);
-  command->callback([options, &exit_code] {
-    const Result<int> done = RunLaunch(*options);
-    exit_code = done ? *done : Report(done.error());
-  });
+  command->callback([options, &exit_code] { exit_code = ExitCodeOf(RunLaunch(*options)); });
 }
 
 }  // namespace pinion::harness

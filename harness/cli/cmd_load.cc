@@ -323,10 +323,7 @@ void AddLoad(CLI::App& app, int& exit_code) {
   flags->access.AddTo(*command);
   AddSearch(*command, *flags);
   command->footer(Footer());
-  command->callback([flags, &exit_code] {
-    const Result<bool> all_complete = RunLoadCommand(*flags);
-    exit_code = all_complete ? (*all_complete ? 0 : 1) : Report(all_complete.error());
-  });
+  command->callback([flags, &exit_code] { exit_code = ExitCodeOf(RunLoadCommand(*flags)); });
 }
 
 }  // namespace pinion::harness

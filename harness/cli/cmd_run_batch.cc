@@ -166,10 +166,7 @@ void AddRunBatch(CLI::App& app, int& exit_code) {
                    "seconds after which a request is given up")
       ->check(CLI::Range(0.001, 1e9))
       ->capture_default_str();
-  command->callback([flags, &exit_code] {
-    const auto answered = Answer(*flags);
-    exit_code = !answered ? Report(answered.error()) : *answered ? 0 : 1;
-  });
+  command->callback([flags, &exit_code] { exit_code = ExitCodeOf(Answer(*flags)); });
 }
 
 }  // namespace pinion::harness

@@ -209,10 +209,7 @@ void AddSweep(CLI::App& app, int& exit_code) {
   auto* command =
       app.add_subcommand("sweep", "Find the fastest settings for a model on this machine");
   flags->AddTo(*command);
-  command->callback([flags, &exit_code] {
-    const Status done = RunSweepCommand(*flags);
-    exit_code = done ? 0 : Report(done.error());
-  });
+  command->callback([flags, &exit_code] { exit_code = ExitCodeOf(RunSweepCommand(*flags)); });
 }
 
 }  // namespace pinion::harness

@@ -1,7 +1,4 @@
-#include <unistd.h>
-
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -58,12 +55,6 @@ Result<LivePlacement> AskForPlacement(const TopoFlags& flags) {
   return ReadPlacement(*info, url.text);
 }
 
-// https://no-color.org: any value but the empty one.
-bool WantsColour() {
-  const char* no_colour = std::getenv("NO_COLOR");
-  return isatty(STDOUT_FILENO) && !(no_colour && *no_colour);
-}
-
 Result<std::string> MachineText(const TopoFlags& flags) {
   PINION_ASSIGN(const Topology topology, ExamineAsAsked(flags));
   return flags.json ? ToJson(topology).Dump() + "\n" : DrawTopology(topology, WantsColour());
@@ -74,11 +65,11 @@ Result<std::string> LiveText(const TopoFlags& flags) {
   return flags.json ? ToJson(placement).Dump() + "\n" : DrawPlacement(placement, WantsColour());
 }
 
-int RunTopo(const TopoFlags& flags) {
-  const auto text = flags.live_option->count() > 0 ? LiveText(flags) : MachineText(flags);
-  if (!text) return Report(text.error());
-  std::fputs(text->c_str(), stdout);
-  return 0;
+Status RunTopo(const TopoFlags& flags) {
+  PINION_ASSIGN(const std::string text,
+                flags.live_option->count() > 0 ? LiveText(flags) : MachineText(flags));
+  std::fputs(text.c_str(), stdout);
+  return {};
 }
 
 // What only a running server can tell: all flags of plans are out of place beside it.
@@ -128,7 +119,7 @@ void AddTopo(CLI::App& app, int& exit_code) {
   for (const std::string& key : kModelKeys)
     command->get_option(FindSetting(key)->name())->needs(model);
   AddLiveFlags(*command, *flags);
-  command->callback([flags, &exit_code] { exit_code = RunTopo(*flags); });
+  command->callback([flags, &exit_code] { exit_code = ExitCodeOf(RunTopo(*flags)); });
 }
 
 }  // namespace pinion::harness

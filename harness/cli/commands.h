@@ -1,8 +1,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <string>
-#include <vector>
+#include <type_traits>
 
 #include "engine/base/result.h"
 
@@ -33,5 +32,16 @@ void AddDescribe(CLI::App& app, int& exit_code);  // hidden: the source of man p
 
 // Prints "pinion: <message>" on standard error and returns the exit code for it.
 int Report(const Error& error);
+
+// The exit code of a command that returned `done`: its own, Report's, or 1 for false.
+template <typename T>
+int ExitCodeOf(const Result<T>& done) {
+  if (!done) return Report(done.error());
+  if constexpr (std::is_same_v<T, bool>) return *done ? 0 : 1;
+  if constexpr (std::is_same_v<T, int>) return *done;
+  return 0;
+}
+
+bool WantsColour();  // standard output does
 
 }  // namespace pinion::harness
