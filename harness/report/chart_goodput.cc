@@ -16,7 +16,7 @@ constexpr const char* kGoodputTitle = "Goodput by setting";
 
 const Estimate* GoodputOf(const Candidate& candidate) {
   const Series* series = candidate.Find("slo_load", 0);
-  return Measured(series) ? &series->estimate : nullptr;
+  return series ? &series->estimate : nullptr;
 }
 
 // A key, within its engine if several race: those engines have settings of their own.

@@ -17,7 +17,7 @@ constexpr const char* kTitle = "Roofline";
 
 double MedianOf(const Candidate& candidate, const std::string& metric) {
   const Series* series = candidate.Find(metric, 0);
-  return Measured(series) ? series->estimate.median : 0;
+  return series ? series->estimate.median : 0;
 }
 
 // Source: Williams, Waterman, Patterson, "Roofline", CACM 52 (2009).

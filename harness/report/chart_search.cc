@@ -33,7 +33,7 @@ Chart PredictedChart(const Results& results) {
   for (const Candidate& candidate : results.candidates) {
     const double predicted = PredictedRate(candidate);
     const Series* output = candidate.Find("output_tokens_per_s", 0);
-    if (predicted <= 0 || !Measured(output)) continue;
+    if (predicted <= 0 || !output) continue;
     shares.push_back(output->estimate.median / predicted);
     chart.values.Append(Json::Object{{"configuration", SettingsText(candidate)},
                                      {"role", RoleOf(results, candidate)},

@@ -21,7 +21,7 @@ std::string BindingOf(const Candidate& candidate) {
 
 const Estimate* BatchOutput(const Candidate& candidate) {
   const Series* series = candidate.Find("output_tokens_per_s", 0);
-  return Measured(series) ? &series->estimate : nullptr;
+  return series ? &series->estimate : nullptr;
 }
 
 // The candidate's value of `key`: its own, or the baseline's.

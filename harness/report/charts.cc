@@ -4,8 +4,6 @@
 
 namespace pinion::harness {
 
-bool Measured(const Series* series) { return series && series->estimate.n > 0; }
-
 std::string RoleOf(const Results& results, const Candidate& candidate) {
   if (candidate.is_baseline) return "default";
   for (const Verdict& verdict : results.verdicts)

@@ -43,7 +43,6 @@ Chart PredictedChart(const Results& results);     // predicted against measured
 Chart RaceChart(const Results& results);          // when configurations were dropped
 
 // Shared by all charts.
-bool Measured(const Series* series);
 // "default", "recommended" or "other"; "default" also if the defaults are recommended.
 std::string RoleOf(const Results& results, const Candidate& candidate);
 // The objective whose ratios the charts rank by: the definition's last (balanced, if there are

@@ -19,11 +19,6 @@ constexpr CounterColumn kCounterColumns[] = {{"memory traffic", "memory_bytes_pe
                                              {"at the wall", "wall_watts"},
                                              {"energy per token", "joules_per_token"}};
 
-const Series* CountedSeries(const Candidate& candidate, const char* metric) {
-  const Series* series = candidate.Find(metric, 0);
-  return series && series->estimate.n > 0 ? series : nullptr;
-}
-
 // Each quantity without a source, once: "energy: not available, because ...; to enable it: ...".
 std::string Absent(const Results& results) {
   std::vector<std::string> gaps;
@@ -47,7 +42,7 @@ TextTable CounterFacts(const Results& results) {
   for (const CounterColumn& column : kCounterColumns) {
     bool any = false;
     for (const Candidate& candidate : results.candidates)
-      any = any || CountedSeries(candidate, column.metric);
+      any = any || candidate.Find(column.metric, 0);
     if (any) columns.push_back(column);
   }
   for (const CounterColumn& column : columns) table.head.emplace_back(column.title);
@@ -56,7 +51,7 @@ TextTable CounterFacts(const Results& results) {
     TextTable::Row row{{SettingsText(candidate)}};
     bool any = false;
     for (const CounterColumn& column : columns) {
-      const Series* series = CountedSeries(candidate, column.metric);
+      const Series* series = candidate.Find(column.metric, 0);
       any = any || series;
       row.cells.push_back(
           series ? FormatFigure(FindMetric(column.metric)->unit, series->estimate.median) : "-");

@@ -108,7 +108,7 @@ Estimate EffectOf(const std::vector<Pair>& pairs, Objective objective) {
 double PreemptionsOf(const Candidate& candidate) {
   double sum = 0;
   for (const Series& series : candidate.series)
-    if (series.metric == "preemptions" && series.estimate.n > 0) sum += series.estimate.median;
+    if (series.metric == "preemptions") sum += series.estimate.median;
   return sum;
 }
 

@@ -43,7 +43,7 @@ std::string CpuListOf(const Json& plan) {
 // The measured peak and a quarter more, in whole GiB.
 int MemoryGib(const Candidate& candidate) {
   const Series* peak = candidate.Find("peak_rss_bytes", 0);
-  if (!peak || peak->estimate.n == 0) return 1;
+  if (!peak) return 1;
   return std::max(1, static_cast<int>(std::ceil(peak->estimate.median * 1.25 / std::pow(2, 30))));
 }
 

@@ -91,7 +91,7 @@ std::string ChartsText(const Results& results,
 
 std::string Cell(const Candidate& candidate, const char* metric, int concurrency) {
   const Series* series = candidate.Find(metric, concurrency);
-  if (!series || series->estimate.n == 0) return "-";
+  if (!series) return "-";
   return FormatFigure(FindMetric(metric)->unit, series->estimate.median);
 }
 

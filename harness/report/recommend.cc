@@ -24,7 +24,6 @@ Result<Configuration> LaunchedBy(const Results& results, const Candidate& candid
 Json ExpectedJson(const Candidate& candidate) {
   Json list = Json::MakeArray();
   for (const Series& series : candidate.series) {
-    if (series.estimate.n == 0) continue;
     const MetricInfo* metric = FindMetric(series.metric);
     if (metric && metric->describes) continue;
     Json json;

@@ -220,8 +220,7 @@ std::string Costs(const Candidate& candidate) {
   if (candidate.threads > 0)
     parts.push_back(Counted(static_cast<size_t>(candidate.threads), "thread"));
   const auto add = [&](const char* metric, const char* before, const char* after) {
-    const Series* series = candidate.Find(metric, 0);
-    if (series && series->estimate.n > 0)
+    if (const Series* series = candidate.Find(metric, 0))
       parts.push_back(
           StrCat(before, FormatFigure(FindMetric(metric)->unit, series->estimate.median), after));
   };
@@ -233,8 +232,8 @@ std::string Costs(const Candidate& candidate) {
 std::vector<Figure> FiguresOf(const Candidate& candidate, Objective objective) {
   std::vector<Figure> figures;
   const auto add = [&](const char* name, const char* metric, LoadLevel level) {
-    const Series* series = candidate.Find(metric, level);
-    if (series && series->estimate.n > 0) figures.push_back({name, FindMetric(metric), series});
+    if (const Series* series = candidate.Find(metric, level))
+      figures.push_back({name, FindMetric(metric), series});
   };
   if (objective != Objective::kLatency) add("output", "output_tokens_per_s", 0);
   const ObjectiveRow& row = RowOf(objective);

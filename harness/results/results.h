@@ -28,7 +28,7 @@ struct Sample {
   bool suspect = false;  // disturbed; kept, see Candidate::suspect_reasons
 };
 
-// One metric of one candidate over all rounds.
+// One metric of one candidate over all rounds, with at least one sample.
 struct Series {
   std::string metric;  // "output_tokens_per_s", "ttft_s", ...: see Metrics()
   LoadLevel level;
