@@ -43,10 +43,9 @@ Chart PlacementChart(const Results& results) {
   const Json* nodes = results.machine.Find("nodes");
   const auto workers = candidate ? Workers(candidate->plan) : std::map<int, std::string>();
   if (workers.empty() || !nodes || !nodes->is_array())
-    return Absent("placement", "Thread placement",
-                  candidate && candidate->threads > 0
-                      ? "no thread is bound to a CPU by " + SettingsText(*candidate)
-                      : "no engine has reported its plan");
+    return Absent(chart, candidate && candidate->threads > 0
+                             ? "no thread is bound to a CPU by " + SettingsText(*candidate)
+                             : "no engine has reported its plan");
   const std::vector<int> allowed = IntegersIn(results.budget.Find("cpus"));
   size_t cpus = 0, computing = 0;
   for (const Json& node : nodes->array()) {

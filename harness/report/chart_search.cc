@@ -42,10 +42,9 @@ Chart PredictedChart(const Results& results) {
   }
   if (shares.empty())
     return Absent(
-        "predicted", "Predicted against measured",
+        chart,
         "there are no predictions: run `pinion probe --out FILE`, then sweep with --probe FILE");
-  if (shares.size() < 2)
-    return Absent("predicted", "Predicted against measured", "only one configuration was measured");
+  if (shares.size() < 2) return Absent(chart, "only one configuration was measured");
   const auto [low, high] = std::minmax_element(shares.begin(), shares.end());
   char text[160];
   std::snprintf(
@@ -67,8 +66,7 @@ Chart RaceChart(const Results& results) {
     measured += rounds;
     left += candidate.status == CandidateStatus::kDropped ? 1 : 0;
   }
-  if (left == 0)
-    return Absent("race", "Configurations dropped by round", "no configuration was dropped");
+  if (left == 0) return Absent(chart, "no configuration was dropped");
   for (const Candidate* candidate : MostTelling(results, kChartCandidates)) {
     const bool dropped = candidate->status == CandidateStatus::kDropped;
     chart.values.Append(Json::Object{{"configuration", SettingsText(*candidate)},

@@ -139,14 +139,13 @@ Chart SloChart(const Results& results) {
     if (RoleOf(results, candidate) != "other")
       found.push_back(StrCat(SettingsText(candidate), ": ", BoundaryText(*candidate.slo)));
   }
-  if (chart.values.array().empty())
-    return Absent("slo", "Load against the SLO", "the sweep had no SLO to search for");
+  if (chart.values.array().empty()) return Absent(chart, "the sweep had no SLO to search for");
   chart.conclusion = Join(found, "; ") + ".";
   return chart;
 }
 
 Chart KvChart(const Results& results) {
-  constexpr const char* kTitle = "KV space against clients";
+  Chart chart{"kv", "KV space against clients", "", Json::MakeArray(), ""};
   std::map<std::pair<std::string, int>, Cell> cells;
   std::map<int, double> best;  // by concurrency
   std::set<std::string> spaces;
@@ -160,10 +159,8 @@ Chart KvChart(const Results& results) {
       spaces.insert(KvSpaceOf(candidate));
     }
   if (spaces.size() < 2)
-    return Absent("kv", kTitle,
-                  spaces.empty() ? "no client request has finished yet"
-                                 : "every configuration has the same KV space");
-  Chart chart{"kv", kTitle, "", Json::MakeArray(), ""};
+    return Absent(chart, spaces.empty() ? "no client request has finished yet"
+                                        : "every configuration has the same KV space");
   const std::pair<const std::pair<std::string, int>, Cell>* worst = nullptr;
   for (const auto& entry : cells) {
     const auto& [key, cell] = entry;
@@ -182,15 +179,14 @@ Chart KvChart(const Results& results) {
 }
 
 Chart DistributionChart(const Results& results) {
-  constexpr const char* kTitle = "First token and token gaps";
-  Chart chart{"distributions", kTitle, "", Json::MakeArray(), ""};
+  Chart chart{"distributions", "First token and token gaps", "", Json::MakeArray(), ""};
   const Candidate *baseline = results.Find(0), *winner = WinnerOf(results);
   for (const Candidate* candidate : {baseline, winner})
     if (candidate)
       for (const Distribution& one : candidate->distributions)
         if (!one.quantiles.empty()) chart.values.Append(DistributionRow(*candidate, one));
   if (chart.values.array().empty())
-    return Absent("distributions", kTitle, "no trial recorded the times of its requests");
+    return Absent(chart, "no trial recorded the times of its requests");
   const auto& loops = results.definition.workload.concurrency;
   const int most = loops.empty() ? 1 : *std::max_element(loops.begin(), loops.end());
   std::vector<std::string> parts;

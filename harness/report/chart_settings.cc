@@ -109,8 +109,7 @@ Chart BindingChart(const Results& results) {
                      {"configuration", SettingsText(*candidate)}});
   }
   if (best.size() < 2)
-    return Absent("binding", "Binding × threads",
-                  "fewer than two bindings or numbers of threads were measured");
+    return Absent(chart, "fewer than two bindings or numbers of threads were measured");
   chart.conclusion = StrCat(
       "Batch output against the defaults, each cell's best configuration: ", BindingOf(*top->first),
       " with ", Counted(static_cast<size_t>(top->first->threads), "thread"), " leads (",
@@ -127,11 +126,10 @@ Chart ScalingChart(const Results& results) {
     if (!of || BatchOutput(candidate)->median > BatchOutput(*of)->median) of = &candidate;
   }
   if (best.size() < 2)
-    return Absent("scaling", "Scaling over threads",
-                  best.empty()
-                      ? "no batch was measured"
-                      : StrCat("every configuration ran on ",
-                               Counted(static_cast<size_t>(best.begin()->first), "thread")));
+    return Absent(chart, best.empty()
+                             ? "no batch was measured"
+                             : StrCat("every configuration ran on ",
+                                      Counted(static_cast<size_t>(best.begin()->first), "thread")));
   const auto& [fewest, base] = *best.begin();
   const double per_thread = BatchOutput(*base)->median / fewest;
   for (const auto& [threads, candidate] : best) {
@@ -171,8 +169,7 @@ Chart ImportanceChart(const Results& results) {
                                      {"best", one.best},
                                      {"worst", one.worst}});
   }
-  if (all.empty())
-    return Absent("importance", "Which settings matter", "no setting was measured with two values");
+  if (all.empty()) return Absent(chart, "no setting was measured with two values");
   chart.conclusion =
       StrCat(all[0].key, " matters most for ", Name(objective), ": ", all[0].best, " gives ",
              FormatChange(1 + all[0].spread), " against ", all[0].worst, ".");

@@ -42,8 +42,8 @@ const Candidate* WinnerOf(const Results& results) {
   return nullptr;
 }
 
-Chart Absent(const char* name, const char* title, const std::string& why) {
-  return {name, title, "", Json::MakeArray(), why};
+Chart Absent(const Chart& chart, std::string why) {
+  return {chart.name, chart.title, "", Json::MakeArray(), std::move(why)};
 }
 
 std::vector<Chart> AllCharts(const Results& results) {

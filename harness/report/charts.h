@@ -17,7 +17,7 @@ struct Chart {
   Json values;             // an array of flat objects: the specification's data
   std::string absent;      // why there is nothing to draw; `values` is then empty
 };
-Chart Absent(const char* name, const char* title, const std::string& why);
+Chart Absent(const Chart& chart, std::string why);
 
 // All charts, in the order of the page, drawn or absent.
 std::vector<Chart> AllCharts(const Results& results);
