@@ -39,11 +39,7 @@ int RunTrialCommand(int64_t start_ns) {
 }
 
 int RunGuard(const std::string& text) {
-  const auto arguments = Json::Parse(text);
-  std::vector<std::string> words;
-  if (arguments && arguments->is_array())
-    for (const Json& word : arguments->array())
-      if (word.is_string()) words.push_back(word.string());
+  const std::vector<std::string> words = StringsIn(Json::Parse(text).value_or(Json()));
   if (words.empty())
     return Report({ErrorCode::kUsage, "the guard of a server takes its command as a JSON list"});
   return GuardServer(words);

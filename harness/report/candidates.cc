@@ -116,10 +116,8 @@ Html CandidateTable(const Results& results) {
     double floor, reach;
   };
   std::vector<Scale> scales;
-  for (const Objective objective : results.definition.objectives) {
-    const Verdict* verdict = results.FindVerdict(objective);
-    scales.push_back({objective, verdict ? verdict->floor : 0, Reach(results, objective)});
-  }
+  for (const Objective objective : results.definition.objectives)
+    scales.push_back({objective, results.FloorOf(objective), Reach(results, objective)});
   const std::vector<FrontPoint> front = FrontOf(results);
   Html rows;
   for (const Candidate* candidate : measured) {

@@ -36,8 +36,7 @@ double ShareAt(const Series* series, size_t index) {
 Chart PairedChart(const Results& results) {
   Chart chart{"paired", "Paired differences", "", Json::MakeArray(), ""};
   const Objective objective = RankingObjective(results);
-  const Verdict* verdict = results.FindVerdict(objective);
-  const double floor = verdict ? verdict->floor * 100 : 0;
+  const double floor = results.FloorOf(objective) * 100;
   const auto telling = MostTelling(results, kChartCandidates);
   const Candidate* best = nullptr;
   for (const Candidate* candidate : telling) {

@@ -81,11 +81,6 @@ std::vector<Importance> ImportancesOf(const Results& results, Objective objectiv
   return all;
 }
 
-double FloorOf(const Results& results, Objective objective) {
-  const Verdict* verdict = results.FindVerdict(objective);
-  return verdict ? verdict->floor : 0;
-}
-
 }  // namespace
 
 Chart BindingChart(const Results& results) {
@@ -159,7 +154,7 @@ Chart ImportanceChart(const Results& results) {
   Chart chart{"importance", "Which settings matter", "", Json::MakeArray(), ""};
   const Objective objective = RankingObjective(results);
   const std::vector<Importance> all = ImportancesOf(results, objective);
-  const double floor = FloorOf(results, objective);
+  const double floor = results.FloorOf(objective);
   size_t noise = 0;
   for (const Importance& one : all) {
     noise += one.spread <= floor ? 1 : 0;

@@ -23,13 +23,11 @@ constexpr CounterColumn kCounterColumns[] = {{"memory traffic", "memory_bytes_pe
 std::string Absent(const Results& results) {
   std::vector<std::string> gaps;
   for (const Json& check : ChecksOf(results)) {
-    const auto text = [&](const char* key) {
-      return Optional<std::string>(check, key, "").value_or("");
-    };
-    if (!IsCounter(check) || text("state") == "ok") continue;
-    const std::string name = text("name").substr(std::string_view(kCounterCheck).size());
-    gaps.push_back(StrCat(name, ": not available, because ", text("reason"),
-                          text("fix").empty() ? "" : StrCat("; to enable it: ", text("fix")), "."));
+    if (!IsCounter(check) || TextAt(check, "state") == "ok") continue;
+    const std::string name = TextAt(check, "name").substr(std::string_view(kCounterCheck).size());
+    const std::string fix = TextAt(check, "fix");
+    gaps.push_back(StrCat(name, ": not available, because ", TextAt(check, "reason"),
+                          fix.empty() ? "" : StrCat("; to enable it: ", fix), "."));
   }
   return Join(gaps, " ");
 }

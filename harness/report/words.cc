@@ -145,11 +145,6 @@ std::string TiedText(const Results& results, const Verdict& verdict) {
                 won ? ". The simpler one is recommended" : "");
 }
 
-int64_t IntegerAt(const Json& object, const char* key) {
-  const Json* value = object.Find(key);
-  return value && value->is_int() ? value->integer() : 0;
-}
-
 }  // namespace
 
 std::string SettingsText(const Candidate& candidate) {
@@ -260,11 +255,11 @@ std::string EffortText(const Results& results) {
 std::string MachineLine(const Results& results) {
   const Json& fingerprint = results.machine;
   std::vector<std::string> parts;
-  if (const Json* model = fingerprint.Find("cpu_model"); model && model->is_string())
-    parts.push_back(model->string());
+  if (const std::string model = TextAt(fingerprint, "cpu_model"); !model.empty())
+    parts.push_back(model);
   const std::pair<const char*, const char*> counts[] = {{"cores", "core"}, {"cpus", "CPU"}};
   for (const auto& [key, noun] : counts)
-    if (const int64_t count = IntegerAt(fingerprint, key); count > 0)
+    if (const int64_t count = Optional<int64_t>(fingerprint, key, 0).value_or(0); count > 0)
       parts.push_back(Counted(static_cast<size_t>(count), noun));
   const Json* nodes = fingerprint.Find("nodes");
   if (nodes && nodes->is_array() && !nodes->array().empty())

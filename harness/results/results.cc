@@ -48,10 +48,15 @@ const Candidate* Results::Find(int id) const {
   return nullptr;
 }
 
-const Verdict* Results::FindVerdict(Objective objective) const {
+const Verdict* Results::FindVerdict(std::string_view objective) const {
   for (const Verdict& verdict : verdicts)
-    if (verdict.objective == Name(objective)) return &verdict;
+    if (verdict.objective == objective) return &verdict;
   return nullptr;
+}
+
+double Results::FloorOf(Objective objective) const {
+  const Verdict* verdict = FindVerdict(objective);
+  return verdict ? verdict->floor : 0;
 }
 
 Objective Results::ObjectiveOf(const Verdict& verdict) const {
@@ -66,6 +71,10 @@ std::vector<int> IntegersIn(const Json* list) {
     for (const Json& value : list->array())
       if (value.is_int()) values.push_back(static_cast<int>(value.integer()));
   return values;
+}
+
+std::string TextAt(const Json& object, std::string_view key) {
+  return Optional<std::string>(object, key, "").value_or("");
 }
 
 }  // namespace pinion::harness

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -108,6 +109,8 @@ struct Candidate {
 
 // The integers of a list, such as a plan's CPUs; empty if there is no list.
 std::vector<int> IntegersIn(const Json* list);
+// The text that an object has under a key; empty if there is none.
+std::string TextAt(const Json& object, std::string_view key);
 
 // One objective's noise, from the baseline's two trials in each round.
 struct Noise {
@@ -148,7 +151,9 @@ struct Results {
   std::vector<std::string> warnings;
 
   const Candidate* Find(int id) const;
-  const Verdict* FindVerdict(Objective objective) const;
+  const Verdict* FindVerdict(std::string_view objective) const;
+  const Verdict* FindVerdict(Objective objective) const { return FindVerdict(Name(objective)); }
+  double FloorOf(Objective objective) const;  // of its verdict; 0 without one
   Objective ObjectiveOf(const Verdict& verdict) const;
 };
 
