@@ -17,6 +17,7 @@
 #include "engine/host/topology_xml.h"
 #include "harness/doctor/checks.h"
 #include "harness/doctor/counters.h"
+#include "harness/results/results.h"
 #include "harness/sweep/state.h"
 
 namespace pinion::harness {
@@ -224,16 +225,12 @@ Json Provenance(const std::string& model, const std::string& model_path, int all
 }
 
 std::string LoadWarning(const Json& provenance) {
-  const Json* hygiene = provenance.Find("hygiene");
-  const Json* checks = hygiene ? hygiene->Find("checks") : nullptr;
-  if (!checks || !checks->is_array()) return "";
-  for (const Json& check : checks->array()) {
-    const auto part = [&](const char* key) {
-      return Optional<std::string>(check, key, "").value_or("");
-    };
-    if (part("name") == "load" && part("state") == "warn")
-      return StrCat(part("found"), ": ", part("reason"), "; ", part("fix"));
-  }
+  const Json checks = ValueAt(provenance, {"hygiene", "checks"});
+  if (!checks.is_array()) return "";
+  for (const Json& check : checks.array())
+    if (TextAt(check, "name") == "load" && TextAt(check, "state") == "warn")
+      return StrCat(TextAt(check, "found"), ": ", TextAt(check, "reason"), "; ",
+                    TextAt(check, "fix"));
   return "";
 }
 

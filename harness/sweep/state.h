@@ -1,5 +1,7 @@
 #pragma once
 
+#include <initializer_list>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,6 +47,16 @@ Result<SweepProgress> ReadProgress(Store& store);
 // a trial measures.
 Status WriteTrialLimit(Store& store, double limit_s);
 Result<std::optional<double>> ReadTrialLimit(Store& store);
+
+// A value within objects, such as provenance's engine's binary_hash; null if it is not there.
+Json ValueAt(const Json& object, std::initializer_list<const char*> path);
+
+// The first key of two objects whose value differs.
+struct KeyDifference {
+  std::string what;
+  Json first, other;
+};
+std::optional<KeyDifference> FirstDifference(const Json& first, const Json& other);
 
 // Checks what --resume must not change: model, definition, machine, CPUs and their quota, the
 // binary, the environment. The kUsage error names the first difference. Budget and rounds may
