@@ -233,7 +233,7 @@ Status Gather(const std::vector<std::string>& folders, const std::string& into) 
   PINION_ASSIGN(const auto held, SweepFolder::Hold(into));
   PINION_TRY(MakeRoom(into));
   const auto made =
-      Store::Create(held->Database(), [&](Store& store) { return WriteNodes(nodes, store); });
+      Store::Create(held.Database(), [&](Store& store) { return WriteNodes(nodes, store); });
   return made ? Status() : Unexpected(Error(made.error()));
 }
 

@@ -217,7 +217,7 @@ Result<SweepEnd> StartSweep(const SweepRequest& request, Progress& progress) {
   meta.provenance = ProvenanceOf(meta);
   // Warn before the budget is spent, not after.
   if (const std::string busy = LoadWarning(meta.provenance); !busy.empty()) progress.Note(busy);
-  PINION_ASSIGN(const auto store, Store::Create(folder->Database(), [&](Store& made) -> Status {
+  PINION_ASSIGN(const auto store, Store::Create(folder.Database(), [&](Store& made) -> Status {
                   PINION_TRY(WriteMeta(made, meta));
                   return made.PutCandidates(rows);
                 }));
@@ -226,7 +226,7 @@ Result<SweepEnd> StartSweep(const SweepRequest& request, Progress& progress) {
 
 Result<SweepEnd> ResumeSweep(const SweepRequest& request, Progress& progress) {
   PINION_ASSIGN(const auto folder, SweepFolder::Hold(request.folder));
-  PINION_ASSIGN(const auto store, Store::Open(folder->Database()));
+  PINION_ASSIGN(const auto store, Store::Open(folder.Database()));
   PINION_ASSIGN(SweepMeta meta, ReadMeta(*store));
   PINION_TRY(CheckSame(meta, WithProvenance(request.meta)));
   // Nothing is stored of a trial that ended with the budget, but that budget is spent.
