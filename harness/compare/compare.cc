@@ -39,7 +39,7 @@ Result<Run> ReadRun(const std::string& path) {
     PINION_ASSIGN(const std::optional<Json> found, store->Meta(key));
     if (found) *json = *found;
   }
-  PINION_ASSIGN(run.candidates, store->SweepCandidates());
+  PINION_ASSIGN(run.candidates, store->Candidates());
   PINION_ASSIGN(run.trials, store->Trials());
   return run;
 }

@@ -80,9 +80,6 @@ class Columns {
   std::optional<int> MaybeInt() {
     return row_.getColumn(at_).isNull() ? (++at_, std::nullopt) : std::optional(Int());
   }
-  std::optional<double> MaybeReal() {
-    return row_.getColumn(at_).isNull() ? (++at_, std::nullopt) : std::optional(Real());
-  }
 
  private:
   SQLite::Statement& row_;

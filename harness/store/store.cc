@@ -83,12 +83,6 @@ class SqliteStore : public Store {
     return Guarded(path(), [&] { return ReadCandidates(); });
   }
 
-  Result<std::vector<CandidateRow>> SweepCandidates() override {
-    PINION_ASSIGN(std::vector<CandidateRow> rows, Candidates());
-    if (rows.empty()) return Damaged(path(), "the baseline");
-    return rows;
-  }
-
   Status PutTrial(const TrialRow& trial, const Keys& keys) override {
     return Guarded(path(), [&]() -> Status {
       SQLite::Transaction transaction(database_, kWriter);
@@ -169,6 +163,7 @@ class SqliteStore : public Store {
         return Damaged(path(), StrCat("candidate ", rows.size()));
       rows.push_back(std::move(row));
     }
+    if (rows.empty()) return Damaged(path(), "the baseline");
     return rows;
   }
 

@@ -102,10 +102,9 @@ class Store {
 
   // Stores all or none.
   virtual Status PutCandidates(const std::vector<CandidateRow>& candidates) = 0;
-  // In the order of their ids, from 0. Errors (kCorrupt): one is missing, or has no settings.
+  // In the order of their ids, from 0. Errors (kCorrupt): one is missing, such as the baseline,
+  // which every sweep has, or has no settings.
   virtual Result<std::vector<CandidateRow>> Candidates() = 0;
-  // The same of a store that a sweep has made: it has the baseline at least, or is corrupt.
-  virtual Result<std::vector<CandidateRow>> SweepCandidates() = 0;
 
   // The keys of samples, besides their trial.
   struct Keys {

@@ -352,7 +352,7 @@ Result<Results> LoadResults(const std::string& folder, const std::optional<Json>
   PINION_ASSIGN(const auto store, Store::Open(folder + "/results.db"));
   PINION_ASSIGN(SweepMeta meta, ReadMeta(*store));
   PINION_ASSIGN(const SweepProgress progress, ReadProgress(*store));
-  PINION_ASSIGN(const std::vector<CandidateRow> candidates, store->SweepCandidates());
+  PINION_ASSIGN(const std::vector<CandidateRow> candidates, store->Candidates());
   PINION_ASSIGN(std::vector<TrialRow> trials, store->Trials());
   if (slo) PINION_TRY(UseSlo(*slo, *store, meta, trials));
   return Assemble(meta, progress, candidates, trials);

@@ -37,7 +37,7 @@ Result<NodeSweep> ReadNode(const std::string& folder) {
     return Fail(ErrorCode::kUsage,
                 StrCat(folder, " holds a gathered sweep; gather the sweeps that it was made of"));
   PINION_ASSIGN(node.progress, ReadProgress(*node.store));
-  PINION_ASSIGN(node.candidates, node.store->SweepCandidates());
+  PINION_ASSIGN(node.candidates, node.store->Candidates());
   PINION_ASSIGN(node.trials, node.store->Trials());
   return node;
 }

@@ -237,7 +237,7 @@ Result<SweepEnd> ResumeSweep(const SweepRequest& request, Progress& progress) {
     return SweepEnd::kDone;
   }
   meta.definition = request.meta.definition;  // budget and rounds may be new
-  PINION_ASSIGN(const std::vector<CandidateRow> candidates, store->SweepCandidates());
+  PINION_ASSIGN(const std::vector<CandidateRow> candidates, store->Candidates());
   PINION_ASSIGN(const auto proposer, ProposerFor(meta.definition, candidates, request.interrupted));
   PINION_TRY(WriteMeta(*store, meta));
   return RunLive(request, meta, *store, proposer.get(), progress);
