@@ -167,15 +167,8 @@ void Fill(const RoundValues& values, const LimitTaker& limits, bool pools, Bench
 }  // namespace
 
 const char* Name(BenchMode mode) {
-  switch (mode) {
-    case BenchMode::kLatency:
-      return "latency";
-    case BenchMode::kThroughput:
-      return "throughput";
-    case BenchMode::kServing:
-      return "serving";
-  }
-  return "";
+  constexpr const char* kNames[] = {"latency", "throughput", "serving"};
+  return kNames[static_cast<size_t>(mode)];
 }
 
 Status Validate(const BenchPlan& plan) {

@@ -228,17 +228,8 @@ void CompareCandidate(const Run& a, const CandidateRow& of_a, const Run& b,
 }  // namespace
 
 const char* Name(MetricDifference::Kind kind) {
-  switch (kind) {
-    case MetricDifference::Kind::kSame:
-      return "same";
-    case MetricDifference::Kind::kBetter:
-      return "better";
-    case MetricDifference::Kind::kWorse:
-      return "worse";
-    case MetricDifference::Kind::kTooFewRounds:
-      return "too few rounds";
-  }
-  return "";
+  constexpr const char* kNames[] = {"same", "better", "worse", "too few rounds"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
 size_t RunComparison::Count(MetricDifference::Kind kind) const {

@@ -147,17 +147,11 @@ Result<EngineCommand> Custom(const EngineChoice& engine, const Placeholders& pla
 Result<EngineCommand> ByKind(const EngineChoice& engine, const Configuration& configuration,
                              const Placeholders& placeholders, const ServedLoad& load) {
   const auto& [options, plan, port] = placeholders;
-  switch (engine.kind) {
-    case EngineChoice::Kind::kPinion:
-      return Pinion(engine, configuration, port);
-    case EngineChoice::Kind::kVllm:
-      return Vllm(configuration, plan, port);
-    case EngineChoice::Kind::kLlamaCpp:
-      return LlamaCpp(configuration, plan, port, load);
-    case EngineChoice::Kind::kCommand:
-      return Custom(engine, placeholders);
-  }
-  return Fail(ErrorCode::kUsage, "an engine of no kind");
+  using Kind = EngineChoice::Kind;
+  if (engine.kind == Kind::kPinion) return Pinion(engine, configuration, port);
+  if (engine.kind == Kind::kVllm) return Vllm(configuration, plan, port);
+  if (engine.kind == Kind::kLlamaCpp) return LlamaCpp(configuration, plan, port, load);
+  return Custom(engine, placeholders);
 }
 
 }  // namespace

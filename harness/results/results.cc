@@ -3,25 +3,9 @@
 namespace pinion::harness {
 
 const char* Name(CandidateStatus status) {
-  switch (status) {
-    case CandidateStatus::kPending:
-      return "pending";
-    case CandidateStatus::kOk:
-      return "ok";
-    case CandidateStatus::kInfeasible:
-      return "infeasible";
-    case CandidateStatus::kFailed:
-      return "failed";
-    case CandidateStatus::kTooSlow:
-      return "too slow";
-    case CandidateStatus::kDropped:
-      return "dropped";
-    case CandidateStatus::kPruned:
-      return "pruned";
-    case CandidateStatus::kDisqualified:
-      return "disqualified";
-  }
-  return "";
+  constexpr const char* kNames[] = {"pending",  "ok",      "infeasible", "failed",
+                                    "too slow", "dropped", "pruned",     "disqualified"};
+  return kNames[static_cast<size_t>(status)];
 }
 
 const Series* Candidate::Find(const std::string& metric, LoadLevel level) const {

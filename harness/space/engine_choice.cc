@@ -140,17 +140,9 @@ bool HasSetting(const EngineChoice& engine, const std::string& key) {
   const SettingRow* row = FindSetting(key);
   if (!row) return false;
   const bool vllm = !row->vllm.name.empty(), llama_cpp = !row->llama_cpp.name.empty();
-  switch (engine.kind) {
-    case Kind::kPinion:
-      return true;
-    case Kind::kVllm:
-      return vllm;
-    case Kind::kLlamaCpp:
-      return llama_cpp;
-    case Kind::kCommand:
-      return (vllm || llama_cpp) && !row->is_of_server;
-  }
-  return false;
+  if (engine.kind == Kind::kVllm) return vllm;
+  if (engine.kind == Kind::kLlamaCpp) return llama_cpp;
+  return engine.kind == Kind::kPinion || ((vllm || llama_cpp) && !row->is_of_server);
 }
 
 bool HasValue(const EngineChoice& engine, const SettingRow& row, const Json& value) {
@@ -160,17 +152,8 @@ bool HasValue(const EngineChoice& engine, const SettingRow& row, const Json& val
 }
 
 const char* Name(Kind kind) {
-  switch (kind) {
-    case Kind::kPinion:
-      return "pinion";
-    case Kind::kVllm:
-      return "vllm";
-    case Kind::kLlamaCpp:
-      return "llama.cpp";
-    case Kind::kCommand:
-      return "command";
-  }
-  return "";
+  constexpr const char* kNames[] = {"pinion", "vllm", "llama.cpp", "command"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
 Result<EngineChoice> ReadEngineChoice(const Json& json) {

@@ -224,15 +224,8 @@ void Remove(const std::string& path) {
 }  // namespace
 
 const char* Name(Phase phase) {
-  switch (phase) {
-    case Phase::kRace:
-      return "race";
-    case Phase::kConfirmation:
-      return "confirmation";
-    case Phase::kCalibration:
-      return "calibration";
-  }
-  return "";
+  constexpr const char* kNames[] = {"race", "confirmation", "calibration"};
+  return kNames[static_cast<size_t>(phase)];
 }
 
 Result<std::unique_ptr<Store>> Store::Open(const std::string& path) {
