@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/strings.h"
+#include "engine/base/words.h"
 #include "harness/doctor/apply.h"
 #include "harness/doctor/checks.h"
 
@@ -65,9 +66,7 @@ std::string Render(const std::vector<Check>& checks, bool colour) {
                      check.changes.empty() ? "" : "   (or --apply " + check.name + ")", "\n");
   }
   const size_t warnings = CountWarnings(checks);
-  return text + (warnings == 0
-                     ? "\nnothing to fix\n"
-                     : StrCat("\n", warnings, warnings == 1 ? " warning\n" : " warnings\n"));
+  return StrCat(text, "\n", warnings == 0 ? "nothing to fix" : Counted(warnings, "warning"), "\n");
 }
 
 }  // namespace pinion::harness
