@@ -31,11 +31,10 @@ Result<Json> Trial(int64_t start_ns) {
   return ToJson(result);
 }
 
-int RunTrialCommand(int64_t start_ns) {
-  const Result<Json> result = Trial(start_ns);
-  if (!result) return Report(result.error());
-  std::cout << result->Dump() << std::endl;
-  return std::cout ? 0 : Report({ErrorCode::kIo, "cannot write the result to standard output"});
+Status RunTrialCommand(int64_t start_ns) {
+  PINION_ASSIGN(const Json result, Trial(start_ns));
+  std::cout << result.Dump() << std::endl;
+  return {};
 }
 
 int RunGuard(const std::string& text) {
@@ -55,7 +54,7 @@ CLI::App& AddHidden(CLI::App& app, const char* name, const char* purpose) {
 void AddTrial(CLI::App& app, int& exit_code) {
   const int64_t start_ns = NowNs();
   AddHidden(app, "trial", "Child process of a sweep").callback([start_ns, &exit_code] {
-    exit_code = RunTrialCommand(start_ns);
+    exit_code = ExitCodeOf(RunTrialCommand(start_ns));
   });
   AddHidden(app, kGeneratorCommand, "Load generator of a trial").callback([&exit_code] {
     exit_code = RunGenerator();
