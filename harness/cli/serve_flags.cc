@@ -5,7 +5,6 @@
 #include <climits>
 #include <cstring>
 #include <limits>
-#include <string_view>
 #include <utility>
 
 #include "engine/base/strings.h"

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "engine/base/strings.h"
-#include "engine/checkpoint/model.h"
 #include "engine/run/capacity.h"
 #include "engine/run/start.h"
 #include "harness/cli/given_file.h"

@@ -1,7 +1,5 @@
 #include "harness/load/openai.h"
 
-#include <cstdint>
-
 #include "engine/base/strings.h"
 
 namespace pinion::harness {

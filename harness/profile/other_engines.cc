@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "engine/base/strings.h"
-#include "engine/host/cores.h"
 #include "engine/host/runtime_choice.h"
 
 namespace pinion::harness {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cctype>
 
-#include "harness/report/charts.h"
 #include "harness/report/page.h"
 #include "harness/report/pair_words.h"
 #include "harness/report/ratio_drawing.h"

@@ -3,7 +3,6 @@
 #include "engine/base/strings.h"
 #include "harness/report/facts.h"
 #include "harness/report/words.h"
-#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "engine/base/strings.h"
-#include "harness/report/charts.h"
 
 namespace pinion::harness {
 namespace {

@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 #include <type_traits>
-#include <utility>
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"

@@ -5,7 +5,6 @@
 #include <map>
 
 #include "engine/base/strings.h"
-#include "engine/base/words.h"
 #include "harness/sweep/constraints.h"
 #include "harness/sweep/gather.h"
 #include "harness/sweep/load.h"

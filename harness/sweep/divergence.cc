@@ -1,6 +1,5 @@
 #include "harness/sweep/divergence.h"
 
-#include <cstdio>
 #include <map>
 
 #include "engine/base/file.h"

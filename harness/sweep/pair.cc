@@ -1,7 +1,6 @@
 #include "harness/sweep/pair.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <optional>
 #include <set>

@@ -5,7 +5,6 @@
 #include <memory>
 #include <sstream>
 
-#include "engine/base/check.h"
 #include "engine/base/strings.h"
 #include "harness/stats/estimate.h"
 #include "harness/sweep/assemble.h"
@@ -13,7 +12,6 @@
 #include "harness/sweep/pair.h"
 #include "harness/sweep/proposer.h"
 #include "harness/sweep/protocol.h"
-#include "harness/sweep/score.h"
 
 namespace pinion::harness {
 namespace {

@@ -5,7 +5,6 @@
 
 #include "engine/base/strings.h"
 #include "engine/base/words.h"
-#include "engine/host/affinity.h"
 #include "engine/run/placement.h"
 #include "harness/stats/text.h"
 #include "harness/topo/styled_text.h"
