@@ -197,12 +197,6 @@ Status FitPrompt(const EngineInfo& engine, BenchPlan& plan) {
   return {};
 }
 
-const Estimate* BenchResult::Find(const std::string& metric) const {
-  for (const BenchRow& row : rows)
-    if (row.metric == metric) return &row.estimate;
-  return nullptr;
-}
-
 Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const BenchPlan& plan,
                              const std::function<void(const BenchResult& so_far)>& progress,
                              CeilingProbe* ceilings) {
