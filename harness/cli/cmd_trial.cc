@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "engine/base/clock.h"
+#include "engine/base/json_lists.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/stop_request.h"
 #include "harness/engines/server.h"

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "engine/base/words.h"
 #include "harness/stats/holm.h"
@@ -84,8 +85,7 @@ std::string Identity(const CandidateRow& row) {
     if (key != "model") identity.Set(key, value);
   const bool is_race = row.label.starts_with(row.engine + ": ");
   if (is_race) identity.Set("engine", row.engine);
-  if (!row.settings.is_array()) return identity.Dump();
-  for (const Json& pair : row.settings.array())
+  for (const Json& pair : ItemsOf(&row.settings))
     if (pair.is_array() && pair.array().size() == 2 && !row.options.Find(pair.array()[0].string()))
       identity.Set(pair.array()[0].string(), pair.array()[1]);
   return identity.Dump();

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "engine/host/runtime_choice.h"
 
@@ -20,13 +21,8 @@ struct PlannedRank {
 
 std::vector<PlannedRank> RanksOf(const Json& plan) {
   std::vector<PlannedRank> ranks;
-  const Json* list = plan.Find("ranks");
-  if (!list || !list->is_array()) return ranks;
-  for (const Json& rank : list->array()) {
-    PlannedRank& one = ranks.emplace_back();
-    if (const Json* cpus = rank.Find("cpus"); cpus && cpus->is_array())
-      for (const Json& cpu : cpus->array())
-        if (cpu.is_int()) one.cpus.push_back(static_cast<int>(cpu.integer()));
+  for (const Json& rank : ItemsOf(plan, "ranks")) {
+    PlannedRank& one = ranks.emplace_back(PlannedRank{IntegersIn(rank.Find("cpus"))});
     const Json* threads = rank.Find("threads");
     one.threads = static_cast<int>(threads && threads->is_int() ? threads->integer()
                                                                 : int64_t(one.cpus.size()));

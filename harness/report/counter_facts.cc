@@ -1,5 +1,6 @@
 // What the machine's counters say of each configuration.
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "harness/report/facts.h"
 #include "harness/report/words.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "harness/report/words.h"
 
@@ -43,10 +44,8 @@ std::string NodeText(const Json& node) {
 }  // namespace
 
 const Json::Array& ChecksOf(const Results& results) {
-  static const Json::Array none;
   const Json* hygiene = results.provenance.Find("hygiene");
-  const Json* checks = hygiene ? hygiene->Find("checks") : nullptr;
-  return checks && checks->is_array() ? checks->array() : none;
+  return ItemsOf(hygiene ? hygiene->Find("checks") : nullptr);
 }
 
 bool IsCounter(const Json& check) { return TextAt(check, "name").starts_with(kCounterCheck); }

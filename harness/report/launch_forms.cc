@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "harness/profile/command.h"
 #include "harness/report/recommend.h"
@@ -33,9 +34,7 @@ std::string CpuListOf(const Json& plan) {
     const std::vector<int> more = IntegersIn(list);
     cpus.insert(cpus.end(), more.begin(), more.end());
   };
-  const Json* ranks = plan.Find("ranks");
-  if (!ranks || !ranks->is_array()) return "";
-  for (const Json& rank : ranks->array()) add(rank.Find("cpus"));
+  for (const Json& rank : ItemsOf(plan, "ranks")) add(rank.Find("cpus"));
   if (!cpus.empty()) add(plan.Find("frontend_cpus"));
   return FormatCpuList(cpus);
 }

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "engine/base/words.h"
 #include "harness/report/export.h"

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "engine/base/words.h"
 #include "harness/report/pair_words.h"
@@ -261,9 +262,8 @@ std::string MachineLine(const Results& results) {
   for (const auto& [key, noun] : counts)
     if (const int64_t count = Optional<int64_t>(fingerprint, key, 0).value_or(0); count > 0)
       parts.push_back(Counted(static_cast<size_t>(count), noun));
-  const Json* nodes = fingerprint.Find("nodes");
-  if (nodes && nodes->is_array() && !nodes->array().empty())
-    parts.push_back(Counted(nodes->array().size(), "NUMA node"));
+  if (const Json::Array& nodes = ItemsOf(fingerprint, "nodes"); !nodes.empty())
+    parts.push_back(Counted(nodes.size(), "NUMA node"));
   const bool gathered = results.nodes.is_array();
   return StrCat(gathered ? StrCat(results.nodes.array().size(), " nodes, each ") : "",
                 Join(parts, ", "));

@@ -49,16 +49,4 @@ Objective Results::ObjectiveOf(const Verdict& verdict) const {
   return Objective::kThroughput;
 }
 
-std::vector<int> IntegersIn(const Json* list) {
-  std::vector<int> values;
-  if (list && list->is_array())
-    for (const Json& value : list->array())
-      if (value.is_int()) values.push_back(static_cast<int>(value.integer()));
-  return values;
-}
-
-std::string TextAt(const Json& object, std::string_view key) {
-  return Optional<std::string>(object, key, "").value_or("");
-}
-
 }  // namespace pinion::harness

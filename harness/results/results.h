@@ -106,11 +106,6 @@ struct Candidate {
   double Ratio(Objective objective) const;
 };
 
-// The integers of a list, such as a plan's CPUs; empty if there is no list.
-std::vector<int> IntegersIn(const Json* list);
-// The text that an object has under a key; empty if there is none.
-std::string TextAt(const Json& object, std::string_view key);
-
 // One objective's noise, from the baseline's two trials in each round.
 struct Noise {
   size_t pairs = 0;

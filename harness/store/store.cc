@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "harness/store/request_rows.h"
 #include "harness/store/sqlite.h"

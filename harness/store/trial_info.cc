@@ -3,6 +3,8 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/base/json_lists.h"
+
 namespace pinion::harness {
 namespace {
 
@@ -73,20 +75,17 @@ void Take(const Json& json, std::optional<double>& number) {
   if (json.is_number()) number = json.number();
 }
 
-void Take(const Json& json, std::vector<int>& numbers) {
-  for (const Json& number : json.is_array() ? json.array() : Json::Array())
-    if (number.is_int()) numbers.push_back(static_cast<int>(number.integer()));
-}
+void Take(const Json& json, std::vector<int>& numbers) { numbers = IntegersIn(&json); }
 
 void Take(const Json& json, std::vector<std::vector<MetricValue>>& waves) {
-  for (const Json& wave : json.is_array() ? json.array() : Json::Array()) {
+  for (const Json& wave : ItemsOf(&json)) {
     auto samples = ReadSamples(wave);
     if (samples) waves.push_back(std::move(*samples));
   }
 }
 
 void Take(const Json& json, std::vector<Distribution>& distributions) {
-  for (const Json& one : json.is_array() ? json.array() : Json::Array()) {
+  for (const Json& one : ItemsOf(&json)) {
     const auto metric = Require<std::string>(one, "metric");
     const auto level = LevelOf(one);
     const auto n = Require<int64_t>(one, "n");
@@ -101,9 +100,8 @@ void Take(const Json& json, std::vector<Distribution>& distributions) {
 
 void Take(const Json& json, std::optional<SearchedLevels>& slo) {
   if (!json.is_object()) return;
-  slo.emplace().unit = Optional<std::string>(json, "unit", "").value_or("");
-  const Json* levels = json.Find("levels");
-  for (const Json& one : levels && levels->is_array() ? levels->array() : Json::Array()) {
+  slo.emplace().unit = TextAt(json, "unit");
+  for (const Json& one : ItemsOf(json, "levels")) {
     const auto load = Optional<double>(one, "load", 0.0);
     const auto good = Optional<int>(one, "good", 0), total = Optional<int>(one, "total", 0);
     if (load && good && total && *total > 0 && *good >= 0)
@@ -184,14 +182,6 @@ TrialInfo ReadTrialInfo(const Json& object) {
     if (!known) info.rest.Set(key, value);
   }
   return info;
-}
-
-std::vector<std::string> StringsIn(const Json& list) {
-  std::vector<std::string> texts;
-  if (list.is_array())
-    for (const Json& one : list.array())
-      if (one.is_string()) texts.push_back(one.string());
-  return texts;
 }
 
 }  // namespace pinion::harness

@@ -64,7 +64,4 @@ Json ToJson(const TrialInfo& info);
 // A member of another type than its own is left unset: it may come from another version.
 TrialInfo ReadTrialInfo(const Json& object);
 
-// The strings of a list.
-std::vector<std::string> StringsIn(const Json& list);
-
 }  // namespace pinion::harness

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "harness/sweep/constraints.h"
 #include "harness/sweep/gather.h"
@@ -204,9 +205,7 @@ void TakePair(const std::vector<TrialRow>& trials, Results& results) {
 }
 
 void TakePredictions(const Json& predictions, Results& results) {
-  const Json* list = predictions.Find("candidates");
-  if (!list || !list->is_array()) return;
-  for (const Json& one : list->array()) {
+  for (const Json& one : ItemsOf(predictions, "candidates")) {
     const Json *name = one.Find("name"), *prediction = one.Find("prediction");
     for (Candidate& candidate : results.candidates)
       if (name && prediction && *name == Json(candidate.label)) candidate.predicted = *prediction;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "harness/sweep/assemble.h"
 #include "harness/sweep/folder.h"
@@ -53,11 +54,8 @@ Json KindOf(const SweepMeta& meta) {
     kind.Set(StrCat("definition (", key, ")"), value);
   for (const char* key : {"cpu_model", "packages", "cores", "cpus", "l3_bytes", "isa_flags"})
     kind.Set(StrCat("machine (", key, ")"), ValueAt(meta.machine, {key}));
-  const auto count = [](const Json& list) {
-    return static_cast<int64_t>(list.is_array() ? list.array().size() : 0);
-  };
-  kind.Set("machine (NUMA nodes)", count(ValueAt(meta.machine, {"nodes"})));
-  kind.Set("number of CPUs", count(ValueAt(meta.budget, {"cpus"})));
+  kind.Set("machine (NUMA nodes)", ItemsOf(meta.machine, "nodes").size());
+  kind.Set("number of CPUs", ItemsOf(meta.budget, "cpus").size());
   kind.Set("CPU quota", ValueAt(meta.budget, {"cpu_quota"}));
   kind.Set("pinion (hash of the binary)", ValueAt(meta.provenance, {"engine", "binary_hash"}));
   kind.Set("model (hash of its files)", ValueAt(meta.provenance, {"model", "hash"}));

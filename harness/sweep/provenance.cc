@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "engine/base/file.h"
+#include "engine/base/json_lists.h"
 #include "engine/base/process.h"
 #include "engine/base/strings.h"
 #include "engine/base/version.h"
 #include "engine/host/topology_xml.h"
 #include "harness/doctor/checks.h"
 #include "harness/doctor/counters.h"
-#include "harness/results/results.h"
 #include "harness/sweep/state.h"
 
 namespace pinion::harness {
@@ -226,8 +226,7 @@ Json Provenance(const std::string& model, const std::string& model_path, int all
 
 std::string LoadWarning(const Json& provenance) {
   const Json checks = ValueAt(provenance, {"hygiene", "checks"});
-  if (!checks.is_array()) return "";
-  for (const Json& check : checks.array())
+  for (const Json& check : ItemsOf(&checks))
     if (TextAt(check, "name") == "load" && TextAt(check, "state") == "warn")
       return StrCat(TextAt(check, "found"), ": ", TextAt(check, "reason"), "; ",
                     TextAt(check, "fix"));

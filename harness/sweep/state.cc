@@ -1,7 +1,7 @@
 #include "harness/sweep/state.h"
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
-#include "harness/results/results.h"
 #include "harness/stats/text.h"
 
 namespace pinion::harness {
@@ -177,8 +177,7 @@ CandidateRow RowOf(const Point& point, int id) {
 
 std::vector<Setting> SettingsFrom(const Json& pairs) {
   std::vector<Setting> settings;
-  if (!pairs.is_array()) return settings;
-  for (const Json& pair : pairs.array())
+  for (const Json& pair : ItemsOf(&pairs))
     if (pair.is_array() && pair.array().size() == 2 && pair.array()[0].is_string() &&
         pair.array()[1].is_string())
       settings.push_back({pair.array()[0].string(), pair.array()[1].string()});

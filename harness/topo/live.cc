@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "engine/base/words.h"
 #include "engine/run/placement.h"
@@ -47,10 +48,7 @@ Result<LiveMemory> MemoryOf(const Json& rank, std::string_view key) {
 
 Result<std::vector<int>> NodesIn(const Json& rank, std::string_view key) {
   PINION_ASSIGN(const Json* const list, ListOf(rank, key));
-  std::vector<int> nodes;
-  for (const Json& node : list->array())
-    if (node.is_int()) nodes.push_back(static_cast<int>(node.integer()));
-  return nodes;
+  return IntegersIn(list);
 }
 
 Result<LiveRank> RankOf(const Json& entry) {

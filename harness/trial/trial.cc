@@ -1,5 +1,6 @@
 #include "harness/trial/trial.h"
 
+#include "engine/base/json_lists.h"
 #include "harness/load/exchange.h"
 
 namespace pinion::harness {
@@ -123,11 +124,10 @@ Result<TrialResult> ReadTrialResult(const Json& object) {
   if (!samples || !samples->is_array() || !suspect || !suspect->is_array() || !info)
     return Fail(ErrorCode::kFailed, "a trial's result needs 'samples', 'suspect' and 'info'");
   PINION_ASSIGN(result.samples, ReadSamples(*samples));
-  if (const Json* requests = object.Find("requests"); requests && requests->is_array())
-    for (const Json& one : requests->array()) {
-      PINION_ASSIGN(RequestRow row, ReadRequestRow(one));
-      result.requests.push_back(std::move(row));
-    }
+  for (const Json& one : ItemsOf(object, "requests")) {
+    PINION_ASSIGN(RequestRow row, ReadRequestRow(one));
+    result.requests.push_back(std::move(row));
+  }
   result.suspect = StringsIn(*suspect);
   PINION_ASSIGN(result.too_slow, Optional<std::string>(object, "too_slow", ""));
   result.info = ReadTrialInfo(*info);

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "engine/run/replicas.h"
 #include "harness/counters/at_rest.h"
@@ -212,8 +213,8 @@ void TrialServer::TakeServerInfo(TrialResult& result) const {
   const auto text = HttpFetch(server_->url(), "/server_info", kPatienceSeconds);
   const auto told = text ? Json::Parse(*text) : Unexpected(text.error());
   if (!told) return;
-  info.isa = Optional<std::string>(*told, "isa", "").value_or("");
-  info.dtype = Optional<std::string>(*told, "dtype", "").value_or("");
+  info.isa = TextAt(*told, "isa");
+  info.dtype = TextAt(*told, "dtype");
   if (const Json* stages = told->Find("stages")) info.rest.Set("stages", *stages);
   result.samples.push_back({"load_s", 0, Optional<double>(*told, "load_s", 0).value_or(0)});
   const Json* each = told->Find("replicas");
