@@ -40,11 +40,9 @@ struct LaunchOptions {
 Json ToJson(const Launch& launch) {
   Json environment = Json::MakeObject();
   for (const auto& [name, value] : launch.command.environment) environment.Set(name, value);
-  Json json = Json::MakeObject();
-  json.Set("environment", std::move(environment));
-  json.Set("command", launch.command.arguments);
-  json.Set("warnings", launch.warnings);
-  return json;
+  return Json::Object{{"environment", std::move(environment)},
+                      {"command", launch.command.arguments},
+                      {"warnings", launch.warnings}};
 }
 
 // Turns this process into the server, so that signals and exit codes are the server's own.

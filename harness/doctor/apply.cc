@@ -96,15 +96,10 @@ std::string RestoreCommands(const std::vector<Change>& changes) {
 Json ToJson(const std::vector<Change>& changes) {
   Json list = Json::MakeArray();
   for (const Change& change : changes) {
-    Json item = Json::MakeObject();
-    item.Set("path", "/" + change.path);
-    item.Set("before", change.before);
-    item.Set("after", change.after);
-    list.Append(std::move(item));
+    list.Append(Json::Object{
+        {"path", "/" + change.path}, {"before", change.before}, {"after", change.after}});
   }
-  Json object = Json::MakeObject();
-  object.Set("changes", std::move(list));
-  return object;
+  return Json::Object{{"changes", std::move(list)}};
 }
 
 Result<std::vector<Change>> ReadChanges(const Json& json) {

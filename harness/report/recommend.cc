@@ -26,9 +26,7 @@ Json ExpectedJson(const Candidate& candidate) {
   for (const Series& series : candidate.series) {
     const MetricInfo* metric = FindMetric(series.metric);
     if (metric && metric->describes) continue;
-    Json json;
-    json.Set("metric", series.metric);
-    json.Set("unit", metric ? metric->unit : "");
+    Json json = Json::Object{{"metric", series.metric}, {"unit", metric ? metric->unit : ""}};
     SetLevel(series.level, json);
     json.Set("n", static_cast<uint64_t>(series.estimate.n));
     json.Set("median", series.estimate.median);

@@ -11,20 +11,15 @@ namespace pinion::harness {
 
 Json IntervalJson(const std::optional<Interval>& interval) {
   if (!interval) return nullptr;
-  Json json;
-  json.Set("low", interval->low);
-  json.Set("high", interval->high);
-  json.Set("coverage", interval->coverage);
-  return json;
+  return Json::Object{
+      {"low", interval->low}, {"high", interval->high}, {"coverage", interval->coverage}};
 }
 
 Json EstimateJson(const Estimate& estimate) {
-  Json json;
-  json.Set("n", static_cast<uint64_t>(estimate.n));
-  json.Set("median", estimate.n ? Json(estimate.median) : Json());
-  json.Set("mad", estimate.n ? Json(estimate.mad) : Json());
-  json.Set("interval", IntervalJson(estimate.interval));
-  return json;
+  return Json::Object{{"n", static_cast<uint64_t>(estimate.n)},
+                      {"median", estimate.n ? Json(estimate.median) : Json()},
+                      {"mad", estimate.n ? Json(estimate.mad) : Json()},
+                      {"interval", IntervalJson(estimate.interval)}};
 }
 
 namespace {
@@ -32,21 +27,17 @@ namespace {
 Json SamplesJson(const std::vector<Sample>& samples) {
   Json list = Json::MakeArray();
   for (const Sample& sample : samples) {
-    Json json;
-    json.Set("round", sample.round);
-    json.Set("confirmation", sample.confirmation);
-    json.Set("value", sample.value);
-    json.Set("suspect", sample.suspect);
-    list.Append(std::move(json));
+    list.Append(Json::Object{{"round", sample.round},
+                             {"confirmation", sample.confirmation},
+                             {"value", sample.value},
+                             {"suspect", sample.suspect}});
   }
   return list;
 }
 
 Json SeriesJson(const Series& series) {
   const MetricInfo* metric = FindMetric(series.metric);
-  Json json;
-  json.Set("metric", series.metric);
-  json.Set("unit", metric ? metric->unit : "");
+  Json json = Json::Object{{"metric", series.metric}, {"unit", metric ? metric->unit : ""}};
   SetLevel(series.level, json);
   json.Set("estimate", EstimateJson(series.estimate));
   json.Set("samples", SamplesJson(series.samples));
@@ -72,11 +63,9 @@ Json DistributionJson(const Distribution& distribution) {
 }
 
 Json ComparisonJson(const Comparison& comparison) {
-  Json json;
-  json.Set("objective", Name(comparison.objective));
-  json.Set("ratio_to_default", EstimateJson(comparison.ratio));
-  json.Set("ratios", SamplesJson(comparison.ratios));
-  return json;
+  return Json::Object{{"objective", Name(comparison.objective)},
+                      {"ratio_to_default", EstimateJson(comparison.ratio)},
+                      {"ratios", SamplesJson(comparison.ratios)}};
 }
 
 Json CandidateJson(const Candidate& candidate) {
@@ -147,13 +136,11 @@ Json VerdictJson(const Results& results, const Verdict& verdict, const std::stri
 Json NoiseJson(const Results& results) {
   Json list = Json::MakeArray();
   for (size_t i = 0; i < results.noise.size(); ++i) {
-    Json json;
-    json.Set("objective", Name(results.definition.objectives[i]));
-    json.Set("pairs", static_cast<uint64_t>(results.noise[i].pairs));
-    json.Set("autocorrelation", results.noise[i].autocorrelation);
-    json.Set("mad", results.noise[i].mad);
-    json.Set("floor", results.floors[i]);
-    list.Append(std::move(json));
+    list.Append(Json::Object{{"objective", Name(results.definition.objectives[i])},
+                             {"pairs", static_cast<uint64_t>(results.noise[i].pairs)},
+                             {"autocorrelation", results.noise[i].autocorrelation},
+                             {"mad", results.noise[i].mad},
+                             {"floor", results.floors[i]}});
   }
   return list;
 }

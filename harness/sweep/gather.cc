@@ -45,9 +45,7 @@ Result<NodeSweep> ReadNode(const std::string& folder) {
 
 // What may not differ between nodes, by name. The kernel and the CPUs' numbers may.
 Json KindOf(const SweepMeta& meta) {
-  Json kind = Json::MakeObject();
-  kind.Set("model", meta.model);
-  kind.Set("configuration", ToJson(meta.base));
+  Json kind = Json::Object{{"model", meta.model}, {"configuration", ToJson(meta.base)}};
   Json definition = ToJson(meta.definition);
   for (const char* key : {"budget", "rounds", "seed"}) definition.Set(key, Json());
   for (const auto& [key, value] : definition.object())

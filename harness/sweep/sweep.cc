@@ -22,13 +22,11 @@ namespace pinion::harness {
 namespace {
 
 Json BudgetJson(const Budget& budget) {
-  Json object = Json::MakeObject();
-  object.Set("cpus", Json(budget.cpus));
-  object.Set("cpu_quota", budget.cpu_quota ? Json(*budget.cpu_quota) : Json());
-  object.Set("max_threads", budget.max_threads);
-  object.Set("memory_total_bytes", budget.memory_total_bytes);
-  object.Set("reasons", Json(budget.reasons));
-  return object;
+  return Json::Object{{"cpus", Json(budget.cpus)},
+                      {"cpu_quota", budget.cpu_quota ? Json(*budget.cpu_quota) : Json()},
+                      {"max_threads", budget.max_threads},
+                      {"memory_total_bytes", budget.memory_total_bytes},
+                      {"reasons", Json(budget.reasons)}};
 }
 
 // Another engine's model may be one that Pinion cannot read, and then there is no spec.
@@ -86,14 +84,12 @@ Result<Json> ModelFacts(const EngineOptions& base) {
   PINION_ASSIGN(const std::vector<RankNeeds> needs, NeedsFor(base, model));
   uint64_t weight_bytes = 0;
   for (const RankNeeds& rank : needs) weight_bytes += rank.weights;
-  Json facts = Json::MakeObject();
-  facts.Set("architecture", model.spec.architecture);
-  facts.Set("parameters", ParameterCount(model.spec));
-  facts.Set("active_parameters", ActiveParameters(model.spec));
-  facts.Set("context_length", model.spec.max_positions);
-  facts.Set("weight_bytes", weight_bytes);
-  facts.Set("kv_bytes_per_token", KvBytesPerToken(model.spec, decoder.cached()));
-  return facts;
+  return Json::Object{{"architecture", model.spec.architecture},
+                      {"parameters", ParameterCount(model.spec)},
+                      {"active_parameters", ActiveParameters(model.spec)},
+                      {"context_length", model.spec.max_positions},
+                      {"weight_bytes", weight_bytes},
+                      {"kv_bytes_per_token", KvBytesPerToken(model.spec, decoder.cached())}};
 }
 
 Result<double> TrialLimit(Store& store, const SweepMeta& meta, size_t contestants) {

@@ -46,11 +46,8 @@ Json KindsOf(const Machine& machine) {
 Json ToJson(const Topology& topology) {
   Json nodes = Json::MakeArray();
   for (const NumaNode& node : topology.machine.nodes) {
-    Json item;
-    item.Set("id", node.id);
-    item.Set("cpus", node.cpus);
-    item.Set("memory_bytes", node.memory_bytes);
-    nodes.Append(std::move(item));
+    nodes.Append(
+        Json::Object{{"id", node.id}, {"cpus", node.cpus}, {"memory_bytes", node.memory_bytes}});
   }
   Json object;
   object.Set("budget", ToJson(topology.budget));

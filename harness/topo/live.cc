@@ -109,12 +109,10 @@ Json MemoryJson(const LiveMemory& memory) {
   Json nodes = Json::MakeArray();
   for (const auto& [node, bytes, pages] : memory.nodes)
     nodes.Append(Json::Object{{"node", node}, {"bytes", bytes}, {"pages", pages}});
-  Json json;
-  json.Set("nodes", std::move(nodes));
-  json.Set("bytes", memory.bytes());
-  json.Set("remote_share", memory.remote_share ? Json(*memory.remote_share) : Json());
-  json.Set("unknown", TextOrNull(memory.unknown));
-  return json;
+  return Json::Object{{"nodes", std::move(nodes)},
+                      {"bytes", memory.bytes()},
+                      {"remote_share", memory.remote_share ? Json(*memory.remote_share) : Json()},
+                      {"unknown", TextOrNull(memory.unknown)}};
 }
 
 std::string MemoryText(const char* what, const LiveMemory& memory) {
@@ -169,25 +167,21 @@ Json ToJson(const LivePlacement& placement) {
   for (size_t engine = 0; engine < placement.engines.size(); ++engine) {
     Json list = Json::MakeArray();
     for (const LiveRank& rank : placement.engines[engine]) {
-      Json entry;
-      entry.Set("rank", rank.rank);
-      entry.Set("nodes", rank.planned);
-      entry.Set("policy", TextOrNull(rank.policy));
-      entry.Set("policy_nodes", rank.policy_nodes);
-      entry.Set("weights", MemoryJson(rank.weights));
-      entry.Set("kv", MemoryJson(rank.kv));
-      list.Append(std::move(entry));
+      list.Append(Json::Object{{"rank", rank.rank},
+                               {"nodes", rank.planned},
+                               {"policy", TextOrNull(rank.policy)},
+                               {"policy_nodes", rank.policy_nodes},
+                               {"weights", MemoryJson(rank.weights)},
+                               {"kv", MemoryJson(rank.kv)}});
     }
     engines.Append(Json::Object{{"weights_of", static_cast<uint64_t>(placement.weights_of[engine])},
                                 {"ranks", std::move(list)}});
   }
-  Json json;
-  json.Set("url", placement.url);
-  json.Set("model", placement.model);
-  json.Set("processes", placement.processes);
-  json.Set("policy_refusal", TextOrNull(placement.policy_refusal));
-  json.Set("engines", std::move(engines));
-  return json;
+  return Json::Object{{"url", placement.url},
+                      {"model", placement.model},
+                      {"processes", placement.processes},
+                      {"policy_refusal", TextOrNull(placement.policy_refusal)},
+                      {"engines", std::move(engines)}};
 }
 
 std::string DrawPlacement(const LivePlacement& placement, bool colour) {

@@ -96,23 +96,21 @@ Json ToJson(const ModelFit& fit) {
     item.Set("bytes_per_sequence", kind.sequence_bytes);
     kinds.Append(std::move(item));
   }
-  Json json;
-  json.Set("name", fit.name);
-  json.Set("architecture", fit.architecture);
-  json.Set("weight_bytes", fit.weight_bytes);
-  json.Set("workspace_bytes", fit.workspace_bytes);
-  json.Set("kv_dtype", fit.kv_dtype);
-  json.Set("sequence_tokens", static_cast<uint64_t>(fit.sequence_tokens));
-  json.Set("kv_bytes_per_token", fit.kv_bytes_per_token);
-  json.Set("kv_bytes_per_sequence", fit.kv_bytes_per_sequence);
-  json.Set("state_bytes_per_sequence", fit.state_bytes_per_sequence);
-  json.Set("held_bytes_per_sequence", fit.held_bytes_per_sequence);
-  json.Set("kinds", std::move(kinds));
-  json.Set("cache_bytes", fit.cache_bytes);
-  json.Set("sequences", static_cast<uint64_t>(fit.sequences));
-  json.Set("longest_tokens", static_cast<uint64_t>(fit.longest_tokens));
-  json.Set("refusal", fit.refusal.empty() ? Json() : Json(fit.refusal));
-  return json;
+  return Json::Object{{"name", fit.name},
+                      {"architecture", fit.architecture},
+                      {"weight_bytes", fit.weight_bytes},
+                      {"workspace_bytes", fit.workspace_bytes},
+                      {"kv_dtype", fit.kv_dtype},
+                      {"sequence_tokens", static_cast<uint64_t>(fit.sequence_tokens)},
+                      {"kv_bytes_per_token", fit.kv_bytes_per_token},
+                      {"kv_bytes_per_sequence", fit.kv_bytes_per_sequence},
+                      {"state_bytes_per_sequence", fit.state_bytes_per_sequence},
+                      {"held_bytes_per_sequence", fit.held_bytes_per_sequence},
+                      {"kinds", std::move(kinds)},
+                      {"cache_bytes", fit.cache_bytes},
+                      {"sequences", static_cast<uint64_t>(fit.sequences)},
+                      {"longest_tokens", static_cast<uint64_t>(fit.longest_tokens)},
+                      {"refusal", fit.refusal.empty() ? Json() : Json(fit.refusal)}};
 }
 
 std::vector<std::pair<std::string, std::string>> Describe(const ModelFit& fit) {
