@@ -7,6 +7,7 @@
 #include "engine/base/words.h"
 #include "harness/report/charts.h"
 #include "harness/report/words.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
@@ -46,13 +47,9 @@ Chart PredictedChart(const Results& results) {
         "there are no predictions: run `pinion probe --out FILE`, then sweep with --probe FILE");
   if (shares.size() < 2) return Absent(chart, "only one configuration was measured");
   const auto [low, high] = std::minmax_element(shares.begin(), shares.end());
-  char text[160];
-  std::snprintf(
-      text, sizeof text,
-      "The line is the machine's measured limit; configurations reached %.0f to %.0f %% of "
-      "it.",
-      *low * 100, *high * 100);
-  chart.conclusion = text;
+  chart.conclusion =
+      StrCat("The line is the machine's measured limit; configurations reached ",
+             Printf("%.0f", *low * 100), " to ", Printf("%.0f %% of it.", *high * 100));
   return chart;
 }
 

@@ -10,6 +10,7 @@
 #include "engine/base/words.h"
 #include "harness/report/charts.h"
 #include "harness/report/words.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
@@ -141,12 +142,9 @@ Chart ScalingChart(const Results& results) {
   }
   const auto& [most, widest] = *best.rbegin();
   const double gain = BatchOutput(*widest)->median / BatchOutput(*base)->median;
-  char text[160];
-  std::snprintf(
-      text, sizeof text,
-      "%d threads give %.2f times what %d %s: an efficiency of %.0f %%. Dashed: ideal scaling.",
-      most, gain, fewest, fewest == 1 ? "gives" : "give", 100 * gain * fewest / most);
-  chart.conclusion = text;
+  chart.conclusion = StrCat(most, Printf(" threads give %.2f times what ", gain), fewest,
+                            fewest == 1 ? " gives" : " give", ": an efficiency of ",
+                            Printf("%.0f %%. Dashed: ideal scaling.", 100 * gain * fewest / most));
   return chart;
 }
 

@@ -4,6 +4,7 @@
 
 #include "engine/base/strings.h"
 #include "engine/base/words.h"
+#include "harness/artifacts/yaml.h"
 #include "harness/report/answer.h"
 #include "harness/report/charts.h"
 #include "harness/report/facts.h"
@@ -15,13 +16,6 @@
 
 namespace pinion::harness {
 namespace {
-
-// An indented code block, which no text inside it can end.
-std::string Indented(const std::string& text) {
-  std::string block = "    ";
-  for (const char c : text) block += c == '\n' ? "\n    " : std::string(1, c);
-  return block;
-}
 
 std::string CodeBlock(const std::string& text) { return "```sh\n" + text + "\n```\n\n"; }
 
@@ -130,14 +124,14 @@ std::string CandidateRows(const Results& results) {
   return table + "\n";
 }
 
-// The last log lines of failed candidates.
+// The last log lines of failed candidates, indented: code that no text inside it can end.
 std::string LogsText(const Results& results) {
   std::string text;
   for (const Candidate& candidate : results.candidates)
     if (!candidate.log_tail.empty())
       text += StrCat("### The end of ", EscapeMarkdown(candidate.log_path), ": ",
-                     EscapeMarkdown(SettingsText(candidate)), "\n\n", Indented(candidate.log_tail),
-                     "\n\n");
+                     EscapeMarkdown(SettingsText(candidate)), "\n\n",
+                     Indented(candidate.log_tail, "    "), "\n");
   return text;
 }
 

@@ -1,9 +1,8 @@
-#include <cstdio>
-
 #include "engine/base/strings.h"
 #include "harness/report/export.h"
 #include "harness/report/frontier.h"
 #include "harness/space/own_settings.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
@@ -18,11 +17,7 @@ std::string CsvField(std::string text) {
   return quoted + "\"";
 }
 
-std::string Number(double value) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.9g", value);
-  return text;
-}
+std::string Number(double value) { return Printf("%.9g", value); }
 
 // "-fa=on env.NAME=value": what only this candidate's engine has.
 std::string OwnSettings(const Candidate& candidate) {
