@@ -13,7 +13,6 @@
 #include "engine/spec/architecture.h"
 #include "engine/weights/summary.h"
 #include "harness/cli/commands.h"
-#include "harness/cli/model_quantize.h"
 #include "harness/cli/usage_error.h"
 
 namespace pinion::harness {

@@ -10,9 +10,10 @@ namespace pinion::harness {
 // Each Add... declares one subcommand with its flags; when it is chosen, its callback runs it and
 // sets exit_code (0 done, 1 failed, 2 bad usage). One file per command: cmd_<name>.cc.
 void AddTopo(CLI::App& app, int& exit_code);
-void AddDoctor(CLI::App& app, int& exit_code);  // settings that spoil measurements
-void AddProbe(CLI::App& app, int& exit_code);   // this machine's limits
-void AddModel(CLI::App& app, int& exit_code);   // make, info
+void AddDoctor(CLI::App& app, int& exit_code);      // settings that spoil measurements
+void AddProbe(CLI::App& app, int& exit_code);       // this machine's limits
+void AddModel(CLI::App& app, int& exit_code);       // make, info
+void AddQuantize(CLI::App& model, int& exit_code);  // a subcommand of it
 void AddRun(CLI::App& app, int& exit_code);
 void AddRunBatch(CLI::App& app, int& exit_code);  // OpenAI's batch files
 void AddScore(CLI::App& app, int& exit_code);

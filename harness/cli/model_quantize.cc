@@ -1,4 +1,4 @@
-#include "harness/cli/model_quantize.h"
+// `pinion model quantize`.
 
 #include <cstdio>
 #include <memory>
