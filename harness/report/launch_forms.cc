@@ -114,13 +114,11 @@ std::vector<LaunchForm> FormsOfOurs(const LaunchCommands& commands, const Place&
                                     const std::string& objective) {
   return {
       {"Pinion", commands.pinion, ""},
-      {"vLLM", commands.vllm,
-       commands.vllm_lacks.empty() ? "" : "vLLM has no setting for " + commands.vllm_lacks + "."},
+      {"vLLM", commands.vllm, LacksText("vLLM", commands.vllm_lacks)},
       {"llama.cpp", commands.llama_cpp,
        StrCat("Its -np sequences share one context (-c).",
-              commands.llama_cpp_lacks.empty()
-                  ? ""
-                  : StrCat(" It has no setting for ", commands.llama_cpp_lacks, "."))},
+              commands.llama_cpp_lacks.empty() ? "" : " ",
+              LacksText("It", commands.llama_cpp_lacks))},
       {"systemd unit", Systemd(place, objective), ""},
       {"Container", Container(place),
        "The image: `podman build -t pinion .` in Pinion's source folder."},

@@ -61,9 +61,11 @@ std::string LaunchText(const Results& results, const std::string& folder) {
     text += StrCat("For ", group.objectives(), ":\n\n",
                    CodeBlock(launch.pinion + launch.other));  // one of them
     if (!launch.vllm.empty())
-      text += "The same with vLLM's CPU backend:\n\n" + CodeBlock(launch.vllm);
+      text += "The same with vLLM's CPU backend:\n\n" + CodeBlock(launch.vllm) +
+              Paragraph(LacksText("vLLM", launch.vllm_lacks));
     if (!launch.llama_cpp.empty())
-      text += "The same with llama.cpp:\n\n" + CodeBlock(launch.llama_cpp);
+      text += "The same with llama.cpp:\n\n" + CodeBlock(launch.llama_cpp) +
+              Paragraph(LacksText("llama.cpp", launch.llama_cpp_lacks));
     text += FilesText(ProfileFileLines(results, *group.verdicts[0], folder));
   }
   return text.empty() ? text : "## Launch\n\n" + text;

@@ -139,11 +139,15 @@ LaunchCommands LaunchCommandsOf(const Results& results, const Verdict& verdict,
   commands.pinion = ShellText(
       {{}, {ProgramOf(results, *candidate), "launch", ProfilePath(folder, verdict.objective)}});
   commands.vllm = VllmShellText(*configuration, candidate->plan);
-  commands.vllm_lacks = Join(WithoutCounterpart(*configuration, &SettingRow::vllm), ", ");
+  commands.vllm_lacks = WithoutCounterpart(*configuration, &SettingRow::vllm);
   commands.llama_cpp =
       LlamaShellText(*configuration, candidate->plan, LoadOf(results.definition.workload));
-  commands.llama_cpp_lacks = Join(WithoutCounterpart(*configuration, &SettingRow::llama_cpp), ", ");
+  commands.llama_cpp_lacks = WithoutCounterpart(*configuration, &SettingRow::llama_cpp);
   return commands;
+}
+
+std::string LacksText(const std::string& engine, const std::vector<std::string>& settings) {
+  return settings.empty() ? "" : StrCat(engine, " has no setting for ", Join(settings, ", "), ".");
 }
 
 std::string LaunchGroup::objectives() const {

@@ -138,7 +138,9 @@ Json VerdictJson(const Results& results, const Verdict& verdict, const std::stri
   json.Set("profile", commands.pinion.empty() ? Json() : Json(ProfileFile(verdict.objective)));
   json.Set("launch", commands.pinion + commands.other);  // one of the two is empty
   json.Set("launch_vllm", commands.vllm);
+  json.Set("launch_vllm_lacks", Json(commands.vllm_lacks));
   json.Set("launch_llama_cpp", commands.llama_cpp);
+  json.Set("launch_llama_cpp_lacks", Json(commands.llama_cpp_lacks));
   return json;
 }
 
