@@ -80,13 +80,26 @@ void AddSequences(const EngineOptions& options, const ServedLoad& load,
   if (tokens > 0) Append(words, {"-c", StrCat(tokens * sequences)});
 }
 
-// A setting that llama.cpp takes as it is, if it differs from our default or from llama.cpp's.
-void AddLlamaFlag(const char* key, const Configuration& all, std::vector<std::string>& words) {
-  const SettingRow& row = *FindSetting(key);
-  const Json value = row.get(all);
-  const auto text = CounterpartValue(row.llama_cpp, value);
-  if (text && (row.llama_cpp.always || value != row.get({})))
-    AddFlags(row.llama_cpp.name, value, *text, words);
+// Of settings that llama.cpp takes in another form: CPUs as a mask, and a context that its sequences
+// divide.
+bool HasOwnFormInLlama(const SettingRow& row) {
+  return row.key == "threads_bind" || row.key == "max_num_seqs" || row.key == "max_model_len";
+}
+
+// Those that it takes as they are and that differ from our defaults, or whose default differs.
+void AddLlamaSettings(const Configuration& all, Command& command) {
+  for (const SettingRow& row : SettingRows()) {
+    const auto& [name, values, always] = row.llama_cpp;
+    const Json value = row.get(all);
+    const bool is_written = always || value != row.get({});
+    if (name.empty() || name.front() == '[' || !is_written || HasOwnFormInLlama(row)) continue;
+    const auto text = CounterpartValue(row.llama_cpp, value);
+    if (!text) continue;  // WithoutCounterpart names it
+    if (name.front() == '-')
+      AddFlags(name, value, *text, command.arguments);
+    else
+      command.environment.emplace_back(name, *text);
+  }
 }
 
 // Shell lines that make the files of a model, and what another engine then reads.
@@ -154,8 +167,7 @@ Command LlamaCommand(const Configuration& configuration, const Json& plan, const
     cpus.insert(cpus.end(), rank.cpus.begin(), rank.cpus.end());
   }
   if (threads > 0) Append(words, {"-t", StrCat(threads), "-tb", StrCat(threads)});
-  for (const char* key : {"max_num_batched_tokens", "kv_cache_dtype"})
-    AddLlamaFlag(key, configuration, words);
+  AddLlamaSettings(configuration, command);
   AddSequences(configuration.options, load, words);
   if (!cpus.empty())
     Append(words, {"-C", CpuMask(cpus), "-Cb", CpuMask(cpus), "--cpu-strict", "1"});

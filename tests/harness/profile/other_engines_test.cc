@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/base/strings.h"
+
 namespace pinion::harness {
 namespace {
 
@@ -86,13 +88,50 @@ TEST(LlamaCommand, GivesThreadsMaskAndContext) {
   const Json plan =
       *Json::Parse(R"({"ranks":[{"cpus":[0,1,2],"threads":3},{"cpus":[4,5],"threads":2}]})");
   EXPECT_EQ(LlamaShellText({options}, plan, {8}),
-            "llama-server -m /models/x.gguf -t 5 -tb 5 -b 2048 -ub 2048 -ctk f16 -ctv f16 -np 8 "
+            "llama-server -m /models/x.gguf -t 5 -tb 5 -ctk f16 -ctv f16 -b 2048 -ub 2048 -np 8 "
             "-c 8000 -C 0x37 -Cb 0x37 --cpu-strict 1");
   options.max_model_len.reset();
   options.max_num_seqs = 4;
   const std::string unknown = LlamaShellText({options}, Json(), {8});
   EXPECT_THAT(unknown, HasSubstr("-np 4")) << "no more than the configuration allows";
   EXPECT_THAT(unknown, Not(testing::ContainsRegex(" -(c|C|t) "))) << unknown;
+}
+
+// A value other than the row's default that the other engine has.
+Json AnotherValue(const SettingRow& row, const Counterpart& counterpart) {
+  const Json usual = row.get({});
+  if (!counterpart.values.empty()) return counterpart.values.back().first;
+  if (row.kind == SettingKind::kSwitch) return !usual.boolean();
+  if (row.kind == SettingKind::kGib) return 2.5;
+  if (row.kind != SettingKind::kText) return row.least + 2 * row.multiple;
+  return row.names.empty() ? "nobind" : row.names.back();
+}
+
+// A counterpart that is added to a row is written, without a word elsewhere.
+TEST(OtherEngines, EveryCounterpartOfTheRegistryIsInTheCommand) {
+  const Json plan = *Json::Parse(R"({"ranks":[{"cpus":[0,1],"threads":2}]})");
+  for (const auto engine : {&SettingRow::vllm, &SettingRow::llama_cpp}) {
+    int written = 0;
+    for (const SettingRow& row : SettingRows()) {
+      const Counterpart& counterpart = row.*engine;
+      if (counterpart.name.empty() || counterpart.name.front() == '[') continue;
+      Configuration all;
+      all.options.model = "/models/x.gguf";
+      row.set(AnotherValue(row, counterpart), all);
+      const Command command = engine == &SettingRow::vllm
+                                  ? VllmCommand(all, plan)
+                                  : LlamaCommand(all, plan, {.sequence_tokens = 100});
+      const std::string text = " " + ShellText(command) + " ";
+      const bool is_switch = counterpart.name.find('!') != std::string::npos;
+      for (const std::string& name : Split(counterpart.name, ',')) {
+        if (is_switch && name.front() != '!') continue;  // the one for on, which is the default
+        const std::string written_name = is_switch ? name.substr(1) : name;
+        EXPECT_THAT(text, testing::ContainsRegex(StrCat(" ", written_name, "[ =]"))) << row.key;
+      }
+      ++written;
+    }
+    EXPECT_GT(written, 5);
+  }
 }
 
 TEST(LlamaCommand, MakesTheFileFirst) {
