@@ -23,28 +23,28 @@ std::vector<int> CpusOf(const Plan& plan) {
 
 std::string Text(double value) { return StrCat(value); }
 
-// The value of a placeholder; nullopt if it does not exist.
+// The value of a placeholder, which is a property of the start or a setting's key; nullopt if it
+// does not exist.
 struct Placeholders {
-  const EngineOptions& options;
+  const Configuration& configuration;
   const Plan& plan;
   int port;
 
   std::optional<std::string> Find(const std::string& name) const {
-    const std::vector<std::pair<std::string, std::string>> values = {
+    const EngineOptions& options = configuration.options;
+    const std::pair<const char*, std::string> values[] = {
         {"model", options.model},
         {"port", StrCat(port)},
         {"threads", StrCat(plan.total_threads())},
         {"cpus", FormatCpuList(CpusOf(plan))},
         {"kv_cache_gib", Text(static_cast<double>(options.kv_cache_bytes.value_or(0)) / kGib)},
-        {"tensor_parallel", StrCat(options.tensor_parallel)},
-        {"dtype", options.dtype},
-        {"max_num_batched_tokens", StrCat(options.max_num_batched_tokens)},
-        {"max_num_seqs", StrCat(options.max_num_seqs)},
-        {"max_model_len", StrCat(options.max_model_len.value_or(0))},
     };
     for (const auto& [known, value] : values)
       if (name == known) return value;
-    return std::nullopt;
+    const SettingRow* row = FindSetting(name);
+    if (!row) return std::nullopt;
+    const Json value = row->get(configuration);
+    return value.is_null() ? "0" : SettingText(value);
   }
 };
 
@@ -63,9 +63,8 @@ Result<std::string> Fill(const std::string& word, const Placeholders& placeholde
       if (!value || end == std::string::npos)
         return Fail(ErrorCode::kUsage,
                     StrCat("'", word, "' in the engine's command has no placeholder '{", name,
-                           "}'; there are {model} {port} {threads} {cpus} {kv_cache_gib} ",
-                           "{tensor_parallel} {dtype} {max_num_batched_tokens} {max_num_seqs} ",
-                           "{max_model_len}; write {{ for a brace"));
+                           "}'; there are {model} {port} {threads} {cpus} {kv_cache_gib} and ",
+                           "every setting, such as {max_num_seqs}; write {{ for a brace"));
       filled += *value;
       at = end;
     } else {
@@ -144,9 +143,9 @@ Result<EngineCommand> Custom(const EngineChoice& engine, const Placeholders& pla
   return made;
 }
 
-Result<EngineCommand> ByKind(const EngineChoice& engine, const Configuration& configuration,
-                             const Placeholders& placeholders, const ServedLoad& load) {
-  const auto& [options, plan, port] = placeholders;
+Result<EngineCommand> ByKind(const EngineChoice& engine, const Placeholders& placeholders,
+                             const ServedLoad& load) {
+  const auto& [configuration, plan, port] = placeholders;
   switch (engine.kind) {
     case EngineChoice::Kind::kPinion:
       return Pinion(engine, configuration, port);
@@ -166,8 +165,8 @@ Result<EngineCommand> CommandFor(const EngineChoice& engine, const Configuration
                                  const Plan& plan, const Machine& machine, int port,
                                  const ServedLoad& load) {
   using Kind = EngineChoice::Kind;
-  const Placeholders placeholders{configuration.options, plan, port};
-  Result<EngineCommand> made = ByKind(engine, configuration, placeholders, load);
+  const Placeholders placeholders{configuration, plan, port};
+  Result<EngineCommand> made = ByKind(engine, placeholders, load);
   if (!made) return made;
   Command& command = made->command;
   if (engine.kind != Kind::kCommand && !engine.command.empty()) {  // another program for the same

@@ -134,6 +134,16 @@ Status Validate(const EngineChoice& engine) {
   return {};
 }
 
+// Whether a setting's placeholder is in the command, an argument or a variable.
+bool Uses(const EngineChoice& engine, const std::string& key) {
+  const std::string placeholder = StrCat("{", key, "}");
+  const auto has_it = [&](const std::string& word) { return word.find(placeholder) != word.npos; };
+  return std::any_of(engine.command.begin(), engine.command.end(), has_it) ||
+         std::any_of(engine.arguments.begin(), engine.arguments.end(), has_it) ||
+         std::any_of(engine.environment.begin(), engine.environment.end(),
+                     [&](const auto& variable) { return has_it(variable.second); });
+}
+
 }  // namespace
 
 bool HasSetting(const EngineChoice& engine, const std::string& key) {
@@ -148,7 +158,7 @@ bool HasSetting(const EngineChoice& engine, const std::string& key) {
     case Kind::kLlamaCpp:
       return llama_cpp;
     case Kind::kCommand:
-      return (vllm || llama_cpp) && !row->is_of_server;
+      return ((vllm || llama_cpp) && !row->is_of_server) || Uses(engine, key);
   }
   return false;
 }

@@ -38,7 +38,8 @@ struct EngineChoice {
 const char* Name(EngineChoice::Kind kind);  // "pinion", "vllm", "llama.cpp", "command"
 
 // Whether the engine has a counterpart of a setting (engine/run/settings.h). `command` has those
-// that vLLM or llama.cpp have, as placeholders, whether they are used or not, but for replicas.
+// whose placeholders are in its words, and those that vLLM or llama.cpp have, whether it uses them
+// or not, but for replicas.
 bool HasSetting(const EngineChoice& engine, const std::string& key);
 // The same for one value of it: llama.cpp has no int8 KV cache like ours.
 bool HasValue(const EngineChoice& engine, const SettingRow& row, const Json& value);
