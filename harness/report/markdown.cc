@@ -159,7 +159,7 @@ std::string ReportMarkdown(const Results& results, const std::string& folder,
   text += LaunchText(results, folder) + ChartsText(results, pictures) +
           "## All configurations\n\n" + CandidateRows(results) + LogsText(results) +
           ToMarkdown(EffectFacts(results));
-  for (const auto facts : {WordFacts, MetricFacts, TimeFacts, CounterFacts, HygieneFacts,
+  for (const auto facts : {WordFacts, MetricFacts, LoadFacts, TimeFacts, CounterFacts, HygieneFacts,
                            MachineFacts, EnvironmentFacts})
     text += ToMarkdown(facts(results));
   return text + "## Reproduce\n\n" + CodeBlock(results.command_line);

@@ -160,6 +160,26 @@ Json NoiseJson(const Results& results) {
   return list;
 }
 
+Json OrNull(const std::optional<double>& number) { return number ? Json(*number) : Json(); }
+
+Json LoadsJson(const MeasuredLoads& loads) {
+  Json list = Json::MakeArray();
+  for (const MeasuredLoad& load : loads.each) {
+    Json one = Json::Object{{"trials", static_cast<uint64_t>(load.trials)},
+                            {"without_steady_part", static_cast<uint64_t>(load.whole)},
+                            {"start_s", OrNull(load.start_s)},
+                            {"length_s", OrNull(load.length_s)},
+                            {"requests", load.requests}};
+    if (load.by_time) one.Set("ended_by_time", static_cast<uint64_t>(*load.by_time));
+    SetLevel(load.level, one);
+    list.Append(std::move(one));
+  }
+  return Json::Object{{"each", std::move(list)},
+                      {"warm_up_s", OrNull(loads.warm_up_s)},
+                      {"trials", static_cast<uint64_t>(loads.trials)},
+                      {"generator_apart", static_cast<uint64_t>(loads.apart)}};
+}
+
 // Leaves out the topology: it is long, and results.db has it.
 Json ShortProvenance(Json provenance) {
   if (provenance.is_object())
@@ -189,6 +209,7 @@ Json ResultsJson(const Results& results, const std::string& folder) {
   json.Set("confirmation_rounds", results.confirmation_rounds);
   json.Set("calibration_rounds", results.calibration_rounds);
   json.Set("batch_prompts", results.batch_prompts);
+  json.Set("loads", LoadsJson(results.loads));
   json.Set("noise", NoiseJson(results));
   json.Set("verdicts", std::move(verdicts));
   json.Set("front", FrontJson(FrontOf(results)));

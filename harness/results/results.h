@@ -116,6 +116,24 @@ struct Noise {
   double mad = 0;              // of the differences, in logs
 };
 
+// How a load was measured, in medians over the trials that have it.
+struct MeasuredLoad {
+  LoadLevel level;
+  size_t trials = 0;
+  size_t whole = 0;  // of them: without a steady part, so that all of the load counts
+  std::optional<size_t> by_time;  // that ended by their time, not after all requests; unset: unknown
+  std::optional<double> start_s, length_s;  // of the steady part; unset: no trial has one
+  double requests = 0;                      // that count
+};
+
+// What trials tell of their loads.
+struct MeasuredLoads {
+  std::vector<MeasuredLoad> each;   // closed and open loops
+  std::optional<double> warm_up_s;  // of a trial, the median
+  size_t trials = 0;                // that tell where their load generator ran
+  size_t apart = 0;                 // of them: on CPUs that neither engine nor front end used
+};
+
 struct Results {
   // The request.
   std::string model;  // as given: a folder, preset:NAME, org/name
@@ -138,6 +156,7 @@ struct Results {
   std::vector<double> floors;         // per objective of the definition, a fraction
   std::vector<Noise> noise;           // per objective of the definition
   std::vector<Verdict> verdicts;      // per objective of the definition
+  MeasuredLoads loads;
   int batch_prompts = 0;              // of the offline batch if reduced; 0: as in the definition
   int rounds_done = 0;                // whole rounds, confirmation not counted
   int rounds_planned = 0;             // as many as fit the budget

@@ -25,6 +25,11 @@ void EachMember(Info& info, const Visit& visit) {
   visit("out_of_time_s", info.out_of_time_s);
   visit("waves", info.waves);
   visit("wave_requests", info.wave_requests);
+  visit("warm_up_s", info.warm_up_s);
+  visit("warm_up_batches", info.warm_up_batches);
+  visit("windows", info.windows);
+  visit("generator", info.generator);
+  visit("ignored_settings", info.ignored_settings);
 }
 
 Json Written(const std::string& text) { return text.empty() ? Json() : Json(text); }
@@ -61,6 +66,26 @@ Json Written(const std::vector<std::vector<MetricValue>>& waves) {
   return list;
 }
 
+Json Written(const std::vector<LoadWindow>& windows) {
+  Json list;
+  for (const LoadWindow& window : windows) {
+    Json one = Json::Object{{"start_s", Written(window.start_s)},
+                            {"end_s", Written(window.end_s)},
+                            {"requests", window.requests}};
+    if (window.by_time) one.Set("by_time", *window.by_time);
+    SetLevel(window.level, one);
+    list.Append(std::move(one));
+  }
+  return list;
+}
+
+Json Written(const std::optional<GeneratorPlace>& generator) {
+  if (!generator) return {};
+  return Json::Object{{"cpus", Json(generator->cpus)},
+                      {"late_share", generator->late_share},
+                      {"apart", generator->is_apart}};
+}
+
 void Take(const Json& json, std::string& text) {
   if (json.is_string()) text = json.string();
 }
@@ -83,6 +108,28 @@ void Take(const Json& json, std::vector<std::vector<MetricValue>>& waves) {
     auto samples = ReadSamples(wave);
     if (samples) waves.push_back(std::move(*samples));
   }
+}
+
+void Take(const Json& json, std::vector<LoadWindow>& windows) {
+  for (const Json& one : json.is_array() ? json.array() : Json::Array()) {
+    const auto level = LevelOf(one);
+    if (!level) continue;
+    LoadWindow& window = windows.emplace_back();
+    window.level = *level;
+    window.requests = Optional<int>(one, "requests", 0).value_or(0);
+    if (const Json* start_s = one.Find("start_s")) Take(*start_s, window.start_s);
+    if (const Json* end_s = one.Find("end_s")) Take(*end_s, window.end_s);
+    if (const Json* by_time = one.Find("by_time"); by_time && by_time->is_bool())
+      window.by_time = by_time->boolean();
+  }
+}
+
+void Take(const Json& json, std::optional<GeneratorPlace>& generator) {
+  if (!json.is_object()) return;
+  GeneratorPlace& place = generator.emplace();
+  if (const Json* cpus = json.Find("cpus")) Take(*cpus, place.cpus);
+  place.late_share = Optional<double>(json, "late_share", 0).value_or(0);
+  place.is_apart = Optional(json, "apart", false).value_or(false);
 }
 
 void Take(const Json& json, std::vector<Distribution>& distributions) {

@@ -36,6 +36,22 @@ struct SearchedLevels {
 // Adds what another search of the same kind found.
 void Pool(const SearchedLevels& found, SearchedLevels& into);
 
+// The part of a loop's load that was measured (SteadyWindow in harness/load).
+struct LoadWindow {
+  LoadLevel level;
+  std::optional<double> start_s, end_s;  // since the loop's start; unset: too few requests for a
+                                         // steady part, so that all of the loop counts
+  int requests = 0;                      // that count
+  std::optional<bool> by_time;  // the loop ended by its time, not after all of its requests
+};
+
+// Where a trial's load generator ran, and how often it was late.
+struct GeneratorPlace {
+  std::vector<int> cpus;
+  double late_share = 0;
+  bool is_apart = false;  // neither engine nor front end used these CPUs
+};
+
 // What a trial tells besides its samples, in results.db an object with a key for each member that
 // is set.
 struct TrialInfo {
@@ -55,7 +71,12 @@ struct TrialInfo {
   // as many; empty if the trial was measured alone.
   std::vector<std::vector<MetricValue>> waves;
   std::vector<int> wave_requests;  // how many of the trial's requests are of each wave
-  Json rest = Json::MakeObject();  // what no decision rests on: stages, counters, windows, ...
+  std::optional<double> warm_up_s;  // before and between the loads
+  int warm_up_batches = 0;
+  std::vector<LoadWindow> windows;  // of the loops
+  std::optional<GeneratorPlace> generator;
+  std::vector<std::string> ignored_settings;  // "isa=avx2": that the engine has no counterpart of
+  Json rest = Json::MakeObject();  // what nothing reads but a person: stages, counters, ...
 
   bool has_cut_batch() const { return std::find(cut.begin(), cut.end(), kBatchCut) != cut.end(); }
 };

@@ -9,6 +9,7 @@
 #include "harness/sweep/constraints.h"
 #include "harness/sweep/gather.h"
 #include "harness/sweep/load.h"
+#include "harness/sweep/measured_loads.h"
 #include "harness/sweep/pair.h"
 #include "harness/sweep/rescore.h"
 #include "harness/sweep/score.h"
@@ -319,6 +320,7 @@ Results Assemble(const SweepMeta& meta, const SweepProgress& progress,
   results.confirmation_rounds = state.confirmations_done;
   results.calibration_rounds = state.calibrations_done;
   for (const TrialRow& trial : trials) results.elapsed_s += trial.seconds;
+  results.loads = MeasuredLoadsOf(trials);
   for (const CandidateRow& row : candidates)
     results.candidates.push_back(CandidateFrom(row, trials));
   AddObjectives(candidates, state, results);

@@ -51,9 +51,8 @@ bool CanTakeTurns(const TrialRequest& first, const TrialRequest& second) {
 }
 
 int WavesFor(const TrialRow& alone, double budget_s) {
-  const Json* warm_up = alone.info.rest.Find("warm_up_s");
-  const double start_s = ValueOf(alone, "start_s", 0).value_or(0) +
-                         (warm_up && warm_up->is_number() ? warm_up->number() : 0);
+  const double start_s =
+      ValueOf(alone, "start_s", 0).value_or(0) + alone.info.warm_up_s.value_or(0);
   const double wave_s =
       std::max(alone.seconds - start_s - alone.info.once_s.value_or(0), alone.seconds / 10);
   const double room_s = budget_s / kTurnRounds - 2 * start_s;

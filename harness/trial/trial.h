@@ -72,8 +72,8 @@ Result<PairResult> ReadPairResult(const Json& object);
 // healthy, loads it from a generator in a process of its own, and stops it. The trial fails if the
 // server ends: its error is the last one in the log. The generator runs on the CPUs that neither
 // ranks nor front end use, if there are any.
-// Sample "generator_cpu_share" and info "generator" {"cpus","late_share"} are of its worst phase:
-// how busy it was itself, and how often it was late (LateShare in harness/load/summary.h).
+// Sample "generator_cpu_share" and the info's generator are of its worst phase: how busy it was
+// itself, and how often it was late (LateShare in harness/load/summary.h).
 //
 // `start_ns` is when the process began; the limit counts from there, but the load always gets at
 // least half of it, and at least as long as the start took; a phase that would not see one request

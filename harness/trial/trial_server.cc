@@ -196,12 +196,13 @@ void TrialServer::Describe(TrialResult& result) const {
   info.plan = ToJson(plan_.whole);
   info.threads = plan_.whole.total_threads();
   info.ranks = static_cast<int>(plan_.whole.ranks.size());
+  info.ignored_settings = ignored_;
+  if (info.generator) info.generator->is_apart = plan_.generator_cpus.has_value();
   Json& rest = info.rest;
   rest.Set("engine", Name(request_.engine.kind));
   rest.Set("replicas", request_.replicas);
   rest.Set("model", loaded_.style.model);
   rest.Set("tokens_per_word", loaded_.scale.is_known ? Json(loaded_.scale.per_word) : Json());
-  rest.Set("ignored_settings", Json(ignored_));
   if (request_.engine.is_pinion()) TakeServerInfo(result);
 }
 

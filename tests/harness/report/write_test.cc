@@ -276,7 +276,7 @@ TEST(ReportMarkdownText, StatesVerdictCommandsAndReasons) {
   EXPECT_THAT(text, HasSubstr("![Throughput against latency](charts/frontier.svg)"));
   EXPECT_THAT(text, Not(HasSubstr("charts/paired.svg")));
   EXPECT_THAT(text, HasSubstr("E out of memory"));
-  for (const auto facts : {WordFacts, MetricFacts, TimeFacts, CounterFacts, HygieneFacts,
+  for (const auto facts : {WordFacts, MetricFacts, LoadFacts, TimeFacts, CounterFacts, HygieneFacts,
                            MachineFacts, EnvironmentFacts})
     EXPECT_THAT(text, HasSubstr(ToMarkdown(facts(PlantedResults()))));
 }

@@ -38,7 +38,7 @@ TEST(WavesFor, LeavesRoomForEnoughRounds) {
   TrialRow alone;
   alone.seconds = 7;
   alone.samples = {{"start_s", 0, 2}};
-  alone.info.rest.Set("warm_up_s", 1.0);
+  alone.info.warm_up_s = 1.0;
   EXPECT_EQ(WavesFor(alone, 600), 4) << "a round has 42.8 s: 6 for the starts, 8 a wave";
   EXPECT_EQ(WavesFor(alone, 500), 3) << "29.7 s beside the starts";
   EXPECT_EQ(WavesFor(alone, 10), 2) << "never fewer";
