@@ -7,6 +7,7 @@
 #include <set>
 
 #include "engine/base/strings.h"
+#include "engine/run/settings.h"
 #include "engine/base/words.h"
 #include "harness/report/charts.h"
 #include "harness/report/distribution.h"
@@ -56,8 +57,8 @@ struct Cell {
 };
 
 std::string KvSpaceOf(const Candidate& candidate) {
-  const Json* space = candidate.options.Find("kv_cache_space");
-  return space && space->is_number() ? space->Dump() : "auto";
+  const auto& bytes = candidate.configuration.options.kv_cache_bytes;
+  return bytes ? SettingText(GibOf(*bytes)) : "auto";
 }
 
 // nullopt: it was not counted.

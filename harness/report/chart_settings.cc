@@ -14,11 +14,6 @@
 namespace pinion::harness {
 namespace {
 
-std::string BindingOf(const Candidate& candidate) {
-  const Json* bind = candidate.options.Find("threads_bind");
-  return bind && bind->is_string() ? bind->string() : "auto";
-}
-
 const Estimate* BatchOutput(const Candidate& candidate) {
   const Series* series = candidate.Find("output_tokens_per_s", 0);
   return Measured(series) ? &series->estimate : nullptr;
@@ -94,7 +89,7 @@ Chart BindingChart(const Results& results) {
   for (const Candidate& candidate : results.candidates) {
     const double ratio = candidate.Ratio(Objective::kThroughput);
     if (!BatchOutput(candidate) || ratio <= 0) continue;
-    auto& cell = best[{BindingOf(candidate), candidate.threads}];
+    auto& cell = best[{candidate.configuration.options.threads_bind, candidate.threads}];
     if (!cell.first || ratio > cell.second) cell = {&candidate, ratio};
   }
   const std::pair<const Candidate*, double>* top = nullptr;
@@ -112,7 +107,8 @@ Chart BindingChart(const Results& results) {
     return Absent("binding", "Binding × threads",
                   "fewer than two bindings or numbers of threads were measured");
   chart.conclusion = StrCat(
-      "Batch output against the defaults, each cell's best configuration: ", BindingOf(*top->first),
+      "Batch output against the defaults, each cell's best configuration: ",
+      top->first->configuration.options.threads_bind,
       " with ", Counted(static_cast<size_t>(top->first->threads), "thread"), " leads (",
       FormatChange(top->second), ").");
   return chart;

@@ -8,7 +8,6 @@
 #include "harness/report/page.h"
 #include "harness/report/pair_words.h"
 #include "harness/report/words.h"
-#include "harness/space/settings.h"
 #include "harness/stats/rules.h"
 #include "harness/stats/text.h"
 
@@ -23,7 +22,7 @@ bool HasReplicas(const Results& results) {
   return std::any_of(results.candidates.begin(), results.candidates.end(),
                      [](const Candidate& candidate) {
                        return candidate.status != CandidateStatus::kInfeasible &&
-                              ConfigurationOf(candidate.settings).replicas > 1;
+                              candidate.configuration.replicas > 1;
                      });
 }
 

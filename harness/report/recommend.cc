@@ -13,10 +13,8 @@
 namespace pinion::harness {
 namespace {
 
-Result<Configuration> LaunchedBy(const Results& results, const Candidate& candidate) {
-  Configuration configuration = ConfigurationOf(candidate.settings);
-  if (auto read = FromJson(candidate.options, configuration.options); !read)
-    return Unexpected(std::move(read).error().In("options of " + candidate.label));
+Configuration LaunchedBy(const Results& results, const Candidate& candidate) {
+  Configuration configuration = candidate.configuration;
   configuration.options.model = results.model;
   return configuration;
 }
@@ -105,7 +103,7 @@ Result<std::optional<Profile>> ProfileOf(const Results& results, Objective objec
   if (!EngineOf(results, *candidate).fits_profile()) return std::nullopt;
   Profile profile;
   profile.objective = verdict->objective;
-  PINION_ASSIGN(profile.configuration, LaunchedBy(results, *candidate));
+  profile.configuration = LaunchedBy(results, *candidate);
   profile.machine = results.machine;
   const Json* cpus = results.budget.Find("cpus");
   profile.cpus = cpus ? *cpus : Json::MakeArray();
@@ -128,8 +126,7 @@ LaunchCommands LaunchCommandsOf(const Results& results, const Verdict& verdict,
                                 const std::string& folder) {
   const Candidate* candidate = results.Find(verdict.recommended);
   if (verdict.outcome == Outcome::kNoData || !candidate) return {};
-  const auto configuration = LaunchedBy(results, *candidate);
-  if (!configuration) return {};
+  const Configuration configuration = LaunchedBy(results, *candidate);
   const EngineChoice engine = EngineOf(results, *candidate);
   LaunchCommands commands;
   if (!engine.fits_profile()) {
@@ -138,11 +135,11 @@ LaunchCommands LaunchCommandsOf(const Results& results, const Verdict& verdict,
   }
   commands.pinion = ShellText(
       {{}, {ProgramOf(results, *candidate), "launch", ProfilePath(folder, verdict.objective)}});
-  commands.vllm = VllmShellText(*configuration, candidate->plan);
-  commands.vllm_lacks = WithoutCounterpart(*configuration, &SettingRow::vllm);
+  commands.vllm = VllmShellText(configuration, candidate->plan);
+  commands.vllm_lacks = WithoutCounterpart(configuration, &SettingRow::vllm);
   commands.llama_cpp =
-      LlamaShellText(*configuration, candidate->plan, LoadOf(results.definition.workload));
-  commands.llama_cpp_lacks = WithoutCounterpart(*configuration, &SettingRow::llama_cpp);
+      LlamaShellText(configuration, candidate->plan, LoadOf(results.definition.workload));
+  commands.llama_cpp_lacks = WithoutCounterpart(configuration, &SettingRow::llama_cpp);
   return commands;
 }
 

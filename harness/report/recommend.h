@@ -17,7 +17,7 @@ EngineChoice EngineOf(const Results& results, const Candidate& candidate);
 
 // The profile that an objective's verdict recommends; nullopt without data for a verdict, or for an
 // engine that no profile can start.
-// The profile cites `folder` as its evidence. Error: options that this version does not know.
+// The profile cites `folder` as its evidence. Error: the verdict names no candidate of the sweep.
 Result<std::optional<Profile>> ProfileOf(const Results& results, Objective objective,
                                          const std::string& folder);
 

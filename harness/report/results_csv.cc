@@ -37,10 +37,8 @@ std::vector<std::string> CandidateFields(const Candidate& candidate) {
   std::vector<std::string> fields = {StrCat(candidate.id), CsvField(candidate.label),
                                      CsvField(candidate.engine), Name(candidate.status),
                                      CsvField(candidate.reason)};
-  Configuration configuration = ConfigurationOf(candidate.settings);
-  (void)FromJson(candidate.options, configuration.options);
   for (const SettingRow& row : SettingRows())
-    fields.push_back(CsvField(SettingText(row.get(configuration))));
+    fields.push_back(CsvField(SettingText(row.get(candidate.configuration))));
   fields.push_back(CsvField(OwnSettings(candidate)));
   fields.push_back(StrCat(candidate.threads));
   return fields;

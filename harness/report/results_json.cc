@@ -93,7 +93,7 @@ Json CandidateJson(const Candidate& candidate) {
   json.Set("engine", candidate.engine);
   json.Set("is_default", candidate.is_baseline);
   json.Set("settings", std::move(settings));
-  json.Set("options", candidate.options);
+  json.Set("options", ToJson(candidate.configuration.options));
   json.Set("status", Name(candidate.status));
   json.Set("reason", candidate.reason);
   json.Set("log_tail", candidate.log_tail);

@@ -74,7 +74,7 @@ struct Candidate {
   std::string engine;             // its name in the definition
   std::string label;              // "default", or "threads_bind=0-1 isa=avx2"
   std::vector<Setting> settings;  // what differs from the baseline, in the order of the space
-  Json options;                   // the whole EngineOptions, as ToJson gives it
+  Configuration configuration;    // all of it but its engine's own settings
   bool is_baseline = false;
   CandidateStatus status = CandidateStatus::kPending;
   std::string reason;                // why it is infeasible, dropped, pruned, too slow or failed

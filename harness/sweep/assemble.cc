@@ -121,8 +121,8 @@ Candidate CandidateFrom(const CandidateRow& row, const std::vector<TrialRow>& tr
   candidate.id = row.id;
   candidate.label = row.label;
   candidate.engine = row.engine;
-  candidate.settings = SettingsFrom(row.settings);
-  candidate.options = row.options;
+  candidate.settings = row.settings;
+  candidate.configuration = row.configuration;
   candidate.is_baseline = row.is_baseline;
   candidate.same_as = row.same_as;
   TakeTrials(trials, candidate);
@@ -261,7 +261,7 @@ VerdictInput InputFor(Objective objective, const Definition& definition,
       continue;
     PairedSeries series;
     series.candidate = row.id;
-    series.settings_off_default = static_cast<int>(SettingsFrom(row.settings).size()) +
+    series.settings_off_default = static_cast<int>(row.settings.size()) +
                                   (row.engine == candidates.front().engine ? 0 : 1);
     series.cores = row.cores;
     for (const auto& [key, score] : ScoresOf(trials, row.id, 0, objective, rule))

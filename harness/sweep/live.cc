@@ -186,12 +186,11 @@ Result<LiveSource::Asked> LiveSource::AskFor(const Slot& slot) const {
   const CandidateRow& row = RowOf(candidates_, slot.candidate);
   Asked asked;
   asked.engine = row.engine;
-  asked.settings = SettingsFrom(row.settings);
-  asked.configuration = ConfigurationOf(asked.settings);
+  asked.settings = row.settings;
+  asked.configuration = row.configuration;
   TrialRequest& request = asked.request;
   request.engine = WithOwnSettings(EngineNamed(meta_.definition, row.engine), asked.settings);
-  PINION_TRY(FromJson(row.options, request.options));
-  asked.configuration.options = request.options;
+  request.options = asked.configuration.options;
   request.replicas = asked.configuration.replicas;
   request.prefill_replicas = asked.configuration.prefill_replicas;
   request.log = options_.folder + "/" + LogPath(slot);

@@ -168,29 +168,13 @@ CandidateRow RowOf(const Point& point, int id) {
   row.id = id;
   row.label = point.label;
   row.engine = point.engine;
-  row.settings = Json::MakeArray();
-  for (const Setting& setting : point.settings) {
-    Json pair = Json::MakeArray();
-    pair.Append(setting.key);
-    pair.Append(setting.value);
-    row.settings.Append(std::move(pair));
-  }
-  row.options = ToJson(point.configuration.options);
+  row.settings = point.settings;
+  row.configuration = point.configuration;
   row.is_baseline = id == 0;
   row.cores = point.plan.total_threads();
   row.infeasible = point.infeasible;
   row.same_as = point.same_as;
   return row;
-}
-
-std::vector<Setting> SettingsFrom(const Json& pairs) {
-  std::vector<Setting> settings;
-  if (!pairs.is_array()) return settings;
-  for (const Json& pair : pairs.array())
-    if (pair.is_array() && pair.array().size() == 2 && pair.array()[0].is_string() &&
-        pair.array()[1].is_string())
-      settings.push_back({pair.array()[0].string(), pair.array()[1].string()});
-  return settings;
 }
 
 std::string NowIso8601() { return UtcNow("%Y-%m-%dT%H:%M:%SZ"); }

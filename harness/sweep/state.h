@@ -52,8 +52,6 @@ Result<std::optional<double>> ReadTrialLimit(Store& store);
 Status CheckSame(const SweepMeta& stored, const SweepMeta& asked);
 
 CandidateRow RowOf(const Point& point, int id);
-// A row's settings, from their stored pairs.
-std::vector<Setting> SettingsFrom(const Json& pairs);
 
 std::string NowIso8601();
 // The commit that this binary was built from.

@@ -68,6 +68,7 @@ Candidate Tried(std::vector<Setting> settings, double gain, double preemptions) 
   Candidate candidate;
   candidate.engine = "pinion";
   candidate.settings = std::move(settings);
+  candidate.configuration = ConfigurationOf(candidate.settings);
   candidate.label = Label(candidate.settings);
   candidate.is_baseline = candidate.settings.empty();
   candidate.trials = 7;

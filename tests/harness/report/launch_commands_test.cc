@@ -19,8 +19,9 @@ using testing::Not;
 // The winner has settings of which vLLM lacks one, and llama.cpp two.
 Results WithForeignSettings() {
   Results results = PlantedResults();
-  results.candidates[1].options.Set("head_dtype", "int8");
-  results.candidates[1].options.Set("block_size", 32);
+  EngineOptions& options = results.candidates[1].configuration.options;
+  options.head_dtype = "int8";
+  options.block_size = 32;
   return results;
 }
 
@@ -30,19 +31,19 @@ TEST(LaunchCommands, SettingsThatAnotherEngineLacksAreNamedInEveryFormat) {
   const LaunchCommands commands = LaunchCommandsOf(results, throughput, "out/x");
   EXPECT_THAT(commands.vllm, HasSubstr("--block-size 32"));
   EXPECT_THAT(commands.vllm_lacks, ElementsAre("head_dtype=int8"));
-  EXPECT_THAT(commands.llama_cpp_lacks, ElementsAre("block_size=32", "head_dtype=int8"));
+  EXPECT_THAT(commands.llama_cpp_lacks, ElementsAre("head_dtype=int8", "block_size=32"));
 
   const std::string page = LaunchSection(results, "out/x").markup();
   EXPECT_THAT(page, HasSubstr("vLLM has no setting for head_dtype=int8."));
-  EXPECT_THAT(page, HasSubstr("It has no setting for block_size=32, head_dtype=int8."));
+  EXPECT_THAT(page, HasSubstr("It has no setting for head_dtype=int8, block_size=32."));
   const std::string text =
       ReportMarkdown(results, "out/x", Fail(ErrorCode::kNotFound, "node is not installed"));
   EXPECT_THAT(text, HasSubstr("vLLM has no setting for head\\_dtype=int8."));
-  EXPECT_THAT(text, HasSubstr("llama.cpp has no setting for block\\_size=32, head\\_dtype=int8."));
+  EXPECT_THAT(text, HasSubstr("llama.cpp has no setting for head\\_dtype=int8, block\\_size=32."));
   const Json json = ResultsJson(results, "out/x");
   const Json& verdict = json.Find("verdicts")->array()[0];
   EXPECT_EQ(verdict.Find("launch_vllm_lacks")->Dump(), R"(["head_dtype=int8"])");
-  EXPECT_EQ(verdict.Find("launch_llama_cpp_lacks")->Dump(), R"(["block_size=32","head_dtype=int8"])");
+  EXPECT_EQ(verdict.Find("launch_llama_cpp_lacks")->Dump(), R"(["head_dtype=int8","block_size=32"])");
 }
 
 TEST(LaunchCommands, NothingIsSaidOfEnginesThatHaveAllSettings) {

@@ -106,14 +106,13 @@ Candidate Add(Results& results, std::vector<Setting> settings, const std::string
   Candidate candidate;
   candidate.id = static_cast<int>(results.candidates.size());
   candidate.is_baseline = candidate.id == 0;
-  EngineOptions options;
   std::vector<std::string> label;
   for (const Setting& setting : settings) {
-    if (setting.key == "threads_bind") options.threads_bind = setting.value;
+    if (setting.key == "threads_bind")
+      candidate.configuration.options.threads_bind = setting.value;
     label.push_back(setting.key + "=" + setting.value + hostile);
   }
   candidate.settings = std::move(settings);
-  candidate.options = ToJson(options);
   candidate.engine = "pinion";
   candidate.label = candidate.is_baseline ? "default" : Join(label, " ");
   return candidate;
@@ -237,7 +236,7 @@ Results ManyResults(int count) {
                                {"max_num_seqs", StrCat(i)},
                                {"kv_cache_space", StrCat(1 + i % 3)}},
                               "");
-    candidate.options.Set("kv_cache_space", 1 + i % 3);
+    candidate.configuration.options.kv_cache_bytes = static_cast<uint64_t>(1 + i % 3) << 30;
     Measure(candidate, threads, 0.6 + 0.8 * ((i * 37) % count) / count);
     results.candidates.push_back(candidate);
   }

@@ -49,8 +49,8 @@ CandidateRow Candidate(int id) {
   CandidateRow row;
   row.id = id;
   row.label = id ? "isa=avx2" : "default";
-  row.settings = Json::MakeArray();
-  row.options = Json::MakeObject();
+  if (id) row.settings = {{"isa", "avx2"}};
+  row.configuration = ConfigurationOf(row.settings);
   row.is_baseline = id == 0;
   row.cores = 2;
   row.same_as = {"threads_bind=0,1"};

@@ -19,14 +19,7 @@ CandidateRow Row(int id) {
   row.id = id;
   row.label = id ? "isa=avx2" : "default";
   row.is_baseline = id == 0;
-  row.settings = Json::MakeArray();
-  row.options = Json::MakeObject();
-  if (id) {
-    Json pair = Json::MakeArray();
-    pair.Append("isa");
-    pair.Append("avx2");
-    row.settings.Append(std::move(pair));
-  }
+  if (id) row.settings = {{"isa", "avx2"}};
   return row;
 }
 
