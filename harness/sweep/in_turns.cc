@@ -20,10 +20,10 @@ struct SideNeeds {
 
 Result<SideNeeds> NeedsOf(const TrialRequest& side, const Machine& machine, const Budget& budget) {
   SideNeeds of;
-  PINION_ASSIGN(const PlannedModel model, PlanModel(side.options));
-  PINION_ASSIGN(const std::vector<RankNeeds> each, NeedsFor(side.options, model));
-  PINION_ASSIGN(of.plan, PlanReplicas(side.options, side.replicas, machine, budget));
-  PINION_ASSIGN(of.model_length, ResolveModelLength(model.spec, side.options));
+  PINION_ASSIGN(const PlannedModel model, PlanModel(side.configuration.options));
+  PINION_ASSIGN(const std::vector<RankNeeds> each, NeedsFor(side.configuration.options, model));
+  PINION_ASSIGN(of.plan, PlanReplicas(side.configuration.options, side.configuration.replicas, machine, budget));
+  PINION_ASSIGN(of.model_length, ResolveModelLength(model.spec, side.configuration.options));
   for (size_t rank = 0; rank < of.plan.ranks.size(); ++rank)
     of.needs.push_back(each[rank % each.size()]);
   return of;
@@ -39,8 +39,8 @@ Status CheckBothFit(const TrialRequest& first, const TrialRequest& second) {
   both.needs.insert(both.needs.end(), other.needs.begin(), other.needs.end());
   both.plan.ranks.insert(both.plan.ranks.end(), other.plan.ranks.begin(), other.plan.ranks.end());
   PINION_TRY(
-      CheckCapacity(both.needs, first.options, both.model_length, machine, budget, both.plan));
-  return CheckCapacity(both.needs, second.options, other.model_length, machine, budget, both.plan);
+      CheckCapacity(both.needs, first.configuration.options, both.model_length, machine, budget, both.plan));
+  return CheckCapacity(both.needs, second.configuration.options, other.model_length, machine, budget, both.plan);
 }
 
 }  // namespace

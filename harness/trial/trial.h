@@ -9,7 +9,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
-#include "engine/run/options.h"
+#include "engine/run/settings.h"
 #include "harness/space/definition.h"
 #include "harness/store/store.h"
 
@@ -18,9 +18,7 @@ namespace pinion::harness {
 // The request to a trial's process: how to start the server, and its load.
 struct TrialRequest {
   EngineChoice engine;
-  EngineOptions options;
-  int replicas = 1;          // engines behind the server
-  int prefill_replicas = 0;  // of them, those that compute the others' prompts
+  Configuration configuration;  // its libraries are those of the trial's process already
   std::string log;           // the file that the process writes its standard error to; "": unknown
   Workload workload;
   // Of the offline batch, if the machine is too slow for the workload's number.

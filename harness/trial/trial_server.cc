@@ -72,9 +72,10 @@ Result<ServerPlan> PlanServer(const TrialRequest& request) {
   ServerPlan plan;
   PINION_ASSIGN(plan.machine, ThisMachine());
   PINION_ASSIGN(const Budget budget, ComputeBudget(plan.machine));
-  plan.configuration = {request.options, {}, request.replicas, request.prefill_replicas};
+  plan.configuration = request.configuration;
   plan.load = LoadOf(request.workload);
-  PINION_ASSIGN(plan.whole, PlanReplicas(request.options, request.replicas, plan.machine, budget));
+  const Configuration& all = plan.configuration;
+  PINION_ASSIGN(plan.whole, PlanReplicas(all.options, all.replicas, plan.machine, budget));
   plan.generator_cpus = SpareCpus(budget, plan.whole);
   return plan;
 }
@@ -200,7 +201,7 @@ void TrialServer::Describe(TrialResult& result) const {
   if (info.generator) info.generator->is_apart = plan_.generator_cpus.has_value();
   Json& rest = info.rest;
   rest.Set("engine", Name(request_.engine.kind));
-  rest.Set("replicas", request_.replicas);
+  rest.Set("replicas", request_.configuration.replicas);
   rest.Set("model", loaded_.style.model);
   rest.Set("tokens_per_word", loaded_.scale.is_known ? Json(loaded_.scale.per_word) : Json());
   if (request_.engine.is_pinion()) TakeServerInfo(result);

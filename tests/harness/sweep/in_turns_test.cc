@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 TrialRequest Of(const char* model) {
   TrialRequest request;
-  request.options.model = model;
+  request.configuration.options.model = model;
   return request;
 }
 
@@ -25,7 +25,7 @@ TEST(CanTakeTurns, IfMemoryHoldsBothServersOfPinion) {
   EXPECT_TRUE(CanTakeTurns(tiny, tiny));
   const auto budget = ComputeBudget(*ThisMachine());
   TrialRequest large = tiny;  // a cache of more than half of the memory
-  large.options.kv_cache_bytes = budget->memory_available_bytes / 5 * 3;
+  large.configuration.options.kv_cache_bytes = budget->memory_available_bytes / 5 * 3;
   EXPECT_FALSE(CanTakeTurns(large, large));
   EXPECT_TRUE(CanTakeTurns(tiny, tiny));
   TrialRequest other = tiny;

@@ -365,12 +365,17 @@ TEST(Trial, ResultSurvivesTheRoundTripThroughJson) {
 
 TEST(Trial, RequestSurvivesTheRoundTripThroughJson) {
   TrialRequest request = SmallRequest();
-  request.options.model = "preset:tiny";
-  request.options.kv_cache_bytes = uint64_t{512} << 20;
+  request.configuration.options.model = "preset:tiny";
+  request.configuration.options.kv_cache_bytes = uint64_t{512} << 20;
+  request.configuration.replicas = 2;
+  request.configuration.prefill_replicas = 1;
+  request.configuration.runtime.allocator = "tcmalloc";
   request.deadline_s = 149.5;
   const auto again = ReadTrialRequest(*Json::Parse(ToJson(request).Dump()));
   ASSERT_TRUE(again) << again.error().message;
   EXPECT_EQ(ToJson(*again), ToJson(request));
+  for (const SettingRow& row : SettingRows())
+    EXPECT_EQ(row.get(again->configuration), row.get(request.configuration)) << row.key;
   EXPECT_FALSE(ReadTrialRequest(*Json::Parse("{}")));
 }
 
