@@ -96,7 +96,7 @@ Status NeedsFiles(const EngineOptions& options, const char* engine) {
 Result<EngineCommand> Vllm(const Configuration& configuration, const Plan& plan, int port) {
   PINION_TRY(NeedsFiles(configuration.options, "vLLM"));
   EngineCommand made;
-  made.command = VllmCommand(configuration, ToJson(plan));
+  made.command = VllmCommand(configuration, plan);
   if (configuration.replicas > 1)
     for (auto& variable : EnvironmentOfReplica(plan))
       made.command.environment.push_back(std::move(variable));
@@ -111,7 +111,7 @@ Result<EngineCommand> LlamaCpp(const Configuration& configuration, const Plan& p
     return Fail(ErrorCode::kUsage, StrCat("llama.cpp reads only GGUF files, which ", model,
                                           " is not; convert it with convert_hf_to_gguf.py"));
   EngineCommand made;
-  made.command = LlamaCommand(configuration, ToJson(plan), load);
+  made.command = LlamaCommand(configuration, plan, load);
   Append(made.command.arguments, {"--host", "127.0.0.1", "--port", StrCat(port)});
   if (std::vector<int> cpus = CpusOf(plan); !cpus.empty()) made.cpus = std::move(cpus);
   return made;

@@ -13,32 +13,10 @@
 namespace pinion::harness {
 namespace {
 
-// A rank of ToJson(Plan). Not pinned: no CPUs.
-struct PlannedRank {
-  std::vector<int> cpus;
-  int threads = 0;
-};
-
-std::vector<PlannedRank> RanksOf(const Json& plan) {
-  std::vector<PlannedRank> ranks;
-  const Json* list = plan.Find("ranks");
-  if (!list || !list->is_array()) return ranks;
-  for (const Json& rank : list->array()) {
-    PlannedRank& one = ranks.emplace_back();
-    if (const Json* cpus = rank.Find("cpus"); cpus && cpus->is_array())
-      for (const Json& cpu : cpus->array())
-        if (cpu.is_int()) one.cpus.push_back(static_cast<int>(cpu.integer()));
-    const Json* threads = rank.Find("threads");
-    one.threads = static_cast<int>(threads && threads->is_int() ? threads->integer()
-                                                                : int64_t(one.cpus.size()));
-  }
-  return ranks;
-}
-
 // "0-3|4-7"; empty if a rank is not pinned or the plan is unknown.
-std::string BindingOf(const Json& plan) {
+std::string BindingOf(const Plan& plan) {
   std::vector<std::string> lists;
-  for (const PlannedRank& rank : RanksOf(plan)) {
+  for (const RankPlan& rank : plan.ranks) {
     if (rank.cpus.empty()) return "";
     lists.push_back(FormatCpuList(rank.cpus));
   }
@@ -48,7 +26,7 @@ std::string BindingOf(const Json& plan) {
 // The value that vLLM takes where it is not ours: its cache is in whole GiB, it reserves cores per
 // rank, and its `auto` binds differently, so that it gets the plan's CPUs.
 std::optional<std::string> VllmValue(const SettingRow& row, const Configuration& all,
-                                     const Json& plan) {
+                                     const Plan& plan) {
   const Json value = row.get(all);
   if (row.key == "kv_cache_space") {
     constexpr double kVllmDefaultGib = 4;  // unset it would take most of the memory
@@ -139,7 +117,7 @@ std::string WithPreloads(Command command, const RuntimeChoice& runtime) {
 
 }  // namespace
 
-Command VllmCommand(const Configuration& configuration, const Json& plan) {
+Command VllmCommand(const Configuration& configuration, const Plan& plan) {
   const Configuration defaults;
   Command command{{}, {"vllm", "serve", configuration.options.model}};
   for (const SettingRow& row : SettingRows()) {
@@ -157,16 +135,12 @@ Command VllmCommand(const Configuration& configuration, const Json& plan) {
   return command;
 }
 
-Command LlamaCommand(const Configuration& configuration, const Json& plan, const ServedLoad& load) {
+Command LlamaCommand(const Configuration& configuration, const Plan& plan, const ServedLoad& load) {
   Command command{{}, {"llama-server", "-m", configuration.options.model}};
   auto& words = command.arguments;
   std::vector<int> cpus;
-  int threads = 0;
-  for (const PlannedRank& rank : RanksOf(plan)) {
-    threads += rank.threads;
-    cpus.insert(cpus.end(), rank.cpus.begin(), rank.cpus.end());
-  }
-  if (threads > 0) Append(words, {"-t", StrCat(threads), "-tb", StrCat(threads)});
+  for (const RankPlan& rank : plan.ranks) cpus.insert(cpus.end(), rank.cpus.begin(), rank.cpus.end());
+  if (const int threads = plan.total_threads(); threads > 0) Append(words, {"-t", StrCat(threads), "-tb", StrCat(threads)});
   AddLlamaSettings(configuration, command);
   AddSequences(configuration.options, load, words);
   if (!cpus.empty())
@@ -174,14 +148,14 @@ Command LlamaCommand(const Configuration& configuration, const Json& plan, const
   return command;
 }
 
-std::string VllmShellText(const Configuration& configuration, const Json& plan) {
+std::string VllmShellText(const Configuration& configuration, const Plan& plan) {
   const MadeModel made = WithPresetsWritten(configuration.options.model);
   Configuration written = configuration;
   written.options.model = made.model;
   return made.lines + WithPreloads(VllmCommand(written, plan), configuration.runtime);
 }
 
-std::string LlamaShellText(const Configuration& configuration, const Json& plan,
+std::string LlamaShellText(const Configuration& configuration, const Plan& plan,
                            const ServedLoad& load) {
   const MadeModel made = AsGguf(configuration.options.model);
   Configuration written = configuration;

@@ -25,13 +25,11 @@ const Candidate* Drawn(const Results& results) {
 }
 
 // CPU -> "rank 0" or "front end".
-std::map<int, std::string> Workers(const Json& plan) {
+std::map<int, std::string> Workers(const Plan& plan) {
   std::map<int, std::string> workers;
-  if (const Json* ranks = plan.Find("ranks"); ranks && ranks->is_array())
-    for (size_t rank = 0; rank < ranks->array().size(); ++rank)
-      for (const int cpu : IntegersIn(ranks->array()[rank].Find("cpus")))
-        workers[cpu] = StrCat("rank ", rank);
-  for (const int cpu : IntegersIn(plan.Find("frontend_cpus"))) workers.emplace(cpu, "front end");
+  for (size_t rank = 0; rank < plan.ranks.size(); ++rank)
+    for (const int cpu : plan.ranks[rank].cpus) workers[cpu] = StrCat("rank ", rank);
+  for (const int cpu : plan.frontend_cpus) workers.emplace(cpu, "front end");
   return workers;
 }
 

@@ -27,16 +27,10 @@ std::string Absolute(const std::string& path) {
 }
 
 // CPUs of the ranks and the front end; empty if the ranks are not pinned.
-std::string CpuListOf(const Json& plan) {
+std::string CpuListOf(const Plan& plan) {
   std::vector<int> cpus;
-  const auto add = [&](const Json* list) {
-    const std::vector<int> more = IntegersIn(list);
-    cpus.insert(cpus.end(), more.begin(), more.end());
-  };
-  const Json* ranks = plan.Find("ranks");
-  if (!ranks || !ranks->is_array()) return "";
-  for (const Json& rank : ranks->array()) add(rank.Find("cpus"));
-  if (!cpus.empty()) add(plan.Find("frontend_cpus"));
+  for (const RankPlan& rank : plan.ranks) cpus.insert(cpus.end(), rank.cpus.begin(), rank.cpus.end());
+  if (!cpus.empty()) cpus.insert(cpus.end(), plan.frontend_cpus.begin(), plan.frontend_cpus.end());
   return FormatCpuList(cpus);
 }
 

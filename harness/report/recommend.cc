@@ -38,11 +38,11 @@ Json ExpectedJson(const Candidate& candidate) {
 }
 
 // The CPUs of every rank and of the front end.
-Json PlanJson(const Json& plan) {
-  Json json = Json::MakeObject();
-  for (const char* key : {"ranks", "frontend_cpus"})
-    if (const Json* part = plan.Find(key)) json.Set(key, *part);
-  return json;
+Json PlanJson(const Plan& plan) {
+  if (plan.ranks.empty()) return Json::MakeObject();
+  const Json whole = ToJson(plan);
+  return Json::Object{{"ranks", *whole.Find("ranks")},
+                      {"frontend_cpus", *whole.Find("frontend_cpus")}};
 }
 
 Json EvidenceJson(const Results& results, const Verdict& verdict, const std::string& folder) {

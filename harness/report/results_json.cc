@@ -104,7 +104,7 @@ Json CandidateJson(const Candidate& candidate) {
   json.Set("threads", candidate.threads);
   json.Set("ranks", candidate.ranks);
   json.Set("command", candidate.command);
-  json.Set("plan", candidate.plan);
+  json.Set("plan", candidate.plan.ranks.empty() ? Json() : ToJson(candidate.plan));
   json.Set("predicted", candidate.predicted);
   json.Set("series", std::move(series));
   json.Set("distributions", std::move(distributions));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/base/json.h"
+#include "engine/host/binding.h"
 #include "harness/load/slo_search.h"
 #include "harness/space/definition.h"
 #include "harness/space/settings.h"
@@ -85,7 +86,7 @@ struct Candidate {
   // As the engine reported it at start; empty until a trial has run.
   std::string isa, dtype;
   int threads = 0, ranks = 0;
-  Json plan;            // ToJson(Plan)
+  Plan plan;            // of all engines behind the server; without ranks: unknown
   std::string command;  // for another engine: how a user would start it
 
   Json predicted;  // before any trial: {"output_tokens_per_s","ttft_s","tpot_s",...}; null without

@@ -3,6 +3,8 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/host/read_plan.h"
+
 namespace pinion::harness {
 namespace {
 
@@ -34,7 +36,7 @@ void EachMember(Info& info, const Visit& visit) {
 
 Json Written(const std::string& text) { return text.empty() ? Json() : Json(text); }
 Json Written(int number) { return number == 0 ? Json() : Json(number); }
-Json Written(const Json& json) { return json; }
+Json Written(const Plan& plan) { return plan.ranks.empty() ? Json() : ToJson(plan); }
 Json Written(const std::vector<std::string>& texts) { return texts.empty() ? Json() : Json(texts); }
 Json Written(const std::vector<int>& numbers) { return numbers.empty() ? Json() : Json(numbers); }
 Json Written(std::optional<double> number) { return number ? Json(*number) : Json(); }
@@ -92,7 +94,7 @@ void Take(const Json& json, std::string& text) {
 void Take(const Json& json, int& number) {
   if (json.is_int()) number = static_cast<int>(json.integer());
 }
-void Take(const Json& json, Json& whole) { whole = json; }
+void Take(const Json& json, Plan& plan) { plan = ReadPlan(json); }
 void Take(const Json& json, std::vector<std::string>& texts) { texts = StringsIn(json); }
 void Take(const Json& json, std::optional<double>& number) {
   if (json.is_number()) number = json.number();

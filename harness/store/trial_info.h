@@ -7,6 +7,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
+#include "engine/host/binding.h"
 #include "harness/load/slo_search.h"
 #include "harness/stats/load_level.h"
 #include "harness/stats/quantiles.h"
@@ -57,7 +58,7 @@ struct GeneratorPlace {
 struct TrialInfo {
   std::string isa, dtype;  // as the engine reports them
   int threads = 0, ranks = 0;
-  Json plan;                     // ToJson(Plan)
+  Plan plan;                     // of all engines behind the server; without ranks: unknown
   std::string command;           // how a user starts the server; empty: `pinion launch` does
   std::vector<std::string> cut;  // what was measured on less than the whole load: kBatchCut
   std::vector<Distribution> quantiles;

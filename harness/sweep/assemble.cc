@@ -74,7 +74,7 @@ void TakeInfo(const TrialInfo& info, Candidate& candidate) {
   candidate.threads = info.threads;
   candidate.ranks = info.ranks;
   if (!info.no_ceilings_because.empty()) candidate.no_ceilings_because = info.no_ceilings_because;
-  if (!info.plan.is_null()) candidate.plan = info.plan;
+  if (!info.plan.ranks.empty()) candidate.plan = info.plan;
 }
 
 std::string RoundName(const TrialRow& trial) {

@@ -194,7 +194,7 @@ void TrialServer::Describe(TrialResult& result) const {
   add("start_s", server_->start_s());
   add("peak_rss_bytes", static_cast<double>(server_->peak_rss_bytes()));
   TrialInfo& info = result.info;
-  info.plan = ToJson(plan_.whole);
+  info.plan = plan_.whole;
   info.threads = plan_.whole.total_threads();
   info.ranks = static_cast<int>(plan_.whole.ranks.size());
   info.ignored_settings = ignored_;

@@ -74,7 +74,7 @@ void Measure(Candidate& candidate, int threads, double speed) {
   candidate.dtype = "bfloat16";
   candidate.threads = threads;
   candidate.ranks = 1;
-  candidate.plan = *Json::Parse(R"({"ranks":[{"rank":0,"cpus":[0,1],"nodes":[0],"threads":2}]})");
+  candidate.plan.ranks = {{.cpus = {0, 1}, .nodes = {0}, .threads = 2}};
   candidate.series = {MakeSeries("output_tokens_per_s", 0, 512 * speed)};
   for (const int clients : {1, 8}) {
     const double tpot_s = 0.021 * (1 + 0.1 * clients) / speed;
@@ -258,7 +258,7 @@ Results FailedResults() {
   results.candidates.erase(results.candidates.begin() + 1, results.candidates.begin() + 3);
   Candidate& baseline = results.candidates.front();
   baseline.series.clear();
-  baseline.plan = Json();
+  baseline.plan = {};
   baseline.slo.reset();
   baseline.distributions.clear();
   baseline.comparisons.clear();

@@ -8,7 +8,8 @@ namespace {
 // Every member is set, and the rest has what no member is for.
 constexpr char kWhole[] =
     R"({"stages":{"load":1.5},"isa":"avx2","dtype":"bfloat16","threads":2,"ranks":1,)"
-    R"("plan":{"ranks":[]},"command":"serve","cut":["offline batch cut"],)"
+    R"("plan":{"ranks":[{"rank":0,"cpus":[2,3],"nodes":[1],"threads":2}],"frontend_cpus":[4],)"
+    R"("warnings":[],"reasons":["as asked"]},"command":"serve","cut":["offline batch cut"],)"
     R"("quantiles":[{"metric":"ttft_s","n":7,"values":[0.5,1.0],"concurrency":0,"rate":2.5}],)"
     R"("slo":{"unit":"clients","levels":[{"load":2.0,"good":3,"total":4}]},)"
     R"("no_ceilings_because":"no room","batch_prompts":4,"batch_over_s":1.5,"once_s":2.5,"out_of_time_s":30.0,)"
@@ -21,6 +22,8 @@ constexpr char kWhole[] =
 TEST(TrialInfo, SurvivesTheRoundTripThroughJson) {
   const TrialInfo info = ReadTrialInfo(*Json::Parse(kWhole));
   EXPECT_EQ(info.isa, "avx2");
+  ASSERT_EQ(info.plan.ranks.size(), 1u);
+  EXPECT_EQ(info.plan.ranks[0].cpus, (std::vector<int>{2, 3}));
   EXPECT_EQ(info.cut, std::vector<std::string>{kBatchCut});
   ASSERT_EQ(info.quantiles.size(), 1u);
   EXPECT_EQ(info.quantiles[0].level, LoadLevel::AtRate(2.5));
