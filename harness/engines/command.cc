@@ -170,9 +170,8 @@ Result<EngineCommand> CommandFor(const EngineChoice& engine, const Configuration
   if (!made) return made;
   Command& command = made->command;
   if (engine.kind != Kind::kCommand && !engine.command.empty()) {  // another program for the same
-    const size_t own = engine.kind == Kind::kVllm ? 2 : 1;         // "vllm serve", "llama-server"
-    command.arguments.erase(command.arguments.begin(),
-                            command.arguments.begin() + static_cast<ptrdiff_t>(own));
+    const auto own = std::ssize(RowOf(engine.kind).program);
+    command.arguments.erase(command.arguments.begin(), command.arguments.begin() + own);
     command.arguments.insert(command.arguments.begin(), engine.command.begin(),
                              engine.command.end());
   }
@@ -185,7 +184,7 @@ Result<EngineCommand> CommandFor(const EngineChoice& engine, const Configuration
     command.environment.emplace_back(name, std::move(filled));
   }
   if (engine.is_pinion()) return made;  // it binds its memory itself, and has every setting
-  if (engine.kind != Kind::kVllm) BindMemory(plan, machine, command);
+  if (!RowOf(engine.kind).binds_memory) BindMemory(plan, machine, command);
   for (const Setting& setting : Difference({}, configuration))
     if (const SettingRow& row = *FindSetting(setting.key);
         !HasValue(engine, row, row.get(configuration)))

@@ -35,7 +35,22 @@ struct EngineChoice {
     return is_pinion() && arguments.empty() && environment.empty() && model.empty();
   }
 };
-const char* Name(EngineChoice::Kind kind);  // "pinion", "vllm", "llama.cpp", "command"
+
+// Everything that is decided by an engine's kind, but for how its command is made
+// (harness/engines/command.cc).
+struct EngineRow {
+  EngineChoice::Kind kind;
+  const char* name;                  // in definitions and of --engine
+  std::vector<std::string> program;  // that starts it, in whose place 'command' may stand; empty:
+                                     // ours, or the command itself
+  // What it has in place of our settings; null: all of them, or a command's placeholders.
+  Counterpart SettingRow::*counterpart = nullptr;
+  bool binds_memory = false;  // by itself, to the nodes of its CPUs
+};
+const std::vector<EngineRow>& EngineRows();
+const EngineRow& RowOf(EngineChoice::Kind kind);
+std::vector<std::string> EngineNames();     // of all rows
+const char* Name(EngineChoice::Kind kind);  // of its row
 
 // Whether the engine has a counterpart of a setting (engine/run/settings.h). `command` has those
 // whose placeholders are in its words, and those that vLLM or llama.cpp have, whether it uses them
