@@ -322,7 +322,8 @@ ServingSummary Measurement::SummariseSteady(const ServerLoadResult& load, const 
                                             LoadLevel level) {
   const SteadyWindow window = SteadyWindowOf(load, level);
   ServingSummary summary = SummariseWindow(load, window, limits());
-  LoadWindow& told = result_.info.windows.emplace_back(LoadWindow{.level = level});
+  LoadWindow& told = result_.info.windows.emplace_back();
+  told.level = level;
   told.requests = static_cast<int>(summary.requests);
   told.by_time = EndedByTime(load, phase);
   if (!window.is_steady) return summary;

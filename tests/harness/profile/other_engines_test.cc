@@ -15,10 +15,8 @@ using testing::Not;
 Plan PlanOf(const std::vector<std::vector<int>>& lists) {
   Plan plan;
   for (const std::vector<int>& cpus : lists)
-    plan.ranks.push_back({.rank = static_cast<int>(plan.ranks.size()),
-                          .cpus = cpus,
-                          .nodes = {},
-                          .threads = static_cast<int>(cpus.size())});
+    plan.ranks.push_back(
+        {static_cast<int>(plan.ranks.size()), cpus, {}, static_cast<int>(cpus.size())});
   return plan;
 }
 

@@ -304,7 +304,7 @@ TEST(LaunchForms, ReplicasAreOneServer) {
   const int winner = results.verdicts[0].recommended;
   Candidate& candidate = results.candidates[static_cast<size_t>(winner)];
   candidate.configuration.replicas = 2;
-  candidate.plan.ranks = {{.cpus = {0}}, {.rank = 1, .cpus = {1}}};
+  candidate.plan.ranks = {{0, {0}, {}, 1}, {1, {1}, {}, 1}};
   std::map<std::string, std::string> forms;
   for (const LaunchForm& form : LaunchForms(results, results.verdicts[0], "/out/x"))
     forms[form.title] = form.text;

@@ -74,7 +74,7 @@ void Measure(Candidate& candidate, int threads, double speed) {
   candidate.dtype = "bfloat16";
   candidate.threads = threads;
   candidate.ranks = 1;
-  candidate.plan.ranks = {{.cpus = {0, 1}, .nodes = {0}, .threads = 2}};
+  candidate.plan.ranks = {{0, {0, 1}, {0}, 2}};
   candidate.series = {MakeSeries("output_tokens_per_s", 0, 512 * speed)};
   for (const int clients : {1, 8}) {
     const double tpot_s = 0.021 * (1 + 0.1 * clients) / speed;
