@@ -270,6 +270,7 @@ std::string LongForm(const std::string& argument) {
       {"-tp", "--tensor-parallel-size"},
       {"-pp", "--pipeline-parallel-size"},
       {"-dp", "--data-parallel-size"},
+      {"--data-parallel", "--data-parallel-size"},
       {"-ep", "--enable-expert-parallel"},
       {"-asc", "--api-server-count"},
       {"-cc", "--compilation-config"},

@@ -108,6 +108,15 @@ def test_settings_that_do_not_go_with_the_others_walk_as_well(registry, wanted, 
     assert all(before[key] != after[key] for key in wanted), (before, after)
 
 
+def test_every_flag_of_serve_is_made_from_its_row(registry, pinion_json):
+    serve = next(one for one in pinion_json("describe-commands")["commands"] if one["name"] == "serve")
+    told = {name: option["description"] for option in serve["options"] for name in option["names"]}
+    rows = [line.strip("| ").split(" | ") for line in registry["settings_table"].splitlines()[2:]]
+    for row in rows:
+        for flag in row[1].split(", ") if row[1] != "none" else []:
+            assert row[-1].replace("\\|", "|") in told[flag.strip("`")], flag
+
+
 def test_no_setting_stays_behind(registry, wanted):
     walked = {*wanted, *OF_THE_PROCESS, *(key for one in BY_THEMSELVES for key in one)}
     assert set(registry["settings"]["properties"]) - walked <= {"smt"}, "without hardware threads it has one value"
