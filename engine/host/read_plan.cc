@@ -36,7 +36,8 @@ Plan ReadPlan(const Json& told) {
     rank.nodes = IntegersOf(item, "nodes");
     const Json* threads = item.is_object() ? item.Find("threads") : nullptr;
     const bool is_told = threads && threads->is_int();
-    rank.threads = is_told ? static_cast<int>(threads->integer()) : static_cast<int>(rank.cpus.size());
+    rank.threads =
+        is_told ? static_cast<int>(threads->integer()) : static_cast<int>(rank.cpus.size());
   }
   plan.frontend_cpus = IntegersOf(told, "frontend_cpus");
   plan.warnings = TextsOf(told, "warnings");

@@ -53,8 +53,8 @@ Result<std::vector<EngineChoice>> EnginesFrom(const SweepFlags& flags, const Jso
   return asked.engines;
 }
 
-// KV of the load's contexts: of those that the batch or the most clients hold at once. A prefix that
-// several share is held once.
+// KV of the load's contexts: of those that the batch or the most clients hold at once. A prefix
+// that several share is held once.
 Status TakeKv(const EngineOptions& base, const PlannedModel& model, const Workload& workload,
               SpaceContext& context) {
   PINION_ASSIGN(const std::vector<RankNeeds> needs, NeedsFor(base, model));

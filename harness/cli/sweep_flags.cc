@@ -56,10 +56,11 @@ void SweepFlags::AddJob(CLI::App& command) {
   command
       .add_option(
           "--engine", engines,
-          StrCat("an engine of the race: ", Join(known, ", "),
-                 ", or, as JSON, any command that serves OpenAI's API, "
-                 "{\"command\":[\"./server\",\"--port\",\"{port}\"]}; give it again for each further "
-                 "engine, all are compared with the first one's defaults (default pinion)"))
+          StrCat(
+              "an engine of the race: ", Join(known, ", "),
+              ", or, as JSON, any command that serves OpenAI's API, "
+              "{\"command\":[\"./server\",\"--port\",\"{port}\"]}; give it again for each further "
+              "engine, all are compared with the first one's defaults (default pinion)"))
       ->allow_extra_args(false);
   command
       .add_option(

@@ -58,8 +58,8 @@ void AddSequences(const EngineOptions& options, const ServedLoad& load,
   if (tokens > 0) Append(words, {"-c", StrCat(tokens * sequences)});
 }
 
-// Of settings that llama.cpp takes in another form: CPUs as a mask, and a context that its sequences
-// divide.
+// Of settings that llama.cpp takes in another form: CPUs as a mask, and a context that its
+// sequences divide.
 bool HasOwnFormInLlama(const SettingRow& row) {
   return row.key == "threads_bind" || row.key == "max_num_seqs" || row.key == "max_model_len";
 }
@@ -139,8 +139,10 @@ Command LlamaCommand(const Configuration& configuration, const Plan& plan, const
   Command command{{}, {"llama-server", "-m", configuration.options.model}};
   auto& words = command.arguments;
   std::vector<int> cpus;
-  for (const RankPlan& rank : plan.ranks) cpus.insert(cpus.end(), rank.cpus.begin(), rank.cpus.end());
-  if (const int threads = plan.total_threads(); threads > 0) Append(words, {"-t", StrCat(threads), "-tb", StrCat(threads)});
+  for (const RankPlan& rank : plan.ranks)
+    cpus.insert(cpus.end(), rank.cpus.begin(), rank.cpus.end());
+  if (const int threads = plan.total_threads(); threads > 0)
+    Append(words, {"-t", StrCat(threads), "-tb", StrCat(threads)});
   AddLlamaSettings(configuration, command);
   AddSequences(configuration.options, load, words);
   if (!cpus.empty())

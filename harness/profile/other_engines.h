@@ -8,8 +8,8 @@
 #include "harness/profile/command.h"
 
 // A configuration as the closest equivalents of other engines, by the registry's counterparts
-// (engine/run/settings.h). `plan`: of all engines behind the server, without ranks if it is unknown;
-// it gives explicit CPUs, because the others' own choice differs from ours.
+// (engine/run/settings.h). `plan`: of all engines behind the server, without ranks if it is
+// unknown; it gives explicit CPUs, because the others' own choice differs from ours.
 
 namespace pinion::harness {
 

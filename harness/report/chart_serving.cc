@@ -7,8 +7,8 @@
 #include <set>
 
 #include "engine/base/strings.h"
-#include "engine/run/settings.h"
 #include "engine/base/words.h"
+#include "engine/run/settings.h"
 #include "harness/report/charts.h"
 #include "harness/report/distribution.h"
 #include "harness/report/words.h"

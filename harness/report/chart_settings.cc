@@ -106,11 +106,10 @@ Chart BindingChart(const Results& results) {
   if (best.size() < 2)
     return Absent("binding", "Binding × threads",
                   "fewer than two bindings or numbers of threads were measured");
-  chart.conclusion = StrCat(
-      "Batch output against the defaults, each cell's best configuration: ",
-      top->first->configuration.options.threads_bind,
-      " with ", Counted(static_cast<size_t>(top->first->threads), "thread"), " leads (",
-      FormatChange(top->second), ").");
+  chart.conclusion = StrCat("Batch output against the defaults, each cell's best configuration: ",
+                            top->first->configuration.options.threads_bind, " with ",
+                            Counted(static_cast<size_t>(top->first->threads), "thread"), " leads (",
+                            FormatChange(top->second), ").");
   return chart;
 }
 

@@ -29,7 +29,8 @@ std::string Absolute(const std::string& path) {
 // CPUs of the ranks and the front end; empty if the ranks are not pinned.
 std::string CpuListOf(const Plan& plan) {
   std::vector<int> cpus;
-  for (const RankPlan& rank : plan.ranks) cpus.insert(cpus.end(), rank.cpus.begin(), rank.cpus.end());
+  for (const RankPlan& rank : plan.ranks)
+    cpus.insert(cpus.end(), rank.cpus.begin(), rank.cpus.end());
   if (!cpus.empty()) cpus.insert(cpus.end(), plan.frontend_cpus.begin(), plan.frontend_cpus.end());
   return FormatCpuList(cpus);
 }

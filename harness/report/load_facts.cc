@@ -50,8 +50,8 @@ TextTable LoadFacts(const Results& results) {
         "over.");
   TextTable table{"What was measured of each load", Join(notes, " "), {}, {}};
   if (loads.each.empty()) return table;
-  table.head = {"load",   "measured from",  "for",        "requests counted",
-                "trials", "ended by time", "without a steady part"};
+  table.head = {"load",          "measured from",        "for", "requests counted", "trials",
+                "ended by time", "without a steady part"};
   for (const MeasuredLoad& load : loads.each)
     table.rows.push_back({{LevelText(load.level), Seconds(load.start_s), Seconds(load.length_s),
                            StrCat(std::lround(load.requests)), StrCat(load.trials),

@@ -122,7 +122,8 @@ struct MeasuredLoad {
   LoadLevel level;
   size_t trials = 0;
   size_t whole = 0;  // of them: without a steady part, so that all of the load counts
-  std::optional<size_t> by_time;  // that ended by their time, not after all requests; unset: unknown
+  std::optional<size_t>
+      by_time;  // that ended by their time, not after all requests; unset: unknown
   std::optional<double> start_s, length_s;  // of the steady part; unset: no trial has one
   double requests = 0;                      // that count
 };
@@ -158,9 +159,9 @@ struct Results {
   std::vector<Noise> noise;           // per objective of the definition
   std::vector<Verdict> verdicts;      // per objective of the definition
   MeasuredLoads loads;
-  int batch_prompts = 0;              // of the offline batch if reduced; 0: as in the definition
-  int rounds_done = 0;                // whole rounds, confirmation not counted
-  int rounds_planned = 0;             // as many as fit the budget
+  int batch_prompts = 0;   // of the offline batch if reduced; 0: as in the definition
+  int rounds_done = 0;     // whole rounds, confirmation not counted
+  int rounds_planned = 0;  // as many as fit the budget
   int confirmation_rounds = 0;
   int calibration_rounds = 0;  // the baseline against itself, before the rounds
   double elapsed_s = 0;        // including the time before each --resume

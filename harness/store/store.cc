@@ -24,7 +24,8 @@ Phase PhaseOf(const std::string& name) {
 // [[key, value], ...], which any SQLite client can read.
 Json PairsOf(const std::vector<Setting>& settings) {
   Json pairs = Json::MakeArray();
-  for (const auto& [key, value] : settings) pairs.Append(Json(std::vector<std::string>{key, value}));
+  for (const auto& [key, value] : settings)
+    pairs.Append(Json(std::vector<std::string>{key, value}));
   return pairs;
 }
 
@@ -183,8 +184,8 @@ class SqliteStore : public Store {
       if (options.is_object())
         if (auto known = FromJson(options, row.configuration.options); !known)
           return Fail(ErrorCode::kUnsupported,
-                      StrCat("candidate ", row.id, " of ", path(), " is of another version: ",
-                             known.error().message));
+                      StrCat("candidate ", row.id, " of ", path(),
+                             " is of another version: ", known.error().message));
       rows.push_back(std::move(row));
     }
     return rows;

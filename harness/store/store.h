@@ -67,7 +67,7 @@ int ReducedBatch(const std::vector<TrialRow>& trials);
 struct CandidateRow {
   int id = 0;
   std::string label;
-  std::string engine;  // its name in the definition
+  std::string engine;             // its name in the definition
   std::vector<Setting> settings;  // what differs from the base, and the engine's own ones
   Configuration configuration;    // all of it but the engine's own
   bool is_baseline = false;
@@ -104,8 +104,8 @@ class Store {
 
   // Stores all or none.
   virtual Status PutCandidates(const std::vector<CandidateRow>& candidates) = 0;
-  // In the order of their ids, from 0. Errors: one is missing, or has no settings (kCorrupt), or has
-  // one that this version does not know (kUnsupported).
+  // In the order of their ids, from 0. Errors: one is missing, or has no settings (kCorrupt), or
+  // has one that this version does not know (kUnsupported).
   virtual Result<std::vector<CandidateRow>> Candidates() = 0;
   // The same of a store that a sweep has made: it has the baseline at least, or is corrupt.
   virtual Result<std::vector<CandidateRow>> SweepCandidates() = 0;

@@ -71,7 +71,7 @@ struct TrialInfo {
   // The samples of each wave of load, in turns with those of the other side (RunPair), which has
   // as many; empty if the trial was measured alone.
   std::vector<std::vector<MetricValue>> waves;
-  std::vector<int> wave_requests;  // how many of the trial's requests are of each wave
+  std::vector<int> wave_requests;   // how many of the trial's requests are of each wave
   std::optional<double> warm_up_s;  // before and between the loads
   int warm_up_batches = 0;
   std::vector<LoadWindow> windows;  // of the loops

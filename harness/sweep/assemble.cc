@@ -261,8 +261,8 @@ VerdictInput InputFor(Objective objective, const Definition& definition,
       continue;
     PairedSeries series;
     series.candidate = row.id;
-    series.settings_off_default = static_cast<int>(row.settings.size()) +
-                                  (row.engine == candidates.front().engine ? 0 : 1);
+    series.settings_off_default =
+        static_cast<int>(row.settings.size()) + (row.engine == candidates.front().engine ? 0 : 1);
     series.cores = row.cores;
     for (const auto& [key, score] : ScoresOf(trials, row.id, 0, objective, rule))
       if (const auto reference = baseline.find(key); reference != baseline.end())

@@ -22,7 +22,8 @@ Result<SideNeeds> NeedsOf(const TrialRequest& side, const Machine& machine, cons
   SideNeeds of;
   PINION_ASSIGN(const PlannedModel model, PlanModel(side.configuration.options));
   PINION_ASSIGN(const std::vector<RankNeeds> each, NeedsFor(side.configuration.options, model));
-  PINION_ASSIGN(of.plan, PlanReplicas(side.configuration.options, side.configuration.replicas, machine, budget));
+  PINION_ASSIGN(of.plan, PlanReplicas(side.configuration.options, side.configuration.replicas,
+                                      machine, budget));
   PINION_ASSIGN(of.model_length, ResolveModelLength(model.spec, side.configuration.options));
   for (size_t rank = 0; rank < of.plan.ranks.size(); ++rank)
     of.needs.push_back(each[rank % each.size()]);
@@ -38,9 +39,10 @@ Status CheckBothFit(const TrialRequest& first, const TrialRequest& second) {
   PINION_ASSIGN(const SideNeeds other, NeedsOf(second, machine, budget));
   both.needs.insert(both.needs.end(), other.needs.begin(), other.needs.end());
   both.plan.ranks.insert(both.plan.ranks.end(), other.plan.ranks.begin(), other.plan.ranks.end());
-  PINION_TRY(
-      CheckCapacity(both.needs, first.configuration.options, both.model_length, machine, budget, both.plan));
-  return CheckCapacity(both.needs, second.configuration.options, other.model_length, machine, budget, both.plan);
+  PINION_TRY(CheckCapacity(both.needs, first.configuration.options, both.model_length, machine,
+                           budget, both.plan));
+  return CheckCapacity(both.needs, second.configuration.options, other.model_length, machine,
+                       budget, both.plan);
 }
 
 }  // namespace

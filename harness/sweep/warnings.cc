@@ -32,8 +32,7 @@ std::vector<std::string> IgnoredSettings(const std::vector<TrialRow>& trials,
 std::vector<std::string> WarningsOf(const SweepMeta& meta, const std::vector<TrialRow>& trials,
                                     const Results& results) {
   std::vector<std::string> warnings = meta.unavailable;
-  for (std::string& one : IgnoredSettings(trials, results))
-    warnings.push_back(std::move(one));
+  for (std::string& one : IgnoredSettings(trials, results)) warnings.push_back(std::move(one));
   size_t suspect = 0, failed = 0, cut = 0;
   for (const TrialRow& trial : trials) {
     suspect += trial.ok && !trial.suspect.empty() ? 1 : 0;

@@ -52,11 +52,10 @@ Status CheckNoneFailed(const ServerLoadResult& load, const std::string& name) {
 // Whether a load ended by its time: conversations were left to begin, or requests were cut off.
 bool EndedByTime(const ServerLoadResult& load, const LoadPlan& phase) {
   const auto& all = load.requests;
-  const auto begun = std::count_if(all.begin(), all.end(),
-                                   [](const RequestRecord& one) { return one.turn == 0; });
-  return begun < phase.num_prompts || std::any_of(all.begin(), all.end(), [](const auto& one) {
-           return one.cut;
-         });
+  const auto begun =
+      std::count_if(all.begin(), all.end(), [](const RequestRecord& one) { return one.turn == 0; });
+  return begun < phase.num_prompts ||
+         std::any_of(all.begin(), all.end(), [](const auto& one) { return one.cut; });
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ namespace pinion::harness {
 struct TrialRequest {
   EngineChoice engine;
   Configuration configuration;  // its libraries are those of the trial's process already
-  std::string log;           // the file that the process writes its standard error to; "": unknown
+  std::string log;  // the file that the process writes its standard error to; "": unknown
   Workload workload;
   // Of the offline batch, if the machine is too slow for the workload's number.
   std::optional<int> batch_prompts;

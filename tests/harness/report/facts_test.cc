@@ -49,7 +49,8 @@ TEST(LoadFacts, StateWhereTheWindowsBeganAndHowTheyEnded) {
   EXPECT_EQ(LoadFacts(results).note, "No trial has ended yet.");
   results.candidates[1].series.push_back(
       {"generator_cpu_share", 0, {{1, false, 0.018, false}}, Estimate{1, 0.018, 0, std::nullopt}});
-  results.loads.each = {{8, 12, 1, 3, 0.52, 6.25, 31}, {LoadLevel::AtRate(2.5), 12, 12, {}, {}, {}, 9}};
+  results.loads.each = {{8, 12, 1, 3, 0.52, 6.25, 31},
+                        {LoadLevel::AtRate(2.5), 12, 12, {}, {}, {}, 9}};
   results.loads.warm_up_s = 1.5;
   results.loads.trials = results.loads.apart = 12;
   const TextTable table = LoadFacts(results);

@@ -43,7 +43,8 @@ TEST(LaunchCommands, SettingsThatAnotherEngineLacksAreNamedInEveryFormat) {
   const Json json = ResultsJson(results, "out/x");
   const Json& verdict = json.Find("verdicts")->array()[0];
   EXPECT_EQ(verdict.Find("launch_vllm_lacks")->Dump(), R"(["head_dtype=int8"])");
-  EXPECT_EQ(verdict.Find("launch_llama_cpp_lacks")->Dump(), R"(["head_dtype=int8","block_size=32"])");
+  EXPECT_EQ(verdict.Find("launch_llama_cpp_lacks")->Dump(),
+            R"(["head_dtype=int8","block_size=32"])");
 }
 
 TEST(LaunchCommands, NothingIsSaidOfEnginesThatHaveAllSettings) {

@@ -108,8 +108,7 @@ Candidate Add(Results& results, std::vector<Setting> settings, const std::string
   candidate.is_baseline = candidate.id == 0;
   std::vector<std::string> label;
   for (const Setting& setting : settings) {
-    if (setting.key == "threads_bind")
-      candidate.configuration.options.threads_bind = setting.value;
+    if (setting.key == "threads_bind") candidate.configuration.options.threads_bind = setting.value;
     label.push_back(setting.key + "=" + setting.value + hostile);
   }
   candidate.settings = std::move(settings);

@@ -107,13 +107,15 @@ TEST(Assemble, SettingsThatAnEngineLacksAreAWarning) {
   std::vector<TrialRow> trials = SixRounds(1.1);
   for (TrialRow& trial : trials)
     if (trial.candidate == 1) trial.info.ignored_settings = {"isa=avx2", "kv_cache_dtype=int8"};
-  EXPECT_THAT(Assemble(Meta(), {"", 6, true}, rows, trials).warnings,
-              Contains("llama.cpp has no setting for isa=avx2, kv_cache_dtype=int8, and was measured "
-                       "without"));
+  EXPECT_THAT(
+      Assemble(Meta(), {"", 6, true}, rows, trials).warnings,
+      Contains("llama.cpp has no setting for isa=avx2, kv_cache_dtype=int8, and was measured "
+               "without"));
 }
 
 TEST(Assemble, TellsInWhichWindowsTheLoadsWereMeasured) {
-  std::vector<TrialRow> trials = {Trial(0, 1, 100), Trial(1, 1, 100), Trial(0, 2, 100), Failed(1, 2)};
+  std::vector<TrialRow> trials = {Trial(0, 1, 100), Trial(1, 1, 100), Trial(0, 2, 100),
+                                  Failed(1, 2)};
   for (size_t i = 0; i < trials.size(); ++i) {
     const double start_s = 0.5 * static_cast<double>(i);
     trials[i].info.windows = {{LoadLevel::AtRate(2), {}, {}, 9, {}},
