@@ -127,11 +127,12 @@ void Take(const Json& json, std::vector<LoadWindow>& windows) {
 }
 
 void Take(const Json& json, std::optional<GeneratorPlace>& generator) {
-  if (!json.is_object()) return;
+  const Json* apart = json.is_object() ? json.Find("apart") : nullptr;
+  if (!apart || !apart->is_bool()) return;  // older versions did not tell
   GeneratorPlace& place = generator.emplace();
   if (const Json* cpus = json.Find("cpus")) Take(*cpus, place.cpus);
   place.late_share = Optional<double>(json, "late_share", 0).value_or(0);
-  place.is_apart = Optional(json, "apart", false).value_or(false);
+  place.is_apart = apart->boolean();
 }
 
 void Take(const Json& json, std::vector<Distribution>& distributions) {

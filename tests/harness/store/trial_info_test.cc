@@ -53,6 +53,8 @@ TEST(TrialInfo, LeavesWhatHasAnotherTypeUnset) {
   EXPECT_FALSE(info.has_cut_batch());
   EXPECT_TRUE(info.slo->levels.empty());
   EXPECT_TRUE(info.windows.empty() && !info.generator);
+  const Json older = *Json::Parse(R"({"generator":{"cpus":[0],"late_share":0.0}})");
+  EXPECT_FALSE(ReadTrialInfo(older).generator) << "it is not known whose CPUs these were";
 }
 
 }  // namespace
