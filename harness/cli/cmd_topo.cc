@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/run/replicas.h"
 #include "engine/run/settings.h"
 #include "harness/cli/access_flags.h"
 #include "harness/cli/commands.h"
@@ -124,6 +125,11 @@ void AddTopo(CLI::App& app, int& exit_code) {
   command->add_flag("--frontend", flags->has_frontend,
                     "plan for serve and launch, whose front end gets a core of its own");
   flags->engine.AddSomeTo(*command, kBindingKeys);
+  command
+      ->add_option("--data-parallel-size,--data-parallel", options.replicas,
+                   "plan for so many engines behind one front end, each with -tp times -pp ranks")
+      ->check(CLI::Range(1, kMaxReplicas))
+      ->capture_default_str();
   flags->engine.AddSomeTo(*command, kModelKeys);
   for (const std::string& key : kModelKeys)
     command->get_option(FindSetting(key)->name())->needs(model);

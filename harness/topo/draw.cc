@@ -267,13 +267,23 @@ class Drawing {
       Paragraph("", "AMX is left unused: " + topology_.amx_refusal, Style::kDim);
   }
 
+  // A rank's engine and stage, as far as there are several.
+  std::string PlaceText(const RankPlace& place) const {
+    std::string text;
+    if (topology_.replicas > 1) text = StrCat("engine ", place.engine, " · ");
+    if (topology_.stages > 1)
+      text += StrCat("stage ", place.stage + 1, " of ", topology_.stages, " · ");
+    return text;
+  }
+
   void PlanLines() {
     const Plan& plan = topology_.plan;
     for (const RankPlan& rank : plan.ranks) {
       const std::string where =
           rank.cpus.empty() ? "unpinned" : StrCat("cpu ", FormatCpuList(rank.cpus));
       Paragraph(StrCat("rank ", rank.rank),
-                StrCat(Count(static_cast<size_t>(rank.threads), "thread"), " · ",
+                StrCat(PlaceText(topology_.places[static_cast<size_t>(rank.rank)]),
+                       Count(static_cast<size_t>(rank.threads), "thread"), " · ",
                        rank.nodes.size() == 1 ? "node " : "nodes ", FormatCpuList(rank.nodes),
                        " · ", where));
     }
