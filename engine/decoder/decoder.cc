@@ -114,6 +114,8 @@ class ShardedDecoder : public Decoder {
     for (size_t rank = 0; rank < all.size(); ++rank) {
       const Pages& weights = model_.weights[rank].storage;
       all[rank].weights = NodesOf(weights.data(), weights.size_bytes());
+      const Pages& workspace = model_.workspaces[rank].storage;
+      all[rank].workspace = NodesOf(workspace.data(), workspace.size_bytes());
       if (model_.caches.empty()) continue;
       const Pages& cache = model_.caches[rank].storage();
       all[rank].kv = NodesOf(cache.data(), cache.size_bytes());

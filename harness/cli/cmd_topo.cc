@@ -89,8 +89,8 @@ void AddLiveFlags(CLI::App& command, TopoFlags& flags) {
   flags.live_option =
       command
           .add_option("--live", flags.live,
-                      "show on which nodes the weights and KV of each rank of a running server are "
-                      "(default: the one at http://127.0.0.1:8000)")
+                      "show on which nodes the weights, KV and workspace of each rank of a running "
+                      "server are (default: the one at http://127.0.0.1:8000)")
           ->expected(0, 1)
           ->type_name("[URL]");
   for (CLI::Option* plan : plans)

@@ -64,6 +64,7 @@ Result<LiveRank> RankOf(const Json& entry) {
   }
   PINION_ASSIGN(rank.weights, MemoryOf(entry, "weights"));
   PINION_ASSIGN(rank.kv, MemoryOf(entry, "kv"));
+  PINION_ASSIGN(rank.workspace, MemoryOf(entry, "workspace"));
   return rank;
 }
 
@@ -140,7 +141,8 @@ std::string RankText(const LiveRank& rank, bool colour) {
   if (!rank.policy.empty()) planned += StrCat(" · memory policy ", rank.policy);
   if (!rank.policy_nodes.empty()) planned += on(rank.policy_nodes);
   std::string text = Paragraph(StrCat("rank ", rank.rank), planned, colour);
-  for (const auto& [what, memory] : {std::pair{"weights", &rank.weights}, {"KV", &rank.kv}}) {
+  for (const auto& [what, memory] :
+       {std::pair{"weights", &rank.weights}, {"KV", &rank.kv}, {"workspace", &rank.workspace}}) {
     const bool warns =
         memory->remote_share.value_or(0) > kRemoteWarning && rank.policy != "interleave";
     text +=
@@ -179,6 +181,7 @@ Json ToJson(const LivePlacement& placement) {
       entry.Set("policy_nodes", rank.policy_nodes);
       entry.Set("weights", MemoryJson(rank.weights));
       entry.Set("kv", MemoryJson(rank.kv));
+      entry.Set("workspace", MemoryJson(rank.workspace));
       list.Append(std::move(entry));
     }
     engines.Append(Json::Object{{"weights_of", static_cast<uint64_t>(placement.weights_of[engine])},
