@@ -7,7 +7,6 @@
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
-#include "engine/base/version.h"
 #include "engine/checkpoint/rounded_tensor.h"
 #include "engine/decoder/stage_places.h"
 #include "engine/exec/leading_executor.h"
@@ -187,8 +186,7 @@ Status AgreeOnModel(StartedModel& model, StartState& start) {
   model.info.link = MeasureLink(*model.world);
   const DecoderSpec& spec = model.files.spec;
   PINION_TRY(AgreeOnIdentity(
-      *model.world, {.version = Version(),
-                     .isa = model.info.isa,
+      *model.world, {.isa = model.info.isa,
                      .types = StrCat(model.info.dtype, ", KV ", kernels::Name(model.info.kv_dtype),
                                      ", --wire-dtype ", model.options.wire_dtype),
                      .model = StrCat(spec.architecture, " with weights ", model.weights_hash)}));
