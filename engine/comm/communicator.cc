@@ -48,6 +48,8 @@ uint64_t SumOf(Communicator& world, uint64_t mine) {
   return std::accumulate(all.begin(), all.end(), uint64_t{0});
 }
 
+void Barrier(Communicator& world) { LeastOf(world, 0); }
+
 Status Together(Communicator* world, Status mine) {
   if (!world) return mine;
   // A code in front of the message; nothing at all is success.

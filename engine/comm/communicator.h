@@ -62,6 +62,8 @@ std::vector<std::string> GatherTexts(Communicator& world, const std::string& min
 std::string BroadcastText(Communicator& world, const std::string& text);
 uint64_t LeastOf(Communicator& world, uint64_t mine);
 uint64_t SumOf(Communicator& world, uint64_t mine);
+// Returns once all processes have called it.
+void Barrier(Communicator& world);
 
 // Success if all processes succeeded, else the error of the first that did not, which then all of
 // them return. Without a world (null): `mine`.

@@ -81,7 +81,7 @@ void Leave(std::unique_ptr<Communicator> world, int code) {
   if (!world) return;
   // The last one may unload its model for longer than others would believe it to live without signs
   // of life: they go on until all are here.
-  LeastOf(*world, 0);
+  Barrier(*world);
   const Heartbeat patience(std::make_unique<NoSigns>(), [code](size_t) {
     std::fprintf(stderr,
                  "pinion: the model's processes cannot end together: one of them, its host or the "

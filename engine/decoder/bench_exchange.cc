@@ -59,8 +59,7 @@ Result<std::unique_ptr<Ranks>> TwoRanks() {
 // A model of one layer, of which there is nothing but the ranks' terms of one row.
 struct Layer {
   DecoderSpec spec;
-  std::vector<RankWeights> weights = std::vector<RankWeights>(2);
-  std::vector<Workspace> workspaces = std::vector<Workspace>(2);
+  std::vector<RankModel> ranks = std::vector<RankModel>(2);
   Pages storage[2];
 
   Status Allocate(size_t hidden) {
@@ -70,13 +69,15 @@ struct Layer {
     spec.layer_specs.resize(1);
     const size_t stride = HiddenStride(spec);
     for (size_t rank = 0; rank < 2; ++rank) {
-      weights[rank].layers.resize(1);
-      weights[rank].layers[0].o.outputs = weights[rank].layers[0].down.outputs = hidden;
+      RankWeights& weights = ranks[rank].weights;
+      weights.layers.resize(1);
+      weights.layers[0].o.outputs = weights.layers[0].down.outputs = hidden;
       PINION_ASSIGN(storage[rank], Pages::Allocate(3 * stride * sizeof(float), {}));
       auto* floats = reinterpret_cast<float*>(storage[rank].data());
-      workspaces[rank].attention_partial = floats;
-      workspaces[rank].mlp_partial = floats + stride;
-      workspaces[rank].residual = floats + 2 * stride;
+      Workspace& workspace = ranks[rank].workspace;
+      workspace.attention_partial = floats;
+      workspace.mlp_partial = floats + stride;
+      workspace.residual = floats + 2 * stride;
     }
     return {};
   }
@@ -98,12 +99,12 @@ void BM_Exchange(benchmark::State& state) {
   Layer layer;
   const Status allocated = layer.Allocate(hidden);
   if (!allocated) return state.SkipWithError(allocated.error().message.c_str());
-  const auto exchange = RankExchange::Create(layer.spec, {}, layer.weights, layer.workspaces);
+  const auto exchange = RankExchange::Create(layer.spec, {}, layer.ranks);
   if (!exchange) return state.SkipWithError(exchange.error().message.c_str());
   const kernels::Table& table = kernels::TableFor(kernels::UsableIsas().back());
   RunRounds(state, **ranks, [&](const Worker& worker) {
     const auto rank = static_cast<size_t>(worker.rank);
-    Workspace& own = layer.workspaces[rank];
+    Workspace& own = layer.ranks[rank].workspace;
     std::fill_n(own.residual, hidden, 0.0f);
     for (int round = 0; round < kRounds; ++round) {
       const TermKind kind = kInTurn[round % 2];
@@ -114,8 +115,9 @@ void BM_Exchange(benchmark::State& state) {
       exchange->AddShares(table, kind, 0, 0, own.residual);
     }
   });
-  for (const Workspace& own : layer.workspaces)
-    if (own.residual[0] != 3 * kRounds || own.residual[hidden - 1] != 3 * kRounds)
+  for (const RankModel& rank : layer.ranks)
+    if (rank.workspace.residual[0] != 3 * kRounds ||
+        rank.workspace.residual[hidden - 1] != 3 * kRounds)
       state.SkipWithError("the ranks' terms do not add up");
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -52,8 +53,7 @@ class ShardedDecoder : public Decoder {
 
   Status Load() {
     PINION_TRY(Together(model_.options.communicator, LoadOwn()));
-    PINION_ASSIGN(model_.exchange, RankExchange::Create(model_.spec, model_.options, model_.weights,
-                                                        model_.workspaces));
+    PINION_ASSIGN(model_.exchange, RankExchange::Create(model_.spec, model_.options, model_.ranks));
     return {};
   }
 
@@ -62,19 +62,16 @@ class ShardedDecoder : public Decoder {
     for (const RopeSpec& rope : model_.spec.ropes)
       model_.ropes.push_back(
           {RopeFrequencies(rope, static_cast<int>(max_model_len)), static_cast<float>(rope.scale)});
-    model_.caches.clear();
-    model_.states.clear();
-    for (const RankWeights& weights : model_.weights) {
-      PINION_ASSIGN(
-          KvCache cache,
-          KvCache::Allocate(model_.spec, weights.shard, model_.options.cached(),
-                            model_.options.block_tokens, blocks, model_.options.formats.dtype,
-                            model_.options.memory_of(model_.caches.size())));
-      model_.caches.push_back(std::move(cache));
-      PINION_ASSIGN(StateCache states,
-                    StateCache::Allocate(model_.spec, weights.shard, places,
-                                         model_.options.memory_of(model_.states.size())));
-      model_.states.push_back(std::move(states));
+    blocks_.reset();
+    for (RankModel& rank : model_.ranks) rank.cache = {}, rank.states = {};
+    for (size_t i = 0; i < model_.ranks.size(); ++i) {
+      RankModel& rank = model_.ranks[i];
+      const Shard& shard = rank.weights.shard;
+      const MemoryPolicy memory = model_.options.memory_of(i);
+      PINION_ASSIGN(rank.cache, KvCache::Allocate(model_.spec, shard, model_.options.cached(),
+                                                  model_.options.block_tokens, blocks,
+                                                  model_.options.formats.dtype, memory));
+      PINION_ASSIGN(rank.states, StateCache::Allocate(model_.spec, shard, places, memory));
     }
     blocks_ = blocks;
     return {};
@@ -82,26 +79,26 @@ class ShardedDecoder : public Decoder {
 
   uint64_t weight_bytes() const override {
     uint64_t bytes = 0;
-    for (const RankWeights& weights : model_.weights) bytes += weights.storage.size_bytes();
+    for (const RankModel& rank : model_.ranks) bytes += rank.weights.storage.size_bytes();
     return bytes;
   }
 
   uint64_t kv_bytes() const override {
     uint64_t bytes = 0;
-    for (const KvCache& cache : model_.caches) bytes += cache.size_bytes();
+    for (const RankModel& rank : model_.ranks) bytes += rank.cache.size_bytes();
     return bytes;
   }
 
   uint64_t state_bytes() const override {
     uint64_t bytes = 0;
-    for (const StateCache& states : model_.states) bytes += states.size_bytes();
+    for (const RankModel& rank : model_.ranks) bytes += rank.states.size_bytes();
     return bytes;
   }
 
   uint64_t expert_bytes_read() const override {
     uint64_t bytes = 0;
-    for (const Workspace& w : model_.workspaces)
-      if (w.experts.work) bytes += w.experts.work->weight_bytes_read;
+    for (const RankModel& rank : model_.ranks)
+      if (const auto& work = rank.workspace.experts.work) bytes += work->weight_bytes_read;
     return bytes;
   }
 
@@ -110,25 +107,26 @@ class ShardedDecoder : public Decoder {
   }
 
   std::vector<RankPlacement> placements() const override {
-    std::vector<RankPlacement> all(model_.weights.size());
-    for (size_t rank = 0; rank < all.size(); ++rank) {
-      const Pages& weights = model_.weights[rank].storage;
-      all[rank].weights = NodesOf(weights.data(), weights.size_bytes());
-      if (model_.caches.empty()) continue;
-      const Pages& cache = model_.caches[rank].storage();
-      all[rank].kv = NodesOf(cache.data(), cache.size_bytes());
-    }
+    const auto nodes_of = [](const Pages& pages) {
+      return NodesOf(pages.data(), pages.size_bytes());
+    };
+    std::vector<RankPlacement> all;
+    for (const RankModel& rank : model_.ranks)
+      all.push_back({.weights = nodes_of(rank.weights.storage),
+                     .kv = blocks_ ? nodes_of(rank.cache.storage()) : MemoryNodes{},
+                     .workspace = nodes_of(rank.workspace.storage)});
     return all;
   }
 
   KvPieces kv_pieces() const override {
     KvPieces pieces;
     pieces.parts = 0;  // without layers that have a cache
-    for (const KvCache& cache : model_.caches) {
-      pieces.span_blocks = std::max(pieces.span_blocks, cache.span_blocks());
-      pieces.parts = std::max(pieces.parts, cache.parts());
+    if (!blocks_) return pieces;
+    for (const RankModel& rank : model_.ranks) {
+      pieces.span_blocks = std::max(pieces.span_blocks, rank.cache.span_blocks());
+      pieces.parts = std::max(pieces.parts, rank.cache.parts());
     }
-    pieces.count = (blocks_ + pieces.span_blocks - 1) / pieces.span_blocks * pieces.parts;
+    pieces.count = (*blocks_ + pieces.span_blocks - 1) / pieces.span_blocks * pieces.parts;
     return pieces;
   }
 
@@ -136,50 +134,50 @@ class ShardedDecoder : public Decoder {
     const KvPieces pieces = kv_pieces();
     CHECK(first <= last && last <= pieces.count) << first << " to " << last;
     ranks_.Run([&](const Worker& worker) {
-      KvCache& cache = model_.caches[static_cast<size_t>(worker.rank)];
+      KvCache& cache = model_.ranks[static_cast<size_t>(worker.rank)].cache;
       worker.ShareOneByOne(last - first, [&](size_t i) {
         const size_t piece = first + i, block = piece / pieces.parts * pieces.span_blocks;
-        cache.Touch(piece % pieces.parts, block, std::min(block + pieces.span_blocks, blocks_));
+        cache.Touch(piece % pieces.parts, block, std::min(block + pieces.span_blocks, *blocks_));
       });
     });
   }
 
   size_t block_image_bytes(size_t table, size_t layers) const override {
-    return images_.Bytes(model_.caches, table, layers);
+    return blocks_ ? images_.Bytes(model_.ranks, table, layers) : 0;
   }
   size_t state_image_bytes() const override {
     size_t bytes = 0;
-    for (const StateCache& states : model_.states) bytes += states.floats_per_place();
+    for (const RankModel& rank : model_.ranks) bytes += rank.states.floats_per_place();
     return bytes * sizeof(float);
   }
 
   void ReadBlocks(const BlockImages& of, std::byte* images) const override {
-    images_.Read(model_.caches, of, images);
+    images_.Read(model_.ranks, of, images);
   }
   // Memory that is touched for the first time lies on its owner's node.
   void WriteBlocks(const BlockImages& of, const std::byte* images) override {
     ranks_.Run([&](const Worker& worker) {
       worker.ShareOneByOne(of.blocks.size(), [&](size_t i) {
-        images_.Write(model_.caches, of, i, static_cast<size_t>(worker.rank), images);
+        images_.Write(model_.ranks, of, i, static_cast<size_t>(worker.rank), images);
       });
     });
   }
 
   void ReadState(int32_t place, std::byte* image) const override {
-    for (const StateCache& states : model_.states) {
-      CHECK(states.Holds(place)) << place;
-      const size_t bytes = states.floats_per_place() * sizeof(float);
-      if (bytes > 0) std::memcpy(image, states.All(place), bytes);
+    for (const RankModel& rank : model_.ranks) {
+      CHECK(rank.states.Holds(place)) << place;
+      const size_t bytes = rank.states.floats_per_place() * sizeof(float);
+      if (bytes > 0) std::memcpy(image, rank.states.All(place), bytes);
       image += bytes;
     }
   }
   void WriteState(int32_t place, const std::byte* image) override {
     ranks_.Run([&](const Worker& worker) {
       const auto rank = static_cast<size_t>(worker.rank);
-      const StateCache& states = model_.states[rank];
+      const StateCache& states = model_.ranks[rank].states;
       CHECK(states.Holds(place)) << place;
       size_t before = 0;
-      for (size_t i = 0; i < rank; ++i) before += model_.states[i].floats_per_place();
+      for (size_t i = 0; i < rank; ++i) before += model_.ranks[i].states.floats_per_place();
       const size_t bytes = states.floats_per_place() * sizeof(float);
       if (bytes > 0)
         worker.Once([&] { std::memcpy(states.All(place), image + before * sizeof(float), bytes); });
@@ -222,20 +220,21 @@ class ShardedDecoder : public Decoder {
     if (!spec.names.layer_input_table.empty()) {
       PINION_ASSIGN(model_.layer_input_table, source_->Find(spec.names.layer_input_table));
     }
-    PINION_ASSIGN(model_.weights,
+    PINION_ASSIGN(std::vector<RankWeights> weights,
                   LoadWeights(spec, model_.options.formats, model_.options.moe_prepack, *source_,
                               ranks_, SpanOf(model_.options, ranks_.count()), model_.options.memory,
                               model_.options.shared));
     model_.options.shared = {};  // it need not live as long
     if (!model_.options.moe_prepack) KeepPlainExperts();
-    for (int rank = 0; rank < ranks_.count(); ++rank) {
-      const Shard& shard = model_.weights[static_cast<size_t>(rank)].shard;
-      PINION_ASSIGN(
-          Workspace workspace,
-          Workspace::Allocate(spec, shard, model_.options.formats, model_.options.max_rows,
-                              static_cast<size_t>(ranks_.threads(rank)),
-                              model_.options.memory_of(static_cast<size_t>(rank))));
-      model_.workspaces.push_back(std::move(workspace));
+    model_.ranks.resize(weights.size());
+    for (size_t i = 0; i < weights.size(); ++i) {
+      RankModel& rank = model_.ranks[i];
+      rank.weights = std::move(weights[i]);
+      PINION_ASSIGN(rank.workspace,
+                    Workspace::Allocate(spec, rank.weights.shard, model_.options.formats,
+                                        model_.options.max_rows,
+                                        static_cast<size_t>(ranks_.threads(static_cast<int>(i))),
+                                        model_.options.memory_of(i)));
     }
     model_.logits_stride =
         kernels::RoundUp(static_cast<size_t>(spec.output_width()), kernels::kBlockN);
@@ -248,26 +247,26 @@ class ShardedDecoder : public Decoder {
       attending_.push_back(layer);
       model_.kv_places[layer] = KvPlaceOf(spec, layer);
     }
-    for (size_t rank = 0; rank < model_.workspaces.size(); ++rank) SharePlans(rank);
-    shared_kv_bytes_.resize(model_.workspaces.size());
+    for (RankModel& rank : model_.ranks) SharePlans(rank);
+    shared_kv_bytes_.resize(model_.ranks.size());
     return {};
   }
 
-  void SharePlans(size_t rank) {
+  void SharePlans(RankModel& rank) {
     std::vector<AttendingLayer> layers;
     for (const size_t layer : attending_)
       layers.push_back({layer, LayerAttention(model_.spec, layer).reach,
-                        &model_.weights[rank].shard.Heads(layer), model_.kv_places[layer].table});
-    model_.workspaces[rank].plans.Share(layers);
+                        &rank.weights.shard.Heads(layer), model_.kv_places[layer].table});
+    rank.workspace.plans.Share(layers);
   }
 
   void CheckStep(const StepBatch& step) const {
     CHECK(step.tokens.size() <= model_.options.max_rows) << step.tokens.size();
-    CHECK(!model_.caches.empty()) << "AllocateKv comes first";
+    CHECK(blocks_.has_value()) << "AllocateKv comes first";
     for (const StepBatch::Slice& slice : step.slices) {
       for (const int32_t place :
            {slice.place, std::max(0, slice.begins_from), std::max(0, slice.keeps_in)})
-        CHECK(model_.states[0].Holds(place)) << place;
+        CHECK(model_.ranks[0].states.Holds(place)) << place;
       CHECK(slice.first_position > 0 || slice.begins_from < 0) << slice.begins_from;
       CHECK(slice.first_position == 0 || !model_.spec.bidirectional) << slice.first_position;
     }
@@ -288,7 +287,7 @@ class ShardedDecoder : public Decoder {
   void Plan(const Worker& worker, const StepBatch& step, std::span<const StepBatch> parts) {
     const auto rank = static_cast<size_t>(worker.rank),
                threads = static_cast<size_t>(worker.threads);
-    AttentionPlans& plans = model_.workspaces[rank].plans;
+    AttentionPlans& plans = model_.ranks[rank].workspace.plans;
     const size_t block_tokens = model_.options.block_tokens, kinds = plans.kinds();
     if (threads == 1 || step.tokens.size() * kinds < kTokensToPlanTogether)
       return worker.Once([&] {
@@ -310,8 +309,9 @@ class ShardedDecoder : public Decoder {
   // If latent attention has an indexer.
   void PlanIndex(size_t rank, std::span<const StepBatch> parts) {
     if (model_.spec.index.heads == 0) return;
-    model_.workspaces[rank].index.Plan(
-        parts, model_.weights[rank].shard, LayerAttention(model_.spec, attending_.front()).reach,
+    RankModel& own = model_.ranks[rank];
+    own.workspace.index.Plan(
+        parts, own.weights.shard, LayerAttention(model_.spec, attending_.front()).reach,
         static_cast<size_t>(ranks_.threads(static_cast<int>(rank))), model_.options.block_tokens,
         PartFloats(WidestCachedShape(model_.spec)));
   }
@@ -319,17 +319,18 @@ class ShardedDecoder : public Decoder {
   // What follows from the plans' sizes.
   void FinishPlans(size_t rank) {
     CountShared(rank);
-    Workspace& w = model_.workspaces[rank];
+    Workspace& w = model_.ranks[rank].workspace;
     const size_t floats = w.plans.slots() * PartFloats(WidestCachedShape(model_.spec));
     if (w.parts.size() < floats) w.parts.resize(floats);
   }
 
   void CountShared(size_t rank) {
+    const RankModel& own = model_.ranks[rank];
     for (const size_t layer : attending_) {
       const uint64_t token_bytes =
           CachedShape(model_.spec, layer).TokenBytes(model_.options.cached()) *
-          model_.weights[rank].shard.Heads(layer).kv_heads.size();
-      for (const AttentionPlan& plan : model_.workspaces[rank].plans.of_layer(layer))
+          own.weights.shard.Heads(layer).kv_heads.size();
+      for (const AttentionPlan& plan : own.workspace.plans.of_layer(layer))
         shared_kv_bytes_[rank] += plan.shared_tokens * token_bytes;
     }
   }
@@ -348,7 +349,7 @@ class ShardedDecoder : public Decoder {
   Pages logits_;
   LoadedModel model_;
   std::vector<size_t> attending_;          // the layers that do
-  size_t blocks_ = 0;                      // of each cache
+  std::optional<size_t> blocks_;           // of each cache, once there are any
   std::vector<uint64_t> shared_kv_bytes_;  // [ranks]
 };
 

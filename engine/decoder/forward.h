@@ -4,15 +4,12 @@
 #include <vector>
 
 #include "engine/decoder/decoder.h"
-#include "engine/decoder/kv_cache.h"
 #include "engine/decoder/rank_exchange.h"
-#include "engine/decoder/state_cache.h"
+#include "engine/decoder/rank_model.h"
 #include "engine/decoder/step.h"
-#include "engine/decoder/workspace.h"
 #include "engine/host/team.h"
 #include "engine/spec/spec.h"
 #include "engine/weights/plain_experts.h"
-#include "engine/weights/weights.h"
 
 namespace pinion {
 
@@ -22,8 +19,7 @@ struct RopeAngles {
   float scale = 1;  // multiplies cos and sin
 };
 
-// Everything a forward pass reads, and the buffers it writes; in the vectors, one entry for each
-// rank of this process.
+// Everything a forward pass reads, and the buffers it writes: what ranks share, and each of them.
 struct LoadedModel {
   DecoderSpec spec;
   DecoderOptions options;
@@ -34,11 +30,8 @@ struct LoadedModel {
   std::vector<KvPlace> kv_places;          // [layers], of those that attend
   // Without a name if there is none.
   TensorInfo embedding, position_embedding, type_embedding, layer_input_table;
-  std::vector<RankWeights> weights;
   std::vector<std::unique_ptr<PlainExperts>> plain_experts;  // [layers]; nothing if prepacked
-  std::vector<KvCache> caches;
-  std::vector<StateCache> states;
-  std::vector<Workspace> workspaces;
+  std::vector<RankModel> ranks;                              // of this process
   RankExchange exchange;
   float* logits = nullptr;  // [kLogitChunk][logits_stride], written by all ranks
   size_t logits_stride = 0;

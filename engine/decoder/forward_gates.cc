@@ -58,7 +58,7 @@ void ClearOthers(const ForwardPass& pass, const Gates& gates, size_t layer, size
   RankExchange& exchange = pass.model.exchange;
   if (!exchange.spread() || pass.worker.rank != 0) return;
   float* sums = exchange.own_row_sums() + row * gates.sums.stride + gates.sums.gates;
-  const size_t first = exchange.first_rank(), last = first + pass.model.weights.size() - 1;
+  const size_t first = exchange.first_rank(), last = first + pass.model.ranks.size() - 1;
   // Rounded up, because an empty part begins at the end of the last block, which may be narrower
   // than the others: nobody here computes that block.
   const size_t begin = (exchange.shard(first).Intermediate(layer).begin + kBlockN - 1) / kBlockN;

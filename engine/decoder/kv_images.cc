@@ -17,11 +17,11 @@ KvImages::KvImages(const DecoderSpec& spec) : layers_(KvTables(spec)) {
   }
 }
 
-size_t KvImages::Bytes(const std::vector<KvCache>& caches, size_t table, size_t layers) const {
+size_t KvImages::Bytes(std::span<const RankModel> ranks, size_t table, size_t layers) const {
   size_t bytes = 0;
   for (const Layer& layer : layers_.at(table)) {
     if (layer.of_model >= layers) break;
-    for (const KvCache& cache : caches) bytes += cache.block_bytes(layer.of_cache);
+    for (const RankModel& rank : ranks) bytes += rank.cache.block_bytes(layer.of_cache);
   }
   return bytes;
 }
@@ -29,16 +29,16 @@ size_t KvImages::Bytes(const std::vector<KvCache>& caches, size_t table, size_t 
 // copy(bytes behind the first image, piece) for all that the rank has of of.blocks[index] within
 // the bytes that are meant.
 template <typename Copy>
-void KvImages::ForPieces(const std::vector<KvCache>& caches, const BlockImages& of, size_t index,
+void KvImages::ForPieces(std::span<const RankModel> ranks, const BlockImages& of, size_t index,
                          size_t rank, const Copy& copy) const {
   const size_t end = of.first + of.bytes;
   size_t at = 0;  // of the image
   for (const Layer& layer : layers_.at(of.table)) {
-    for (size_t owner = 0; owner < caches.size(); ++owner) {
+    for (size_t owner = 0; owner < ranks.size(); ++owner) {
       size_t begin = at;
-      at += caches[owner].block_bytes(layer.of_cache);
+      at += ranks[owner].cache.block_bytes(layer.of_cache);
       if (owner != rank || at <= of.first || begin >= end) continue;
-      for (const auto piece : caches[owner].PiecesOf(layer.of_cache, of.blocks[index])) {
+      for (const auto piece : ranks[owner].cache.PiecesOf(layer.of_cache, of.blocks[index])) {
         const size_t from = std::max(begin, of.first), to = std::min(begin + piece.size(), end);
         if (from < to)
           copy(index * of.stride + from - of.first, piece.subspan(from - begin, to - from));
@@ -48,18 +48,18 @@ void KvImages::ForPieces(const std::vector<KvCache>& caches, const BlockImages& 
   }
 }
 
-void KvImages::Read(const std::vector<KvCache>& caches, const BlockImages& of,
+void KvImages::Read(std::span<const RankModel> ranks, const BlockImages& of,
                     std::byte* images) const {
   for (size_t index = 0; index < of.blocks.size(); ++index)
-    for (size_t rank = 0; rank < caches.size(); ++rank)
-      ForPieces(caches, of, index, rank, [&](size_t at, std::span<std::byte> piece) {
+    for (size_t rank = 0; rank < ranks.size(); ++rank)
+      ForPieces(ranks, of, index, rank, [&](size_t at, std::span<std::byte> piece) {
         std::memcpy(images + at, piece.data(), piece.size());
       });
 }
 
-void KvImages::Write(const std::vector<KvCache>& caches, const BlockImages& of, size_t index,
+void KvImages::Write(std::span<const RankModel> ranks, const BlockImages& of, size_t index,
                      size_t rank, const std::byte* images) const {
-  ForPieces(caches, of, index, rank, [&](size_t at, std::span<std::byte> piece) {
+  ForPieces(ranks, of, index, rank, [&](size_t at, std::span<std::byte> piece) {
     std::memcpy(piece.data(), images + at, piece.size());
   });
 }

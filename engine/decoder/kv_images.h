@@ -1,9 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
-#include "engine/decoder/kv_cache.h"
+#include "engine/decoder/rank_model.h"
 #include "engine/spec/spec.h"
 
 namespace pinion {
@@ -19,10 +20,10 @@ class KvImages {
   explicit KvImages(const DecoderSpec& spec);
 
   // Of a table's blocks: the bytes of the model's first `layers` layers, with which images begin.
-  size_t Bytes(const std::vector<KvCache>& caches, size_t table, size_t layers) const;
-  void Read(const std::vector<KvCache>& caches, const BlockImages& of, std::byte* images) const;
+  size_t Bytes(std::span<const RankModel> ranks, size_t table, size_t layers) const;
+  void Read(std::span<const RankModel> ranks, const BlockImages& of, std::byte* images) const;
   // A rank's part of of.blocks[index].
-  void Write(const std::vector<KvCache>& caches, const BlockImages& of, size_t index, size_t rank,
+  void Write(std::span<const RankModel> ranks, const BlockImages& of, size_t index, size_t rank,
              const std::byte* images) const;
 
  private:
@@ -30,8 +31,8 @@ class KvImages {
     size_t of_model, of_cache;
   };
   template <typename Copy>
-  void ForPieces(const std::vector<KvCache>& caches, const BlockImages& of, size_t index,
-                 size_t rank, const Copy& copy) const;
+  void ForPieces(std::span<const RankModel> ranks, const BlockImages& of, size_t index, size_t rank,
+                 const Copy& copy) const;
 
   std::vector<std::vector<Layer>> layers_;  // of each table, in order
 };

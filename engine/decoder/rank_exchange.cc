@@ -52,34 +52,33 @@ uint64_t RankExchange::Bytes(const DecoderSpec& spec, const DecoderOptions& opti
 }
 
 Result<RankExchange> RankExchange::Create(const DecoderSpec& spec, const DecoderOptions& options,
-                                          const std::vector<RankWeights>& weights,
-                                          std::vector<Workspace>& workspaces) {
+                                          std::span<const RankModel> ranks) {
   RankExchange exchange;
   Communicator* const communicator = options.communicator;
   exchange.communicator_ = communicator;
   exchange.wire_ = options.wire;
   const size_t processes = communicator ? communicator->processes() : 1;
-  exchange.local_ranks_ = weights.size();
-  exchange.first_rank_ = communicator ? communicator->process() * weights.size() : 0;
+  exchange.local_ranks_ = ranks.size();
+  exchange.first_rank_ = communicator ? communicator->process() * ranks.size() : 0;
   exchange.hidden_ = static_cast<size_t>(spec.hidden);
   exchange.hidden_stride_ = HiddenStride(spec);
   exchange.row_sums_stride_ = RowSums(spec).stride;
-  exchange.row_sums_ = workspaces[0].row_sums;
-  const size_t ranks = processes * weights.size();
-  const RankShares shares = options.SharesOf(static_cast<int>(ranks));
-  for (size_t rank = 0; rank < ranks; ++rank)
+  exchange.row_sums_ = ranks[0].workspace.row_sums;
+  const size_t all = processes * ranks.size();
+  const RankShares shares = options.SharesOf(static_cast<int>(all));
+  for (size_t rank = 0; rank < all; ++rank)
     exchange.shards_.push_back(MakeShard(spec, shares, static_cast<int>(rank)));
   for (const TermKind kind : kKinds) {
     Terms& terms = exchange.terms_[static_cast<size_t>(kind)];
-    for (const Workspace& w : workspaces) terms.mine.push_back(BufferOf(kind, w));
-    terms.of_rank.assign(ranks, nullptr);
+    for (const RankModel& rank : ranks) terms.mine.push_back(BufferOf(kind, rank.workspace));
+    terms.of_rank.assign(all, nullptr);
     std::copy(terms.mine.begin(), terms.mine.end(),
               terms.of_rank.begin() + static_cast<ptrdiff_t>(exchange.first_rank_));
   }
-  exchange.ShareWhoWrites(weights);
+  exchange.ShareWhoWrites(ranks);
   if (!communicator) return exchange;
   PINION_ASSIGN(exchange.storage_,
-                Pages::Allocate(Bytes(spec, options, weights.size()), options.memory_of(0)));
+                Pages::Allocate(Bytes(spec, options, ranks.size()), options.memory_of(0)));
   exchange.LayOut(spec, options.max_rows);
   return exchange;
 }
@@ -102,12 +101,12 @@ void RankExchange::LayOut(const DecoderSpec& spec, size_t max_rows) {
 }
 
 // Whether a rank has a share depends on its weights alone, so it is told once.
-void RankExchange::ShareWhoWrites(const std::vector<RankWeights>& weights) {
-  const size_t layers = weights[0].layers.size();
+void RankExchange::ShareWhoWrites(std::span<const RankModel> here) {
+  const size_t layers = here[0].weights.layers.size();
   for (const TermKind kind : kKinds) {
     std::vector<uint8_t> mine, all(layers * ranks());
-    for (const RankWeights& rank : weights)
-      for (const LayerWeights& layer : rank.layers) mine.push_back(Writes(kind, layer));
+    for (const RankModel& rank : here)
+      for (const LayerWeights& layer : rank.weights.layers) mine.push_back(Writes(kind, layer));
     if (communicator_)
       communicator_->Gather(mine.data(), mine.size(), all.data());
     else

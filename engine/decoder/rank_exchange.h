@@ -3,15 +3,15 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "engine/base/result.h"
 #include "engine/comm/communicator.h"
 #include "engine/decoder/decoder.h"
-#include "engine/decoder/workspace.h"
+#include "engine/decoder/rank_model.h"
 #include "engine/host/memory.h"
 #include "engine/spec/spec.h"
-#include "engine/weights/weights.h"
 #include "kernels/kernels.h"
 
 namespace pinion {
@@ -29,10 +29,9 @@ enum class TermKind { kAttention, kMlp, kExperts };
 class RankExchange {
  public:
   // options.communicator: null if this process is alone, else all its processes have as many ranks
-  // each. weights and workspaces: of this process's ranks, which stay where they are.
+  // each. ranks: of this process, with weights and workspaces, which stay where they are.
   static Result<RankExchange> Create(const DecoderSpec& spec, const DecoderOptions& options,
-                                     const std::vector<RankWeights>& weights,
-                                     std::vector<Workspace>& workspaces);
+                                     std::span<const RankModel> ranks);
   // Bytes that it takes beside the workspaces, in the memory of this process's first rank.
   static uint64_t Bytes(const DecoderSpec& spec, const DecoderOptions& options, size_t local_ranks);
 
@@ -77,7 +76,7 @@ class RankExchange {
   size_t wire_row_bytes() const { return hidden_stride_ * kernels::SizeOf(wire_); }
   // The columns of the vocabulary of one process.
   Range Columns(size_t process) const;
-  void ShareWhoWrites(const std::vector<RankWeights>& weights);
+  void ShareWhoWrites(std::span<const RankModel> here);
   void LayOut(const DecoderSpec& spec, size_t max_rows);
   void AddRounded(const kernels::Table& table, const std::byte* share, float* dst) const;
   void UnpackLogits(float* logits, size_t rows, size_t stride) const;

@@ -1,8 +1,25 @@
 #include "engine/decoder/stage_places.h"
 
+#include <string>
+
 #include "engine/base/strings.h"
 
 namespace pinion {
+namespace {
+
+size_t RoundUp(size_t value, size_t step) { return (value + step - 1) / step * step; }
+
+// The nearest larger numbers of ranks that so many processes can share.
+std::string WaysOut(size_t tensor, size_t stages, size_t processes) {
+  if (stages == 1) return StrCat("-tp ", processes, " or a multiple of it");
+  const std::string more_stages = StrCat("-tp ", tensor, " -pp ", RoundUp(stages, processes));
+  if (processes % stages == 0)
+    return StrCat("-tp ", RoundUp(tensor, processes / stages), " -pp ", stages, " or ",
+                  more_stages);
+  return StrCat(more_stages, " or -tp ", RoundUp(tensor, processes), " -pp 1");
+}
+
+}  // namespace
 
 Result<StagePlaces> StagePlaces::Of(const Partition& partition, size_t processes) {
   const auto stages = static_cast<size_t>(partition.stages);
@@ -16,9 +33,8 @@ Result<StagePlaces> StagePlaces::Of(const Partition& partition, size_t processes
     return Fail(ErrorCode::kUsage,
                 StrCat("-tp ", tensor, stages > 1 ? StrCat(" -pp ", stages) : "",
                        " cannot be divided by the ", processes,
-                       " processes that were started together; use -tp ", processes,
-                       stages > 1 ? StrCat(" or -pp ", processes) : "",
-                       " or a multiple of it, or start one process alone"));
+                       " processes that were started together; use ",
+                       WaysOut(tensor, stages, processes), ", or start one process alone"));
   places.per_stage_ = whole_stages ? 1 : processes / stages;
   places.stages_ = whole_stages ? static_cast<int>(stages / processes) : 1;
   places.tensor_ = static_cast<int>(tensor / places.per_stage_);

@@ -9,11 +9,12 @@
 
 namespace pinion {
 
-// What the caller wants of a row of a step.
+// What the caller wants of a row of a step. Logits are the model's, with the spec's multiplier and
+// cap (logit_multiplier, logit_soft_cap); temperature, penalties and masks are a sampler's.
 enum class RowUse : uint8_t {
   kToken,   // its logits choose the sequence's next token
   kRating,  // its logits say how likely a given token was
-  kItself   // handed to StepCaller::Take: logits, or the last hidden state if there is no head
+  kItself   // handed to StepCaller::Take: logits or, without a head, the state behind the last norm
 };
 
 struct WantedRow {
@@ -36,8 +37,9 @@ struct SamplingRequest {
   std::vector<int32_t> eos_ids, prompt;
 };
 
-// The input of a step: consecutive tokens of some sequences, row after row. Plain data: it may be
-// sent to another process or to a device.
+// The input of a step: consecutive tokens of some sequences, row after row; at least one slice, and
+// at most DecoderOptions::max_rows rows. Plain data: it may be sent to another process or to a
+// device.
 struct StepInput {
   struct Slice {
     size_t first_row = 0, rows = 0;
@@ -45,8 +47,8 @@ struct StepInput {
     // in one slice, from position 0 on.
     size_t first_position = 0;
     // One for each table of the spec (KvTables; KvPlaceOf tells which a layer uses), for
-    // first_position + rows tokens. All tables take blocks from one pool. An entry is -1, or any
-    // number, if no token of the slice sees its block.
+    // first_position + rows tokens. All tables take blocks from one pool, numbered from 0 to
+    // KvRoom::blocks - 1. An entry is -1, or any number, if no token of the slice sees its block.
     std::vector<std::vector<int32_t>> block_tables = {};
     // The place of the sequence's state in recurrent layers: its own, below KvRoom::places. A
     // slice that begins at position 0 begins a new state.
@@ -72,7 +74,8 @@ struct StepInput {
 
 // The result of a step.
 struct StepOutput {
-  // [wanted]: the tokens that were chosen or rated. A constrained one without a mask has the id -1.
+  // [wanted]: the tokens that were chosen or rated; of a row that is wanted itself, anything. A
+  // constrained one without a mask has the id -1.
   std::vector<SampledToken> tokens;
 };
 

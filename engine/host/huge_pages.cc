@@ -43,6 +43,8 @@ int HugePageAdvice() {
   return wanted && std::strcmp(wanted, "0") == 0 ? MADV_NOHUGEPAGE : MADV_HUGEPAGE;
 }
 
+const char* HugePageChoice() { return HugePageAdvice() == MADV_HUGEPAGE ? "on" : "off"; }
+
 bool MakeHuge(std::byte* data, size_t bytes) {
   if (HugePageAdvice() != MADV_HUGEPAGE) return false;
   const auto begin = reinterpret_cast<uintptr_t>(data);

@@ -6,6 +6,8 @@ namespace pinion {
 
 // MADV_HUGEPAGE, or MADV_NOHUGEPAGE if RuntimeChoice says so.
 int HugePageAdvice();
+// RuntimeChoice's value that is in effect: "on" or "off".
+const char* HugePageChoice();
 
 // Makes the part of [data, data + bytes) that is whole huge pages one of them each, on the node on
 // which most of the page's bytes are: if none is there yet, on that of the calling thread. For

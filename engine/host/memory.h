@@ -67,7 +67,7 @@ extern const MovePages kMovePages;
 MemoryNodes NodesOf(const void* data, size_t bytes, MovePages ask = kMovePages);
 
 struct RankPlacement {
-  MemoryNodes weights, kv;
+  MemoryNodes weights, kv, workspace;
 };
 
 }  // namespace pinion

@@ -4,10 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "engine/base/json.h"
 #include "engine/base/log.h"
-#include "engine/base/strings.h"
-#include "engine/base/version.h"
 #include "engine/comm/world.h"
 #include "engine/exec/leading_executor.h"
 #include "engine/exec/order.h"
@@ -17,21 +14,12 @@
 namespace pinion {
 namespace {
 
-// The leader's options: another version may have others.
-Status ReadOptions(const std::string& text, EngineOptions& options) {
-  auto json = Json::Parse(text);
-  Status read = json ? FromJson(*json, options) : Unexpected(std::move(json).error());
-  if (read) return {};
-  return Unexpected(
-      std::move(read).error().In(StrCat("Pinion ", Version(), " reading the leader's options")));
-}
-
 // If it fails, so does the leader, which says why.
-void FollowModel(Communicator& world, const std::string& options) {
-  EngineOptions engine;
-  if (Status read = ReadOptions(options, engine); !read)
-    return static_cast<void>(StartTogether(world, engine, std::move(read)));
-  if (const auto model = StartModel(engine)) FollowExecutor(*model->executor, world);
+void FollowModel(Communicator& world, const std::string& start_text) {
+  const auto options = OptionsOf(start_text);
+  if (!options)
+    return static_cast<void>(StartTogether(world, {}, Unexpected(Error(options.error()))));
+  if (const auto model = StartModel(*options)) FollowExecutor(*model->executor, world);
 }
 
 }  // namespace

@@ -4,10 +4,12 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
+#include "engine/base/version.h"
 #include "engine/comm/world.h"
 #include "engine/decoder/stage_places.h"
 #include "engine/exec/order.h"
@@ -25,10 +27,32 @@ Status StartTogether(Communicator& world, const EngineOptions& options, Status a
   if (world.process() == 0) {
     PINION_TRY(std::move(able));
     PINION_TRY(StagePlaces::Of(options.partition(), world.processes()));
-    Send(world, {OrderKind::kStart, ToJson(options).Dump()});
+    Send(world, {OrderKind::kStart, StartText(options)});
     able = {};
   }
   return Together(&world, std::move(able));
+}
+
+std::string StartText(const EngineOptions& options) {
+  return StrCat(Version(), "\n", ToJson(options).Dump());
+}
+
+Result<EngineOptions> OptionsOf(const std::string& start_text) {
+  const size_t end = start_text.find('\n');
+  const std::string version = start_text.substr(0, end);
+  if (version != Version())
+    return Fail(ErrorCode::kUsage,
+                StrCat("the processes differ: Pinion is ", version, " in process 0 and ", Version(),
+                       " in this one; ", SharedFact().way_out));
+  const auto in_context = [](Error error) {
+    return Unexpected(
+        std::move(error).In(StrCat("Pinion ", Version(), " reading the leader's options")));
+  };
+  const auto json = Json::Parse(std::string_view(start_text).substr(end + 1));
+  if (!json) return in_context(json.error());
+  EngineOptions options;
+  if (Status read = FromJson(*json, options); !read) return in_context(std::move(read).error());
+  return options;
 }
 
 double CpuTime::used() const {
@@ -96,10 +120,7 @@ Status Agree(Communicator& world, const std::vector<SharedFact>& facts) {
 }
 
 Status AgreeOnIdentity(Communicator& world, const Identity& mine) {
-  return Agree(world, {{"Pinion", mine.version},
-                       {"ISA path", mine.isa},
-                       {"type", mine.types},
-                       {"model", mine.model}});
+  return Agree(world, {{"ISA path", mine.isa}, {"type", mine.types}, {"model", mine.model}});
 }
 
 std::string HashOf(const std::string& text) {

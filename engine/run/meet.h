@@ -22,6 +22,11 @@ Result<Communicator*> MeetProcesses(const EngineOptions& options, Status able);
 // The same among processes that have joined.
 Status StartTogether(Communicator& world, const EngineOptions& options, Status able);
 
+// What the leader's order to start a model says, and the options that it stands for. kUsage: the
+// leader's Pinion is another version, or has other options.
+std::string StartText(const EngineOptions& options);
+Result<EngineOptions> OptionsOf(const std::string& start_text);
+
 // The CPU time that a process may use on the CPUs that its threads run on.
 struct CpuTime {
   size_t threads = 1, cpus = 1;  // the CPUs that it may run on
@@ -63,7 +68,6 @@ Status Agree(Communicator& world, const std::vector<SharedFact>& facts);
 
 // The model that a process is about to compute, and the code and number types that compute it.
 struct Identity {
-  std::string version;  // of Pinion
   std::string isa, types, model;
 };
 Status AgreeOnIdentity(Communicator& world, const Identity& mine);

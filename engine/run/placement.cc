@@ -87,13 +87,15 @@ Json PlacementOf(const StartedModel& model) {
     Json entry = Json::MakeObject();
     const std::vector<int>& planned = model.info.plan.ranks[rank].nodes;
     Json remote = Json::MakeObject();
-    const auto& [weights, kv] = placements[rank];
+    const auto& [weights, kv, workspace] = placements[rank];
     remote.Set("weights", RemoteShareJson(planned, weights.bytes_of_node));
     remote.Set("kv", RemoteShareJson(planned, kv.bytes_of_node));
+    remote.Set("workspace", RemoteShareJson(planned, workspace.bytes_of_node));
     entry.Set("rank", static_cast<uint64_t>(rank));
     entry.Set("nodes", Json(planned));
     entry.Set("weights", ToJson(weights.bytes_of_node));
     entry.Set("kv", ToJson(kv.bytes_of_node));
+    entry.Set("workspace", ToJson(workspace.bytes_of_node));
     entry.Set("remote_share", std::move(remote));
     entry.Set("unknown", weights.unknown.empty() ? Json() : Json(weights.unknown));
     entry.Set("policy", Name(PolicyOf(model, rank).mode));
@@ -108,8 +110,9 @@ std::string FindPlacement(StartedModel& model) {
   std::vector<std::string> parts;
   const auto placements = model.executor->placements();
   for (size_t rank = 0; rank < placements.size(); ++rank) {
-    const auto& [weights, kv] = placements[rank];
-    parts.push_back(StrCat("rank ", rank, ": weights ", Describe(weights), "; KV ", Describe(kv)));
+    const auto& [weights, kv, workspace] = placements[rank];
+    parts.push_back(StrCat("rank ", rank, ": weights ", Describe(weights), "; KV ", Describe(kv),
+                           "; workspace ", Describe(workspace)));
     WarnOfStrays(model.info.plan.ranks[rank], PolicyOf(model, rank), weights.bytes_of_node);
   }
   return StrCat("memory policy ", InForce(model), "; ", Join(parts, "; "));

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "engine/base/version.h"
+#include "engine/run/config_agreement.h"
 #include "engine/run/meet.h"
 #include "engine/run/prefill_service.h"
 #include "engine/run/remote_prefill.h"
@@ -38,19 +38,6 @@ Status CheckCanTransfer(const StartedModel& model) {
       ErrorCode::kUnsupported,
       StrCat(flag, " is not possible with --device ", model.options.device,
              ", which cannot hand over keys and values; leave it out, or use --device cpu"));
-}
-
-// Of what says how the weights are used: the file, or what a model in one file has in its place.
-std::string HashOfConfig(const ModelFiles& files) {
-  if (!files.folder.empty()) {
-    const auto text = ReadFile(files.folder + "/config.json", 16 << 20);
-    return text ? HashOf(*text) : "none";
-  }
-  std::string text = files.config.Dump();
-  for (const RopeSpec& rope : files.spec.ropes)  // which such a file has among its tensors
-    text.append(reinterpret_cast<const char*>(rope.wave_factors.data()),
-                rope.wave_factors.size() * sizeof(double));
-  return HashOf(text);
 }
 
 // Of the model's ropes, as far as they depend on it.
@@ -109,7 +96,7 @@ Facts FactsOfTransfer(const StartedModel& model) {
   return {
       {"Pinion", Version()},
       {"the model", StrCat(model.files.spec.architecture, " with weights ", model.weights_hash)},
-      {"config.json", HashOfConfig(model.files)},
+      {"config.json", HashOf(ConfigOf(model.files).Dump())},
       {"the type of weights", info.dtype},
       {"--activations", model.options.activations},
       {"--kv-cache-dtype", kernels::Name(info.kv_dtype)},

@@ -140,10 +140,12 @@ RemotePrefill::Prompts::iterator RemotePrefill::Find(uint64_t id) {
 
 void RemotePrefill::Take(const BlocksMessage& message) {
   const auto prompt = Find(message.id);
-  if (prompt == prompts_.end() || prompt->failed) return;
+  if (prompt == prompts_.end()) return;
   for (const auto& sequence : prompt->sequences)
     if (sequence->scheduled_ns == 0) sequence->scheduled_ns = NowNs();
-  if (!TakeBlocks(*prompt, message)) Fail(*prompt);
+  if (!Fits(*prompt, message)) return GiveUp(prompt, "the bytes that arrived are not those of it");
+  if (!TakeBlocks(*prompt, message))
+    GiveUp(prompt, "there was no room for its blocks, or it was taken for running sequences");
 }
 
 // Whether the bytes are those that follow what has arrived of some of the prompt's blocks.
@@ -160,10 +162,8 @@ bool RemotePrefill::Fits(const Prompt& prompt, const BlocksMessage& message) con
                      [&](size_t bytes) { return bytes == message.at; });
 }
 
-// False: they do not belong to the prompt, or there is no room for them, or it was taken for
-// others.
+// False: there is no room for them, or it was taken for others.
 bool RemotePrefill::TakeBlocks(Prompt& prompt, const BlocksMessage& message) {
-  if (!Fits(prompt, message)) return false;
   const size_t table = message.table, count = message.images.size() / message.bytes;
   const size_t bytes = size_t{message.at} + message.bytes;
   std::vector<int32_t> blocks;
@@ -212,10 +212,11 @@ void RemotePrefill::DropParts(const Prompt& prompt) {
 
 void RemotePrefill::Take(const StateMessage& message) {
   const auto prompt = Find(message.id);
-  if (prompt == prompts_.end() || prompt->failed || !parts_.states) return;
-  if (message.image.size() != image_bytes_.state) return Fail(*prompt);
+  if (prompt == prompts_.end() || !parts_.states) return;
+  if (message.image.size() != image_bytes_.state)
+    return GiveUp(prompt, "the state that arrived is not one of this model");
   const auto place = parts_.states->Reserve();
-  if (!place) return Fail(*prompt);
+  if (!place) return GiveUp(prompt, "there was no room for its state");
   parts_.executor.WriteState(*place, reinterpret_cast<const std::byte*>(message.image.data()));
   parts_.states->Keep(*place, prompt->hashes.back());
   stats_.bytes += message.image.size();
@@ -224,19 +225,21 @@ void RemotePrefill::Take(const StateMessage& message) {
 void RemotePrefill::Take(const DoneMessage& message) {
   const auto found = Find(message.id);
   if (found == prompts_.end()) return;
-  if (!message.error.empty()) {
-    if (!found->failed) LogWarning(StrCat("a prompt is computed here: ", message.error));
-    Fail(*found);
-  }
+  if (!message.error.empty()) return GiveUp(found, message.error);
   const size_t block_tokens = parts_.pool.block_tokens();
   const size_t all = found->hashes.size() * block_tokens;
   const size_t cached = std::max<size_t>(message.cached_tokens, found->first_block * block_tokens);
-  if (!found->failed) found->sequences.front()->handed_tokens = all - std::min(all, cached);
+  found->sequences.front()->handed_tokens = all - std::min(all, cached);
   Admit(found);
 }
 
-void RemotePrefill::Fail(Prompt& prompt) {
-  if (!std::exchange(prompt.failed, true)) ++stats_.failed;
+// What has arrived whole is used; the other engine need not go on, nor the sequences wait for it.
+void RemotePrefill::GiveUp(Prompts::iterator at, const std::string& why) {
+  ++stats_.failed;
+  client_->Cancel(at->id);
+  LogWarning(StrCat("a prompt of ", at->sequences.front()->tokens.size(),
+                    " tokens is computed here: ", why));
+  Admit(at);
 }
 
 // To the scheduler, with whatever has arrived.

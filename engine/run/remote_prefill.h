@@ -4,6 +4,7 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/run/prefill_role.h"
@@ -44,7 +45,7 @@ class RemotePrefill final : public PrefillRole {
     std::vector<BlockHash> hashes;                     // of its full blocks
     size_t first_block = 0;                            // those before it were cached here
     int64_t since_ns = 0;
-    bool ordered = false, failed = false;
+    bool ordered = false;
     size_t needs = 0;                          // blocks, over all tables
     std::vector<std::vector<size_t>> arrived;  // [tables][blocks]: bytes of their images
   };
@@ -66,7 +67,7 @@ class RemotePrefill final : public PrefillRole {
   void Take(const StateMessage& message);
   void Take(const DoneMessage& message);
   void Admit(Prompts::iterator prompt);
-  void Fail(Prompt& prompt);
+  void GiveUp(Prompts::iterator at, const std::string& why);
 
   Parts parts_;
   BlockTables tables_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "engine/base/strings.h"
 #include "engine/base/words.h"
@@ -12,7 +13,7 @@
 namespace pinion {
 namespace {
 
-std::string Ranks(int count) { return Counted(static_cast<size_t>(count), "rank"); }
+std::string CountedRanks(int count) { return Counted(static_cast<size_t>(count), "rank"); }
 
 std::string AtMost(const std::string& what, int most, const char* less) {
   return StrCat(what, most == 1 ? "" : less);
@@ -23,9 +24,10 @@ std::string WaysOut(const EngineOptions& options, int replicas, int most) {
   const int fit = most / options.ranks(), each = most / replicas;
   std::string ways;
   if (fit > 0) ways = AtMost(StrCat("--data-parallel-size ", fit), fit, " or less") + ", ";
-  if (each > 0) ways += AtMost(Ranks(each), each, " or fewer") + " in each (-tp times -pp), ";
+  if (each > 0)
+    ways += AtMost(CountedRanks(each), each, " or fewer") + " in each (-tp times -pp), ";
   if (ways.empty())
-    ways = AtMost(Ranks(most), most, " or fewer") +
+    ways = AtMost(CountedRanks(most), most, " or fewer") +
            " in all (--data-parallel-size times -tp times -pp), ";
   return StrCat("use ", ways, "or --threads-bind nobind");
 }
@@ -38,8 +40,8 @@ Status CheckCount(const EngineOptions& options, int replicas, const Budget& budg
   if (replicas == 1 || ranks <= most || options.threads_bind == "nobind") return {};
   return Fail(
       ErrorCode::kUsage,
-      StrCat(replicas, " replicas of ", Ranks(options.ranks()), " (-tp ", options.tensor_parallel,
-             " -pp ", options.pipeline_parallel,
+      StrCat(replicas, " replicas of ", CountedRanks(options.ranks()), " (-tp ",
+             options.tensor_parallel, " -pp ", options.pipeline_parallel,
              ") cannot have a CPU for each rank: ", Counted(static_cast<size_t>(most), "thread"),
              " may run at once here; ", WaysOut(options, replicas, most)));
 }
@@ -194,6 +196,27 @@ Status CheckReplicasFit(const EngineOptions& options, int replicas, const Planne
     }
   }
   return CheckCapacity(needs, options, length, machine, budget, plan);
+}
+
+Result<MemoryOfReplicas> DivideMemory(const EngineOptions& options, int replicas,
+                                      const PlannedModel& model, const Machine& machine,
+                                      const Budget& budget, const Plan& plan,
+                                      const PageSizes& pages) {
+  if (auto fits = CheckReplicasFit(options, replicas, model, machine, budget, plan); !fits)
+    return Unexpected(std::move(fits).error().In(StrCat("--data-parallel-size ", replicas)));
+  PINION_ASSIGN(const bool shares,
+                SharesWeights(options, replicas, model, machine, budget, plan, pages));
+  MemoryOfReplicas memory;
+  memory.copies.resize(static_cast<size_t>(replicas));
+  std::iota(memory.copies.begin(), memory.copies.end(), 0);
+  if (shares) memory.copies = CopiesOfWeights(options, replicas, plan);
+  if (options.kv_cache_bytes) {
+    memory.kv_cache_bytes = *options.kv_cache_bytes;
+    return memory;
+  }
+  const int copies = *std::max_element(memory.copies.begin(), memory.copies.end()) + 1;
+  PINION_ASSIGN(memory.kv_cache_bytes, KvShareBytes(options, replicas, copies, budget));
+  return memory;
 }
 
 Result<uint64_t> KvShareBytes(const EngineOptions& options, int replicas, int copies,

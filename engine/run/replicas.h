@@ -72,6 +72,18 @@ std::string WhyUnshared(const EngineOptions& options, int replicas, const Plan& 
 Status CheckReplicasFit(const EngineOptions& options, int replicas, const PlannedModel& model,
                         const Machine& machine, const Budget& budget, const Plan& plan);
 
+// What each of several replicas has of the memory.
+struct MemoryOfReplicas {
+  std::vector<int> copies;      // CopiesOfWeights, or a copy for each, if they do not share
+  uint64_t kv_cache_bytes = 0;  // per rank of each: as asked for, or KvShareBytes
+};
+// Errors: memory that they do not fit into (kExhausted). `plan`: of all of them; `model`:
+// PlanModel(options).
+Result<MemoryOfReplicas> DivideMemory(const EngineOptions& options, int replicas,
+                                      const PlannedModel& model, const Machine& machine,
+                                      const Budget& budget, const Plan& plan,
+                                      const PageSizes& pages);
+
 // KV bytes per rank of each replica if --kv-cache-space is not given: sized as one engine sizes its
 // cache, from the memory left once all replicas have workspace, and weights in so many copies.
 // Opens the model's files.

@@ -1,5 +1,6 @@
 #include "engine/run/server_info.h"
 
+#include "engine/host/huge_pages.h"
 #include "engine/run/placement.h"
 #include "engine/run/spread_step.h"
 #include "engine/run/step_clock.h"
@@ -60,6 +61,7 @@ Json ServerInfoOf(const StartedModel& model, const EngineStats& stats,
   if (model.step_times) out.Set("step_times", StepTimesJson(*model.step_times, scheduled));
   out.Set("allocator", info.allocator);
   out.Set("openmp", info.openmp);
+  out.Set("huge_pages", HugePageChoice());
   out.Set("stages", info.stages);
   return out;
 }

@@ -379,7 +379,8 @@ std::vector<SettingRow> ProcessRows() {
        .kind = kSeed,
        .access = SeedField(),
        .varies = false,
-       .vllm = {"--seed"}},
+       .vllm = {"--seed"},
+       .llama_cpp = {"--seed"}},
   };
 }
 

@@ -7,10 +7,10 @@
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
-#include "engine/base/version.h"
 #include "engine/checkpoint/rounded_tensor.h"
 #include "engine/decoder/stage_places.h"
 #include "engine/exec/leading_executor.h"
+#include "engine/run/config_agreement.h"
 #include "engine/run/device.h"
 #include "engine/run/first_steps.h"
 #include "engine/run/kv_stage.h"
@@ -185,12 +185,13 @@ Status AgreeOnModel(StartedModel& model, StartState& start) {
   if (!model.world) return {};
   model.info.link = MeasureLink(*model.world);
   const DecoderSpec& spec = model.files.spec;
-  return AgreeOnIdentity(
-      *model.world, {.version = Version(),
-                     .isa = model.info.isa,
+  PINION_TRY(AgreeOnIdentity(
+      *model.world, {.isa = model.info.isa,
                      .types = StrCat(model.info.dtype, ", KV ", kernels::Name(model.info.kv_dtype),
                                      ", --wire-dtype ", model.options.wire_dtype),
-                     .model = StrCat(spec.architecture, " with weights ", model.weights_hash)});
+                     .model = StrCat(spec.architecture, " with weights ", model.weights_hash)}));
+  return AgreeOnConfig(*model.world, model.files.gguf ? "the file's header" : "config.json",
+                       ConfigOf(model.files));
 }
 
 Status ChooseKernels(StartedModel& model, StartState& start) {

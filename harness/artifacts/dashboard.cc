@@ -5,7 +5,6 @@
 #include "harness/artifacts/expected.h"
 #include "harness/artifacts/makers.h"
 #include "harness/artifacts/names.h"
-#include "harness/artifacts/yaml.h"
 
 namespace pinion::harness {
 namespace {

@@ -1,10 +1,11 @@
 #include "harness/artifacts/expected.h"
 
 #include <cmath>
-#include <sstream>
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "harness/stats/load_level.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
@@ -12,10 +13,7 @@ namespace {
 std::string Number(double value, const std::string& unit) {
   if (unit == "bytes" && value >= 0 && value < 1e18)
     return FormatBytes(static_cast<uint64_t>(value));
-  std::ostringstream text;
-  text.precision(4);
-  text << value;
-  return text.str();
+  return Printf("%.4g", value);
 }
 
 std::string Figure(const std::string& number, const std::string& unit) {
@@ -33,14 +31,12 @@ std::string IntervalText(const Json* interval, const std::string& unit) {
 
 std::vector<Expected> ExpectedOf(const Profile& profile) {
   std::vector<Expected> values;
-  if (!profile.expected.is_array()) return values;
-  for (const Json& one : profile.expected.array()) {
-    if (!one.is_object()) continue;
+  for (const Json& one : ItemsOf(&profile.expected)) {
     const auto median = Require<double>(one, "median");
     if (!median || !std::isfinite(*median)) continue;
     Expected value;
-    value.metric = Optional<std::string>(one, "metric", "").value_or("");
-    value.unit = Optional<std::string>(one, "unit", "").value_or("");
+    value.metric = TextAt(one, "metric");
+    value.unit = TextAt(one, "unit");
     const LoadLevel level = LevelOf(one).value_or(LoadLevel());
     value.level = level.any() ? LevelText(level) : "the batch";
     value.median = *median;

@@ -4,7 +4,6 @@
 #include "engine/base/strings.h"
 #include "harness/artifacts/makers.h"
 #include "harness/artifacts/placement.h"
-#include "harness/artifacts/yaml.h"
 
 namespace pinion::harness {
 namespace {

@@ -17,12 +17,6 @@ std::string CommandText() {
   return Join(words, ", ");
 }
 
-std::string Items(const std::vector<std::string>& items, const std::string& by) {
-  std::string text;
-  for (const std::string& item : items) text += StrCat(by, "- ", item, "\n");
-  return text;
-}
-
 }  // namespace
 
 Result<std::string> LlmDText(const Profile& profile, const PodOptions& options) {
@@ -45,8 +39,8 @@ spec:
       "          command: [", CommandText(), "]\n          args: [", Join(words, ", "), "]\n",
       "          # Equal, and whole CPUs: the pod gets CPUs of its own.\n          resources:\n",
       "            requests: ", resources, "\n            limits: ", resources,
-      "\n          volumeMounts:\n", Items(VolumeMounts(profile), "            "),
-      "      volumes:\n", Items(Volumes(profile, name), "        "));
+      "\n          volumeMounts:\n", Indented(Join(VolumeMounts(profile), "\n"), "            - "),
+      "      volumes:\n", Indented(Join(Volumes(profile, name), "\n"), "        - "));
   return StrCat(
       R"(# A component for kustomize: it makes the model server of a guide of llm-d one of this profile. In a
 # folder of your own, kustomization.yaml names a guide's overlay and the folder of this file:

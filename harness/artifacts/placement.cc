@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "harness/artifacts/pod.h"
 
@@ -13,12 +14,6 @@ std::set<int> CpuSet(const std::string& text) {
   return list ? std::set<int>(list->begin(), list->end()) : std::set<int>();
 }
 
-const Json::Array& ItemsOf(const Json& object, const char* key) {
-  static const Json::Array none;
-  const Json* list = object.Find(key);
-  return list && list->is_array() ? list->array() : none;
-}
-
 bool Meet(const std::set<int>& a, const std::set<int>& b) {
   return std::any_of(a.begin(), a.end(), [&](int cpu) { return b.count(cpu) > 0; });
 }
@@ -28,7 +23,7 @@ std::vector<Placement::Node> NodesOf(const Json& machine, const std::set<int>& u
   for (const Json& item : ItemsOf(machine, "nodes")) {
     Placement::Node node;
     node.id = Optional<int>(item, "id", -1).value_or(-1);
-    node.cpus = CpuSet(Optional<std::string>(item, "cpu_list", "").value_or(""));
+    node.cpus = CpuSet(TextAt(item, "cpu_list"));
     node.memory_bytes = Optional<double>(item, "memory_bytes", 0).value_or(0);
     node.is_used = Meet(node.cpus, used);
     if (node.id >= 0 && !node.cpus.empty()) nodes.push_back(std::move(node));

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iterator>
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "harness/artifacts/yaml.h"
 #include "harness/profile/command.h"
@@ -15,9 +16,7 @@ namespace {
 constexpr char kHubCache[] = "/root/.cache/huggingface", kProfileFolder[] = "/etc/pinion";
 
 void AddCpus(const Json* list, std::set<int>& cpus) {
-  if (!list || !list->is_array()) return;
-  for (const Json& cpu : list->array())
-    if (cpu.is_int()) cpus.insert(static_cast<int>(cpu.integer()));
+  for (const int cpu : IntegersIn(list)) cpus.insert(cpu);
 }
 
 // Hardware threads that come with each of the plan's CPUs: its core's others stay idle, but a
@@ -28,12 +27,9 @@ int ThreadsPerCpu(const Profile& profile) {
 }
 
 double PeakBytes(const Profile& profile) {
-  if (!profile.expected.is_array()) return 0;
-  for (const Json& one : profile.expected.array()) {
-    const Json* metric = one.is_object() ? one.Find("metric") : nullptr;
-    if (metric && *metric == Json("peak_rss_bytes"))
+  for (const Json& one : ItemsOf(&profile.expected))
+    if (TextAt(one, "metric") == "peak_rss_bytes")
       return Optional<double>(one, "median", 0).value_or(0);
-  }
   return 0;
 }
 
@@ -41,10 +37,9 @@ double PeakBytes(const Profile& profile) {
 
 std::set<int> CpusOfPlan(const Profile& profile) {
   std::set<int> cpus;
-  const Json* plan = profile.evidence.is_object() ? profile.evidence.Find("plan") : nullptr;
-  const Json* ranks = plan ? plan->Find("ranks") : nullptr;
-  if (!ranks || !ranks->is_array()) return cpus;
-  for (const Json& rank : ranks->array()) AddCpus(rank.Find("cpus"), cpus);
+  const Json* plan = profile.evidence.Find("plan");
+  if (!plan) return cpus;
+  for (const Json& rank : ItemsOf(*plan, "ranks")) AddCpus(rank.Find("cpus"), cpus);
   if (!cpus.empty()) AddCpus(plan->Find("frontend_cpus"), cpus);
   return cpus;
 }

@@ -43,12 +43,6 @@ std::string Script(const PodOptions& options) {
       WithoutActions(Join(words, " "), "''{"), "\n");
 }
 
-std::string Items(const std::vector<std::string>& items) {
-  std::string text;
-  for (const std::string& item : items) text += StrCat("        - ", item, "\n");
-  return text;
-}
-
 std::string ModelSpec(const Profile& profile, const PodOptions& options, const PodSize& size,
                       const std::string& name) {
   const Image image = ImageOf(options.image);
@@ -57,16 +51,16 @@ std::string ModelSpec(const Profile& profile, const PodOptions& options, const P
   mounts.emplace_back(
       "{name: command, mountPath: /usr/local/bin/vllm, subPath: vllm, readOnly: true}");
   volumes.push_back(StrCat("{name: command, configMap: {name: ", name, ", defaultMode: 0755}}"));
-  return StrCat(
-      "    - name: ", name, "\n      repository: ", YamlText(image.repository),
-      "\n      tag: ", YamlText(image.tag),
-      "\n      modelURL: ", YamlText(profile.configuration.options.model),
-      "\n      replicaCount: 1\n",
-      "      # Equal, and whole CPUs: the pod gets CPUs of its own.\n      requestCPU: ", size.cpus,
-      "\n      limitCPU: ", size.cpus, "\n      requestMemory: \"", size.memory_gib,
-      "Gi\"\n      limitMemory: \"", size.memory_gib, "Gi\"\n",
-      "      # The chart's default is for GPUs.\n      runtimeClassName: \"\"\n",
-      "      extraVolumeMounts:\n", Items(mounts), "      extraVolumes:\n", Items(volumes));
+  return StrCat("    - name: ", name, "\n      repository: ", YamlText(image.repository),
+                "\n      tag: ", YamlText(image.tag),
+                "\n      modelURL: ", YamlText(profile.configuration.options.model),
+                "\n      replicaCount: 1\n",
+                "      # Equal, and whole CPUs: the pod gets CPUs of its own.\n      requestCPU: ",
+                size.cpus, "\n      limitCPU: ", size.cpus, "\n      requestMemory: \"",
+                size.memory_gib, "Gi\"\n      limitMemory: \"", size.memory_gib, "Gi\"\n",
+                "      # The chart's default is for GPUs.\n      runtimeClassName: \"\"\n",
+                "      extraVolumeMounts:\n", Indented(Join(mounts, "\n"), "        - "),
+                "      extraVolumes:\n", Indented(Join(volumes, "\n"), "        - "));
 }
 
 }  // namespace

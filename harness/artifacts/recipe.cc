@@ -75,7 +75,7 @@ Command PortableCommand(const Profile& profile) {
   Configuration configuration = profile.configuration;
   std::string& binding = configuration.options.threads_bind;
   if (binding.find_first_of("0123456789") != std::string::npos) binding = "auto";
-  return VllmCommand(configuration, Json());
+  return VllmCommand(configuration, {});
 }
 
 std::string ListText(const std::vector<std::string>& words) {

@@ -167,15 +167,8 @@ void Fill(const RoundValues& values, const LimitTaker& limits, bool pools, Bench
 }  // namespace
 
 const char* Name(BenchMode mode) {
-  switch (mode) {
-    case BenchMode::kLatency:
-      return "latency";
-    case BenchMode::kThroughput:
-      return "throughput";
-    case BenchMode::kServing:
-      return "serving";
-  }
-  return "";
+  constexpr const char* kNames[] = {"latency", "throughput", "serving"};
+  return kNames[static_cast<size_t>(mode)];
 }
 
 Status Validate(const BenchPlan& plan) {
@@ -202,12 +195,6 @@ Status FitPrompt(const EngineInfo& engine, BenchPlan& plan) {
                        ": prompt and answer share the ", length, " tokens of the model's length"));
   plan.prompt_len = static_cast<int>(std::min<int64_t>(plan.prompt_len, length - plan.output_len));
   return {};
-}
-
-const Estimate* BenchResult::Find(const std::string& metric) const {
-  for (const BenchRow& row : rows)
-    if (row.metric == metric) return &row.estimate;
-  return nullptr;
 }
 
 Result<BenchResult> RunBench(Engine& engine, const EngineOptions& options, const BenchPlan& plan,

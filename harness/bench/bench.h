@@ -79,8 +79,6 @@ struct BenchResult {
   std::optional<SpreadStep> prefill_step, decode_step;
   std::vector<CounterReading> counters;  // medians over the rounds, of one round each
   std::vector<std::string> suspect;
-
-  const Estimate* Find(const std::string& metric) const;
 };
 
 // One warm-up load, then `rounds` measured ones. After each, `progress` gets the result so far:

@@ -7,7 +7,6 @@
 #include "harness/bench/bench.h"
 #include "harness/bench/load.h"
 #include "harness/probe/ceilings.h"
-#include "harness/stats/estimate.h"
 
 namespace pinion::harness {
 

@@ -12,12 +12,10 @@ namespace pinion::harness {
 namespace {
 
 Json EstimateJson(const Estimate& estimate) {
-  Json object = Json::MakeObject();
-  object.Set("median", estimate.median);
-  object.Set("low", estimate.interval ? Json(estimate.interval->low) : Json());
-  object.Set("high", estimate.interval ? Json(estimate.interval->high) : Json());
-  object.Set("n", static_cast<int64_t>(estimate.n));
-  return object;
+  return Json::Object{{"median", estimate.median},
+                      {"low", estimate.interval ? Json(estimate.interval->low) : Json()},
+                      {"high", estimate.interval ? Json(estimate.interval->high) : Json()},
+                      {"n", static_cast<int64_t>(estimate.n)}};
 }
 
 // Three or four significant digits; times below a minute in milliseconds.
@@ -27,13 +25,11 @@ std::string Number(double value, bool is_time) {
 }
 
 Json CostJson(const StepCost& cost, bool bound_by_bytes) {
-  Json object = Json::MakeObject();
-  object.Set("bound_by", bound_by_bytes ? "bytes" : "flops");
-  object.Set("weight_bytes", cost.weight_bytes);
-  object.Set("kv_bytes", cost.kv_bytes);
-  object.Set("flops", cost.flops);
-  object.Set("int8_ops", cost.int8_ops);
-  return object;
+  return Json::Object{{"bound_by", bound_by_bytes ? "bytes" : "flops"},
+                      {"weight_bytes", cost.weight_bytes},
+                      {"kv_bytes", cost.kv_bytes},
+                      {"flops", cost.flops},
+                      {"int8_ops", cost.int8_ops}};
 }
 
 Json LimitsJson(const BenchResult& result) {
@@ -140,16 +136,14 @@ Json ExchangeJson(const BenchResult& result) {
   if (!result.traffic || !result.engine.link) return {};
   const Traffic& traffic = *result.traffic;
   const LinkCost& link = *result.engine.link;
-  Json object = Json::MakeObject();
-  object.Set("calls", traffic.calls);
-  object.Set("delays", traffic.delays);
-  object.Set("bytes", traffic.bytes);
-  object.Set("seconds", traffic.seconds);
-  object.Set("link_seconds", link.SecondsFor(traffic));
-  object.Set("link", ToJson(link));
-  object.Set("prefill_step", ToJson(result.prefill_step));
-  object.Set("decode_step", ToJson(result.decode_step));
-  return object;
+  return Json::Object{{"calls", traffic.calls},
+                      {"delays", traffic.delays},
+                      {"bytes", traffic.bytes},
+                      {"seconds", traffic.seconds},
+                      {"link_seconds", link.SecondsFor(traffic)},
+                      {"link", ToJson(link)},
+                      {"prefill_step", ToJson(result.prefill_step)},
+                      {"decode_step", ToJson(result.decode_step)}};
 }
 
 // What a round exchanged with other processes, and what the link alone would take for it.

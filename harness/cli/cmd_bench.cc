@@ -148,11 +148,6 @@ Status Scale(const BenchFlags& flags) {
   return BenchScaling(options, FlagsOf(flags, plan), flags.json);
 }
 
-int RunBenchCommand(const BenchFlags& flags) {
-  const Status done = flags.scaling ? Scale(flags) : Bench(flags);
-  return done ? 0 : Report(done.error());
-}
-
 }  // namespace
 
 void AddBench(CLI::App& app, int& exit_code) {
@@ -195,7 +190,9 @@ void AddBench(CLI::App& app, int& exit_code) {
                     "bench 1, 2, 4, ... threads, then all of them in 2, 4, ... ranks, and compare");
   command->add_flag("--json", flags->json, "print JSON instead of text");
   AddTraceFlag(*command, flags->trace);
-  command->callback([flags, &exit_code] { exit_code = RunBenchCommand(*flags); });
+  command->callback([flags, &exit_code] {
+    exit_code = ExitCodeOf(flags->scaling ? Scale(*flags) : Bench(*flags));
+  });
 }
 
 }  // namespace pinion::harness

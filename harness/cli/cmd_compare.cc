@@ -31,46 +31,42 @@ bool AreProfiles(const std::vector<std::string>& names) {
                      [](const std::string& name) { return name.ends_with(".json"); });
 }
 
-int RunRace(const CompareFlags& flags) {
+Result<int> RunRace(const CompareFlags& flags) {
   CompareRaceFlags asked = flags.race;
   asked.threshold = flags.threshold_percent / 100;
   asked.json = flags.json;
-  const auto worse = CompareRace(asked);
-  if (!worse) return Report(worse.error());
-  return *worse ? kWorse : 0;
+  PINION_ASSIGN(const bool worse, CompareRace(asked));
+  return worse ? kWorse : 0;
 }
 
-int RunBuilds(CompareFlags flags) {
+Result<int> RunBuilds(CompareFlags flags) {
   if (flags.race.builds.size() != 2 || flags.names.size() != 1)
-    return Report({ErrorCode::kUsage,
-                   "a comparison of builds needs two of them and a model: pinion compare --build "
-                   "old/pinion --build new/pinion MODEL"});
+    return Fail(ErrorCode::kUsage,
+                "a comparison of builds needs two of them and a model: pinion compare --build "
+                "old/pinion --build new/pinion MODEL");
   flags.race.model = flags.names.front();
   return RunRace(flags);
 }
 
-int RunSweeps(const CompareFlags& flags) {
+Result<int> RunSweeps(const CompareFlags& flags) {
   if (flags.asks_for_race)
-    return Report({ErrorCode::kUsage,
-                   "two old sweeps are only read: --budget, --rounds, --objective and --out are "
-                   "for a race, of builds (--build) or of profiles (A.json B.json)"});
+    return Fail(ErrorCode::kUsage,
+                "two old sweeps are only read: --budget, --rounds, --objective and --out are "
+                "for a race, of builds (--build) or of profiles (A.json B.json)");
   const auto comparison = Compare(flags.names[0], flags.names[1], flags.threshold_percent / 100);
-  if (!comparison) {
-    (void)Report(comparison.error());
-    return 2;
-  }
+  if (!comparison) return Fail(ErrorCode::kUsage, comparison.error().message);
   std::cout << (flags.json ? ToJson(*comparison).Dump(2) + "\n" : Render(*comparison))
             << std::flush;
-  if (!std::cout) return Report({ErrorCode::kIo, "cannot write to standard output"});
+  if (!std::cout) return Fail(ErrorCode::kIo, "cannot write to standard output");
   return comparison->any_worse() ? kWorse : 0;
 }
 
-int RunCompare(CompareFlags flags) {
+Result<int> RunCompare(CompareFlags flags) {
   if (!flags.race.builds.empty()) return RunBuilds(flags);
   if (flags.names.size() != 2)
-    return Report({ErrorCode::kUsage,
-                   "give two sweeps' folders, two profiles (A.json B.json), or two builds: --build "
-                   "A --build B MODEL"});
+    return Fail(ErrorCode::kUsage,
+                "give two sweeps' folders, two profiles (A.json B.json), or two builds: --build "
+                "A --build B MODEL");
   if (!AreProfiles(flags.names)) return RunSweeps(flags);
   flags.race.profiles = flags.names;
   return RunRace(flags);
@@ -131,7 +127,7 @@ void AddCompare(CLI::App& app, int& exit_code) {
       "  pinion compare out/monday out/friday     # two sittings: drift between them counts, too\n"
       "Exit code: 0 nothing is worse, 3 something is worse, 1 failed, 2 the sweeps cannot be "
       "compared.\n");
-  command->callback([flags, &exit_code] { exit_code = RunCompare(*flags); });
+  command->callback([flags, &exit_code] { exit_code = ExitCodeOf(RunCompare(*flags)); });
 }
 
 }  // namespace pinion::harness

@@ -12,6 +12,7 @@
 #include "engine/spec/architecture.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/vllm_flags.h"
+#include "harness/space/engine_choice.h"
 
 namespace pinion::harness {
 namespace {
@@ -71,6 +72,7 @@ void DescribeRegistries(const CLI::App& app) {
   const Json described =
       Json::Object{{"settings", SettingsSchema()},
                    {"axes", AxesSchema()},
+                   {"engine", Json::Object{{"enum", EngineNames()}}},
                    {"settings_table", SettingsTable()},
                    {"architectures_table", ArchitectureTable()},
                    {"formats_table", FormatTable()},

@@ -102,8 +102,7 @@ Result<int> RunDoctor(const DoctorFlags& flags) {
   std::vector<Check> checks = Examine(target);
   for (Check& check : ExamineCounterChecks(target)) checks.push_back(std::move(check));
   if (!flags.apply.empty()) return Treat(target, checks, flags);
-  std::cout << (flags.json ? ToJson(checks).Dump(2) + "\n"
-                           : Render(checks, isatty(STDOUT_FILENO) != 0))
+  std::cout << (flags.json ? ToJson(checks).Dump(2) + "\n" : Render(checks, WantsColour()))
             << std::flush;
   if (!std::cout) return Fail(ErrorCode::kIo, "cannot write to standard output");
   const bool warned = std::any_of(checks.begin(), checks.end(), [](const Check& check) {
@@ -151,10 +150,7 @@ void AddDoctor(CLI::App& app, int& exit_code) {
       "2 bad usage; with a COMMAND, its own exit code.\n"
       "  pinion doctor --apply governor,numa_balancing -- pinion sweep MODEL\n"
       "  pinion doctor --apply governor; ...; pinion doctor --restore pinion-doctor-undo.json\n");
-  command->callback([flags, &exit_code] {
-    const Result<int> code = RunDoctor(*flags);
-    exit_code = code ? *code : Report(code.error());
-  });
+  command->callback([flags, &exit_code] { exit_code = ExitCodeOf(RunDoctor(*flags)); });
 }
 
 }  // namespace pinion::harness

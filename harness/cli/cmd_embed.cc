@@ -77,11 +77,6 @@ Result<bool> Rank(const RankCommand& command) {
   return Write(command.output, answers);
 }
 
-int ExitCodeOf(const Result<bool>& done) {
-  if (!done) return Report(done.error());
-  return *done ? 0 : 1;
-}
-
 }  // namespace
 
 void AddEmbed(CLI::App& app, int& exit_code) {

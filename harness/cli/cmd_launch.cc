@@ -40,11 +40,9 @@ struct LaunchOptions {
 Json ToJson(const Launch& launch) {
   Json environment = Json::MakeObject();
   for (const auto& [name, value] : launch.command.environment) environment.Set(name, value);
-  Json json = Json::MakeObject();
-  json.Set("environment", std::move(environment));
-  json.Set("command", launch.command.arguments);
-  json.Set("warnings", launch.warnings);
-  return json;
+  return Json::Object{{"environment", std::move(environment)},
+                      {"command", launch.command.arguments},
+                      {"warnings", launch.warnings}};
 }
 
 // Turns this process into the server, so that signals and exit codes are the server's own.
@@ -216,10 +214,7 @@ void AddLaunch(CLI::App& app, int& exit_code) {
       ->add_flag("--json", options->json,
                  "with --dry-run: print JSON instead of text, with the warnings")
       ->needs(dry_run);
-  command->callback([options, &exit_code] {
-    const Result<int> done = RunLaunch(*options);
-    exit_code = done ? *done : Report(done.error());
-  });
+  command->callback([options, &exit_code] { exit_code = ExitCodeOf(RunLaunch(*options)); });
 }
 
 }  // namespace pinion::harness

@@ -14,6 +14,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/stop_request.h"
 #include "harness/cli/usage_error.h"
+#include "harness/stats/text.h"
 #include "harness/trial/server_load.h"
 
 namespace pinion::harness {
@@ -29,7 +30,6 @@ struct LoadFlags {
   bool obey_eos = false, json = false, detailed = false;
   LoadedServer server;
   LoadPlan plan = {.num_prompts = 100};
-  Slo slo;
   AccessFlags access;
   std::string find;  // "rate" or "concurrency"
   std::optional<double> find_start, find_low, find_high;
@@ -298,11 +298,7 @@ void AddSearch(CLI::App& command, LoadFlags& flags) {
 
 std::string Footer() {
   std::string text = "The metrics:\n";
-  for (const auto& [name, formula] : LoadFormulas()) {
-    std::string label = "  " + name;
-    label.resize(28, ' ');
-    text += label + formula + "\n";
-  }
+  for (const auto& [name, formula] : LoadFormulas()) text += Left("  " + name, 28) + formula + "\n";
   return text +
          "Percentiles are given if the sample supports them: p90 from 44 samples on, p95 from "
          "90, p99 from 459.\nProxies are those of http_proxy, https_proxy, all_proxy and no_proxy; "
@@ -323,10 +319,7 @@ void AddLoad(CLI::App& app, int& exit_code) {
   flags->access.AddTo(*command);
   AddSearch(*command, *flags);
   command->footer(Footer());
-  command->callback([flags, &exit_code] {
-    const Result<bool> all_complete = RunLoadCommand(*flags);
-    exit_code = all_complete ? (*all_complete ? 0 : 1) : Report(all_complete.error());
-  });
+  command->callback([flags, &exit_code] { exit_code = ExitCodeOf(RunLoadCommand(*flags)); });
 }
 
 }  // namespace pinion::harness

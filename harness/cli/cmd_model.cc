@@ -13,7 +13,6 @@
 #include "engine/spec/architecture.h"
 #include "engine/weights/summary.h"
 #include "harness/cli/commands.h"
-#include "harness/cli/model_quantize.h"
 #include "harness/cli/usage_error.h"
 
 namespace pinion::harness {
@@ -86,9 +85,7 @@ void AddMake(CLI::App& model, int& exit_code) {
   make->add_option("--seed", options->seed, "seed of the weights (default 0)")->check(Unsigned());
   make->add_option("DIR", options->folder, "folder to create; one that holds a model is refused")
       ->required();
-  make->callback([options, &exit_code] {
-    if (const auto made = Make(*options); !made) exit_code = Report(made.error());
-  });
+  make->callback([options, &exit_code] { exit_code = ExitCodeOf(Make(*options)); });
 }
 
 void AddInfo(CLI::App& model, int& exit_code) {
@@ -99,9 +96,7 @@ void AddInfo(CLI::App& model, int& exit_code) {
                    "a folder, a .gguf file, a preset, or org/name in the Hugging Face cache")
       ->required();
   info->add_flag("--json", options->json, "print JSON instead of text");
-  info->callback([options, &exit_code] {
-    if (const auto told = Info(*options); !told) exit_code = Report(told.error());
-  });
+  info->callback([options, &exit_code] { exit_code = ExitCodeOf(Info(*options)); });
 }
 
 void AddList(CLI::App& model) {

@@ -1,7 +1,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string>
 
@@ -27,9 +26,7 @@ Status Probe(const ProbeFlags& flags) {
   if (show) std::fputs("\r\033[K", stderr);
   const std::string json = ToJson(result).Dump(2) + "\n";
   if (!flags.out.empty()) PINION_TRY(WriteFile(flags.out, json));
-  const char* no_colour = std::getenv("NO_COLOR");  // https://no-color.org
-  const bool colour = isatty(STDOUT_FILENO) && !(no_colour && *no_colour);
-  std::fputs(flags.json ? json.c_str() : Draw(result, colour).c_str(), stdout);
+  std::fputs(flags.json ? json.c_str() : Draw(result, WantsColour()).c_str(), stdout);
   if (std::fflush(stdout) == 0) return {};
   return Fail(ErrorCode::kIo, "cannot write the result to standard output");
 }
@@ -47,10 +44,7 @@ void AddProbe(CLI::App& app, int& exit_code) {
       ->add_option("--seconds", flags->options.seconds,
                    "approximate duration of the measurement [s], 1 to 60")
       ->capture_default_str();
-  command->callback([flags, &exit_code] {
-    const Status done = Probe(*flags);
-    exit_code = done ? 0 : Report(done.error());
-  });
+  command->callback([flags, &exit_code] { exit_code = ExitCodeOf(Probe(*flags)); });
 }
 
 }  // namespace pinion::harness

@@ -114,10 +114,7 @@ void AddReport(CLI::App& app, int& exit_code) {
                    "ttft=500ms,tpot=50ms: goodput and the load that meets them")
       ->delimiter(',')
       ->excludes(compare);
-  command->callback([options, &exit_code] {
-    const Status done = RunReport(*options);
-    exit_code = done ? 0 : Report(done.error());
-  });
+  command->callback([options, &exit_code] { exit_code = ExitCodeOf(RunReport(*options)); });
 }
 
 }  // namespace pinion::harness

@@ -180,10 +180,7 @@ void AddRun(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_flag("--json", options->json, "with -p: print JSON instead of text");
   AddTraceFlag(*command, options->trace);
-  command->callback([options, &exit_code] {
-    const auto done = Run(*options);
-    exit_code = !done ? Report(done.error()) : *done ? 0 : 1;
-  });
+  command->callback([options, &exit_code] { exit_code = ExitCodeOf(Run(*options)); });
 }
 
 }  // namespace pinion::harness

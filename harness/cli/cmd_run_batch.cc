@@ -104,8 +104,8 @@ Result<std::unique_ptr<EngineServer>> StartServer(const TrialRequest& request) {
 // False: some requests were refused or got no answer.
 Result<bool> Answer(const RunBatchFlags& flags) {
   TrialRequest request;
-  PINION_ASSIGN(request.options, flags.engine.Resolve());
-  request.options.has_frontend = true;
+  PINION_ASSIGN(request.configuration.options, flags.engine.Resolve());
+  request.configuration.options.has_frontend = true;
   PINION_ASSIGN(std::vector<Json> lines, ReadJsonLines(flags.input));
   PINION_ASSIGN(std::vector<BatchRequest> all, ReadBatch(lines));
   PINION_ASSIGN(BatchOutput output, OpenOutput(flags));
@@ -119,7 +119,7 @@ Result<bool> Answer(const RunBatchFlags& flags) {
   PINION_ASSIGN(const auto server, StartServer(request));
   PINION_ASSIGN(const auto client, HttpClient::Make(server->url(), {}));
   BatchProgress progress(plan.requests.size());
-  plan.at_once = flags.at_once > 0 ? flags.at_once : request.options.max_num_seqs;
+  plan.at_once = flags.at_once > 0 ? flags.at_once : request.configuration.options.max_num_seqs;
   plan.timeout_s = flags.timeout_s;
   plan.interrupted = StopRequested;
   plan.why_ended = [&] {
@@ -166,10 +166,7 @@ void AddRunBatch(CLI::App& app, int& exit_code) {
                    "seconds after which a request is given up")
       ->check(CLI::Range(0.001, 1e9))
       ->capture_default_str();
-  command->callback([flags, &exit_code] {
-    const auto answered = Answer(*flags);
-    exit_code = !answered ? Report(answered.error()) : *answered ? 0 : 1;
-  });
+  command->callback([flags, &exit_code] { exit_code = ExitCodeOf(Answer(*flags)); });
 }
 
 }  // namespace pinion::harness

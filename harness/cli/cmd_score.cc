@@ -165,10 +165,7 @@ void AddScore(CLI::App& app, int& exit_code) {
       "with --compare MODEL: a setting of the reference that differs, NAME=VALUE "
       "as in a profile, such as dtype=float32 or kv_cache_space=1; may be repeated");
   command->add_flag("--json", options->json, "with --compare: print JSON instead of text");
-  command->callback([options, &exit_code] {
-    const auto done = Run(*options);
-    exit_code = !done ? Report(done.error()) : *done ? 0 : 1;
-  });
+  command->callback([options, &exit_code] { exit_code = ExitCodeOf(Run(*options)); });
 }
 
 }  // namespace pinion::harness

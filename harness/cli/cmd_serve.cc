@@ -12,11 +12,9 @@
 namespace pinion::harness {
 namespace {
 
-int RunServe(const ServeFlags& flags) {
-  const auto options = flags.Resolve();
-  if (!options) return Report(options.error());
-  auto exit_code = RunServer(*options);
-  return exit_code ? *exit_code : Report(exit_code.error());
+Result<int> RunServe(const ServeFlags& flags) {
+  PINION_ASSIGN(const ServeOptions options, flags.Resolve());
+  return RunServer(options);
 }
 
 struct WorkerFlags {
@@ -41,7 +39,7 @@ void AddServe(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<ServeFlags>();
   auto* serve = app.add_subcommand("serve", "Serve a model over HTTP with OpenAI's API");
   flags->AddTo(*serve);
-  serve->callback([flags, &exit_code] { exit_code = RunServe(*flags); });
+  serve->callback([flags, &exit_code] { exit_code = ExitCodeOf(RunServe(*flags)); });
 }
 
 void AddEngineWorker(CLI::App& app, int& exit_code) {

@@ -6,7 +6,6 @@
 #include <iostream>
 #include <memory>
 
-#include "engine/base/file.h"
 #include "engine/base/process.h"
 #include "engine/base/strings.h"
 #include "harness/cli/commands.h"
@@ -15,6 +14,7 @@
 #include "harness/cli/sweep_flags.h"
 #include "harness/cli/sweep_fleet.h"
 #include "harness/cli/sweep_prediction.h"
+#include "harness/cli/usage_error.h"
 #include "harness/counters/counters.h"
 #include "harness/profile/command.h"
 #include "harness/report/export.h"
@@ -33,14 +33,6 @@
 
 namespace pinion::harness {
 namespace {
-
-// As it can be typed again: a word may be JSON, or have blanks.
-std::string CommandLine() {
-  Command command{{}, Split(ReadFile("/proc/self/cmdline").value_or(""), '\0')};
-  std::vector<std::string>& words = command.arguments;
-  if (!words.empty() && words.back().empty()) words.pop_back();  // behind the last NUL
-  return ShellText(command);
-}
 
 // Removes objectives that cannot be measured here and says why; an error if none is left.
 Result<std::vector<std::string>> TakeUnavailable(Definition& definition) {
@@ -88,7 +80,9 @@ Result<Asked> AskIn(const SweepFlags& flags, const std::string& folder, bool res
   PINION_TRY(ApplyFlags(flags, base, definition));
   PINION_ASSIGN(std::vector<std::string> unavailable, TakeUnavailable(definition));
   for (const std::string& sentence : unavailable) std::cerr << sentence << std::endl;
-  PINION_ASSIGN(SweepMeta meta, DescribeSweep(definition, base, host, CommandLine()));
+  // As it can be typed again: a word may be JSON, or have blanks.
+  const std::string command_line = ShellText(Command{{}, OwnWords()});
+  PINION_ASSIGN(SweepMeta meta, DescribeSweep(definition, base, host, command_line));
   meta.unavailable = stored ? stored->unavailable : std::move(unavailable);
   if (stored && flags.probe.empty()) {
     meta.predictions = stored->predictions;
@@ -209,10 +203,7 @@ void AddSweep(CLI::App& app, int& exit_code) {
   auto* command =
       app.add_subcommand("sweep", "Find the fastest settings for a model on this machine");
   flags->AddTo(*command);
-  command->callback([flags, &exit_code] {
-    const Status done = RunSweepCommand(*flags);
-    exit_code = done ? 0 : Report(done.error());
-  });
+  command->callback([flags, &exit_code] { exit_code = ExitCodeOf(RunSweepCommand(*flags)); });
 }
 
 }  // namespace pinion::harness

@@ -1,11 +1,9 @@
-#include <unistd.h>
-
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "engine/run/replicas.h"
 #include "engine/run/settings.h"
 #include "harness/cli/access_flags.h"
 #include "harness/cli/commands.h"
@@ -58,12 +56,6 @@ Result<LivePlacement> AskForPlacement(const TopoFlags& flags) {
   return ReadPlacement(*info, url.text);
 }
 
-// https://no-color.org: any value but the empty one.
-bool WantsColour() {
-  const char* no_colour = std::getenv("NO_COLOR");
-  return isatty(STDOUT_FILENO) && !(no_colour && *no_colour);
-}
-
 Result<std::string> MachineText(const TopoFlags& flags) {
   PINION_ASSIGN(const Topology topology, ExamineAsAsked(flags));
   return flags.json ? ToJson(topology).Dump() + "\n" : DrawTopology(topology, WantsColour());
@@ -74,11 +66,11 @@ Result<std::string> LiveText(const TopoFlags& flags) {
   return flags.json ? ToJson(placement).Dump() + "\n" : DrawPlacement(placement, WantsColour());
 }
 
-int RunTopo(const TopoFlags& flags) {
-  const auto text = flags.live_option->count() > 0 ? LiveText(flags) : MachineText(flags);
-  if (!text) return Report(text.error());
-  std::fputs(text->c_str(), stdout);
-  return 0;
+Status RunTopo(const TopoFlags& flags) {
+  PINION_ASSIGN(const std::string text,
+                flags.live_option->count() > 0 ? LiveText(flags) : MachineText(flags));
+  std::fputs(text.c_str(), stdout);
+  return {};
 }
 
 // What only a running server can tell: all flags of plans are out of place beside it.
@@ -88,8 +80,8 @@ void AddLiveFlags(CLI::App& command, TopoFlags& flags) {
   flags.live_option =
       command
           .add_option("--live", flags.live,
-                      "show on which nodes the weights and KV of each rank of a running server are "
-                      "(default: the one at http://127.0.0.1:8000)")
+                      "show on which nodes the weights, KV and workspace of each rank of a running "
+                      "server are (default: the one at http://127.0.0.1:8000)")
           ->expected(0, 1)
           ->type_name("[URL]");
   for (CLI::Option* plan : plans)
@@ -124,11 +116,16 @@ void AddTopo(CLI::App& app, int& exit_code) {
   command->add_flag("--frontend", flags->has_frontend,
                     "plan for serve and launch, whose front end gets a core of its own");
   flags->engine.AddSomeTo(*command, kBindingKeys);
+  command
+      ->add_option("--data-parallel-size,--data-parallel", options.replicas,
+                   "plan for so many engines behind one front end, each with -tp times -pp ranks")
+      ->check(CLI::Range(1, kMaxReplicas))
+      ->capture_default_str();
   flags->engine.AddSomeTo(*command, kModelKeys);
   for (const std::string& key : kModelKeys)
     command->get_option(FindSetting(key)->name())->needs(model);
   AddLiveFlags(*command, *flags);
-  command->callback([flags, &exit_code] { exit_code = RunTopo(*flags); });
+  command->callback([flags, &exit_code] { exit_code = ExitCodeOf(RunTopo(*flags)); });
 }
 
 }  // namespace pinion::harness

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "engine/base/clock.h"
+#include "engine/base/json_lists.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/stop_request.h"
 #include "harness/engines/server.h"
@@ -31,19 +32,14 @@ Result<Json> Trial(int64_t start_ns) {
   return ToJson(result);
 }
 
-int RunTrialCommand(int64_t start_ns) {
-  const Result<Json> result = Trial(start_ns);
-  if (!result) return Report(result.error());
-  std::cout << result->Dump() << std::endl;
-  return std::cout ? 0 : Report({ErrorCode::kIo, "cannot write the result to standard output"});
+Status RunTrialCommand(int64_t start_ns) {
+  PINION_ASSIGN(const Json result, Trial(start_ns));
+  std::cout << result.Dump() << std::endl;
+  return {};
 }
 
 int RunGuard(const std::string& text) {
-  const auto arguments = Json::Parse(text);
-  std::vector<std::string> words;
-  if (arguments && arguments->is_array())
-    for (const Json& word : arguments->array())
-      if (word.is_string()) words.push_back(word.string());
+  const std::vector<std::string> words = StringsIn(Json::Parse(text).value_or(Json()));
   if (words.empty())
     return Report({ErrorCode::kUsage, "the guard of a server takes its command as a JSON list"});
   return GuardServer(words);
@@ -59,7 +55,7 @@ CLI::App& AddHidden(CLI::App& app, const char* name, const char* purpose) {
 void AddTrial(CLI::App& app, int& exit_code) {
   const int64_t start_ns = NowNs();
   AddHidden(app, "trial", "Child process of a sweep").callback([start_ns, &exit_code] {
-    exit_code = RunTrialCommand(start_ns);
+    exit_code = ExitCodeOf(RunTrialCommand(start_ns));
   });
   AddHidden(app, kGeneratorCommand, "Load generator of a trial").callback([&exit_code] {
     exit_code = RunGenerator();

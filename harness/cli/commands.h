@@ -1,8 +1,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <string>
-#include <vector>
+#include <type_traits>
 
 #include "engine/base/result.h"
 
@@ -11,9 +10,10 @@ namespace pinion::harness {
 // Each Add... declares one subcommand with its flags; when it is chosen, its callback runs it and
 // sets exit_code (0 done, 1 failed, 2 bad usage). One file per command: cmd_<name>.cc.
 void AddTopo(CLI::App& app, int& exit_code);
-void AddDoctor(CLI::App& app, int& exit_code);  // settings that spoil measurements
-void AddProbe(CLI::App& app, int& exit_code);   // this machine's limits
-void AddModel(CLI::App& app, int& exit_code);   // make, info
+void AddDoctor(CLI::App& app, int& exit_code);      // settings that spoil measurements
+void AddProbe(CLI::App& app, int& exit_code);       // this machine's limits
+void AddModel(CLI::App& app, int& exit_code);       // make, info
+void AddQuantize(CLI::App& model, int& exit_code);  // a subcommand of it
 void AddRun(CLI::App& app, int& exit_code);
 void AddRunBatch(CLI::App& app, int& exit_code);  // OpenAI's batch files
 void AddScore(CLI::App& app, int& exit_code);
@@ -33,5 +33,16 @@ void AddDescribe(CLI::App& app, int& exit_code);  // hidden: the source of man p
 
 // Prints "pinion: <message>" on standard error and returns the exit code for it.
 int Report(const Error& error);
+
+// The exit code of a command that returned `done`: its own, Report's, or 1 for false.
+template <typename T>
+int ExitCodeOf(const Result<T>& done) {
+  if (!done) return Report(done.error());
+  if constexpr (std::is_same_v<T, bool>) return *done ? 0 : 1;
+  if constexpr (std::is_same_v<T, int>) return *done;
+  return 0;
+}
+
+bool WantsColour();  // standard output does
 
 }  // namespace pinion::harness

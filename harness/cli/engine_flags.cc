@@ -16,6 +16,11 @@ void EngineFlags::AddTo(CLI::App& command) {
   AddFlagsTo(command);
 }
 
+void EngineFlags::AddServersTo(CLI::App& command) {
+  for (const SettingRow& row : SettingRows())
+    if (row.is_of_server) AddSetting(command, row);
+}
+
 void EngineFlags::AddSetting(CLI::App& command, const SettingRow& row) {
   const std::string key = row.key;
   CLI::Option* option = nullptr;
@@ -42,7 +47,12 @@ void EngineFlags::AddSomeTo(CLI::App& command, const std::vector<std::string>& k
   for (const std::string& key : keys) AddSetting(command, *FindSetting(key));
 }
 
-Result<EngineOptions> EngineFlags::Resolve(EngineOptions options) const {
+Result<EngineOptions> EngineFlags::Resolve(EngineOptions base) const {
+  PINION_ASSIGN(Configuration all, ResolveAll(std::move(base)));
+  return std::move(all.options);
+}
+
+Result<Configuration> EngineFlags::ResolveAll(EngineOptions options) const {
   PINION_TRY(ReadEnvironment(options));
   if (needs_model_ && model_.empty() && options.model.empty())
     return Fail(ErrorCode::kUsage,
@@ -57,7 +67,7 @@ Result<EngineOptions> EngineFlags::Resolve(EngineOptions options) const {
     row.set(value, all);
   }
   if (needs_valid_) PINION_TRY(Validate(all.options));
-  return std::move(all.options);
+  return all;
 }
 
 }  // namespace pinion::harness

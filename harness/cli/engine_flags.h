@@ -17,6 +17,8 @@ class EngineFlags {
  public:
   // Adds MODEL (positional, required) and the flags to `command`. The object must outlive parsing.
   void AddTo(CLI::App& command);
+  // Adds the flags of a server's own settings as well (SettingRow::is_of_server).
+  void AddServersTo(CLI::App& command);
   // Same without MODEL, for commands that vary it themselves.
   void AddFlagsTo(CLI::App& command);
   // The flags of these settings (keys of the registry) alone, for commands that start no engine.
@@ -26,6 +28,8 @@ class EngineFlags {
 
   // `base`: defaults, or a profile's options. Errors are kUsage.
   Result<EngineOptions> Resolve(EngineOptions base = {}) const;
+  // The same with a server's own settings.
+  Result<Configuration> ResolveAll(EngineOptions base = {}) const;
 
  private:
   void AddSetting(CLI::App& command, const SettingRow& row);

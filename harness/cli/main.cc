@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -118,6 +119,12 @@ int Main(int argc, char** argv) {
 int Report(const Error& error) {
   std::fprintf(stderr, "pinion: %s\n", error.message.c_str());
   return ExitCode(error);
+}
+
+// https://no-color.org: any value but the empty one.
+bool WantsColour() {
+  const char* no_colour = std::getenv("NO_COLOR");
+  return isatty(STDOUT_FILENO) && !(no_colour && *no_colour);
 }
 
 }  // namespace pinion::harness

@@ -1,4 +1,4 @@
-#include "harness/cli/model_quantize.h"
+// `pinion model quantize`.
 
 #include <cstdio>
 #include <memory>
@@ -47,9 +47,7 @@ void AddQuantize(CLI::App& model, int& exit_code) {
       ->add_option("--threads-bind", options->engine.threads_bind,
                    "CPUs that calibration runs on: auto, all, nobind, or a CPU list")
       ->capture_default_str();
-  command->callback([options, &exit_code] {
-    if (const auto done = Run(*options); !done) exit_code = Report(done.error());
-  });
+  command->callback([options, &exit_code] { exit_code = ExitCodeOf(Run(*options)); });
 }
 
 }  // namespace pinion::harness

@@ -5,11 +5,9 @@
 #include <climits>
 #include <cstring>
 #include <limits>
-#include <string_view>
 #include <utility>
 
 #include "engine/base/strings.h"
-#include "engine/run/replicas.h"
 #include "engine/transfer/address.h"
 #include "harness/cli/trace_flag.h"
 #include "harness/cli/usage_error.h"
@@ -52,17 +50,13 @@ Status ReadSeconds(const std::string& text, const char* flag, bool or_never, dou
 
 void ServeFlags::AddTo(CLI::App& command) {
   engine_.AddTo(command);
+  engine_.AddServersTo(command);
   AddHttp(command);
   gate_.AddTo(command, options_.http);
   AddLimits(command);
   AddFaults(command);
   AddPrefill(command);
   chat_.AddTo(command, options_);
-  command
-      .add_option("--data-parallel-size,--data-parallel", options_.data_parallel,
-                  "engines behind this one front end, each with CPUs and a KV cache of its own; a "
-                  "request goes to the one that has its prefix or the least to do (default 1)")
-      ->check(CLI::Range(1, kMaxReplicas));
   command.add_option("--served-model-name", options_.served_model_names,
                      "names that clients use, one or more; the first is in answers and metrics "
                      "(default: MODEL)");
@@ -228,12 +222,6 @@ void ServeFlags::AddFaults(CLI::App& command) {
 
 void ServeFlags::AddPrefill(CLI::App& command) {
   command
-      .add_option("--prefill-replicas", options_.prefill_replicas,
-                  "of the engines behind this front end, so many compute the prompts of the "
-                  "others, which go on with their keys and values (default 0)")
-      ->check(Unsigned(0, kMaxReplicas - 1))
-      ->group(kPrefill);
-  command
       .add_option("--role", role_,
                   "prefill: compute prompts for servers on other hosts; decode: have them computed")
       ->check(CLI::IsMember({"prefill", "decode"}))
@@ -286,7 +274,10 @@ Result<ServeOptions> ServeFlags::Resolve() const {
     base.model = names.back();
     names.pop_back();
   }
-  PINION_ASSIGN(options.engine, engine_.Resolve(std::move(base)));
+  PINION_ASSIGN(Configuration all, engine_.ResolveAll(std::move(base)));
+  options.engine = std::move(all.options);
+  options.data_parallel = all.replicas;
+  options.prefill_replicas = all.prefill_replicas;
   options.engine.has_frontend = true;
   PINION_TRY(ResolvePrefill(options));
   PINION_TRY(chat_.Resolve(options));

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "engine/base/strings.h"
-#include "engine/checkpoint/model.h"
 #include "engine/run/capacity.h"
 #include "engine/run/start.h"
 #include "harness/cli/given_file.h"
@@ -53,16 +52,24 @@ Result<std::vector<EngineChoice>> EnginesFrom(const SweepFlags& flags, const Jso
   return asked.engines;
 }
 
-// KV of the load's contexts: of those that the batch or the most clients hold at once.
+// KV of the load's contexts: of those that the batch or the most clients hold at once. A prefix
+// that several share is held once.
 Status TakeKv(const EngineOptions& base, const PlannedModel& model, const Workload& workload,
               SpaceContext& context) {
   PINION_ASSIGN(const std::vector<RankNeeds> needs, NeedsFor(base, model));
-  const LoadPlan& load = workload.load;
+  const WorkloadShape& shape = workload.load.shape;
+  const auto bytes = [&](int tokens) {
+    return LargestBlockBytes(needs) * BlocksOfSequence(needs, base, static_cast<size_t>(tokens));
+  };
   const int contexts = std::clamp(workload.most_clients(), 1, base.max_num_seqs);
-  const int tokens = load.shape.shared_prefix + load.shape.prompt_len() + load.shape.output_len();
-  context.kv_bytes_of_context =
-      LargestBlockBytes(needs) * BlocksOfSequence(needs, base, static_cast<size_t>(tokens));
-  context.kv_bytes_of_load = context.kv_bytes_of_context * static_cast<uint64_t>(contexts);
+  const int own = shape.turns * (shape.prompt_len() + shape.output_len());
+  const bool is_shared = base.prefix_caching && shape.shared_prefix > 0;
+  const int prefixes = is_shared ? std::min(shape.prefixes, contexts) : 0;
+  const int each = is_shared ? own : shape.shared_prefix + own;
+  context.kv_bytes_of_context = bytes(shape.shared_prefix + own);
+  context.kv_bytes_of_load = static_cast<uint64_t>(contexts) * bytes(each);
+  if (is_shared)
+    context.kv_bytes_of_load += static_cast<uint64_t>(prefixes) * bytes(shape.shared_prefix);
   return {};
 }
 

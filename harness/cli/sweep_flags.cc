@@ -1,6 +1,8 @@
 #include "harness/cli/sweep_flags.h"
 
+#include "engine/base/strings.h"
 #include "engine/run/replicas.h"
+#include "harness/space/engine_choice.h"
 
 namespace pinion::harness {
 
@@ -49,13 +51,16 @@ void SweepFlags::AddTo(CLI::App& command) {
 }
 
 void SweepFlags::AddJob(CLI::App& command) {
+  std::vector<std::string> known = EngineNames();
+  std::erase(known, Name(EngineChoice::Kind::kCommand));
   command
       .add_option(
           "--engine", engines,
-          "an engine of the race: pinion, vllm, llama.cpp, or, as JSON, any command that serves "
-          "OpenAI's API, {\"command\":[\"./server\",\"--port\",\"{port}\"]}; give it again for "
-          "each "
-          "further engine, all are compared with the first one's defaults (default pinion)")
+          StrCat(
+              "an engine of the race: ", Join(known, ", "),
+              ", or, as JSON, any command that serves OpenAI's API, "
+              "{\"command\":[\"./server\",\"--port\",\"{port}\"]}; give it again for each further "
+              "engine, all are compared with the first one's defaults (default pinion)"))
       ->allow_extra_args(false);
   command
       .add_option(

@@ -37,6 +37,7 @@ FleetRequest RequestFrom(const SweepFlags& flags, const std::string& model) {
   std::vector<OptionWords> options(std::begin(kOfTheFleet), std::end(kOfTheFleet));
   if (flags.launcher == "k8s") options.push_back({"--def", 1});
   request.arguments = WithoutOptions(OwnWords(), options);
+  request.arguments.erase(request.arguments.begin());  // the program
   return request;
 }
 
@@ -99,7 +100,7 @@ Status ReportOnNodes(const FleetRequest& request) {
 Status RunOnSlurm(FleetRequest request) {
   if (!IsInAllocation()) {
     std::vector<std::string> words = OwnWords();
-    words.insert(words.begin(), SelfPath());
+    words.front() = SelfPath();
     return tl::unexpected(BecomeAllocation(request.nodes, words));
   }
   CatchStopRequests({SIGINT, SIGTERM});

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-
 #include "engine/base/json.h"
 #include "engine/base/result.h"
 #include "engine/run/options.h"

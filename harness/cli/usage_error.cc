@@ -152,8 +152,7 @@ CLI::Validator NotEmpty() {
 
 std::vector<std::string> OwnWords() {
   std::vector<std::string> words = Split(ReadFile("/proc/self/cmdline").value_or(""), '\0');
-  if (!words.empty() && words.back().empty()) words.pop_back();
-  if (!words.empty()) words.erase(words.begin());
+  if (words.size() > 1 && words.back().empty()) words.pop_back();  // behind the last NUL
   return words;
 }
 

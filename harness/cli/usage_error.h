@@ -20,7 +20,7 @@ CLI::Validator Unsigned(uint64_t least = 0, uint64_t most = UINT64_MAX);
 // For options of text that must not be "": what a script passes whose variable is not set.
 CLI::Validator NotEmpty();
 
-// The words of this process's command line as they were given, without the program's name.
+// The words of this process's command line as they were given, the program's name first.
 std::vector<std::string> OwnWords();
 
 }  // namespace pinion::harness

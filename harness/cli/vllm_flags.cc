@@ -267,13 +267,10 @@ void AddVllmFlags(CLI::App& command) {
 
 std::string LongForm(const std::string& argument) {
   static const std::map<std::string, std::string> forms = {
-      {"-tp", "--tensor-parallel-size"},
-      {"-pp", "--pipeline-parallel-size"},
-      {"-dp", "--data-parallel-size"},
-      {"-ep", "--enable-expert-parallel"},
-      {"-asc", "--api-server-count"},
-      {"-cc", "--compilation-config"},
-      {"-dcp", "--decode-context-parallel-size"}};
+      {"-tp", "--tensor-parallel-size"},   {"-pp", "--pipeline-parallel-size"},
+      {"-dp", "--data-parallel-size"},     {"--data-parallel", "--data-parallel-size"},
+      {"-ep", "--enable-expert-parallel"}, {"-asc", "--api-server-count"},
+      {"-cc", "--compilation-config"},     {"-dcp", "--decode-context-parallel-size"}};
   const size_t end = argument.find('=');
   const auto form = forms.find(argument.substr(0, end));
   if (form == forms.end()) return argument;

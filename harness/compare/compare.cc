@@ -9,6 +9,7 @@
 
 #include "engine/base/strings.h"
 #include "engine/base/words.h"
+#include "engine/run/settings.h"
 #include "harness/stats/holm.h"
 #include "harness/stats/metrics.h"
 #include "harness/stats/rules.h"
@@ -39,7 +40,7 @@ Result<Run> ReadRun(const std::string& path) {
     PINION_ASSIGN(const std::optional<Json> found, store->Meta(key));
     if (found) *json = *found;
   }
-  PINION_ASSIGN(run.candidates, store->SweepCandidates());
+  PINION_ASSIGN(run.candidates, store->Candidates());
   PINION_ASSIGN(run.trials, store->Trials());
   return run;
 }
@@ -76,18 +77,16 @@ std::vector<std::string> Obstacles(const Run& a, const Run& b) {
   return obstacles;
 }
 
-// What decides how a configuration runs: its identity in both runs. Some settings are no options:
-// replicas, the runtime's, an engine's own. If several engines race, labels begin with their names.
+// What decides how a configuration runs: its identity in both runs. If several engines race, labels
+// begin with their names.
 std::string Identity(const CandidateRow& row) {
   Json identity = Json::MakeObject();
-  for (const auto& [key, value] : row.options.object())
-    if (key != "model") identity.Set(key, value);
+  for (const SettingRow& setting : SettingRows())
+    identity.Set(setting.key, setting.get(row.configuration));
+  for (const auto& [key, value] : row.settings)
+    if (!FindSetting(key)) identity.Set(key, value);  // an engine's own
   const bool is_race = row.label.starts_with(row.engine + ": ");
   if (is_race) identity.Set("engine", row.engine);
-  if (!row.settings.is_array()) return identity.Dump();
-  for (const Json& pair : row.settings.array())
-    if (pair.is_array() && pair.array().size() == 2 && !row.options.Find(pair.array()[0].string()))
-      identity.Set(pair.array()[0].string(), pair.array()[1]);
   return identity.Dump();
 }
 
@@ -228,17 +227,8 @@ void CompareCandidate(const Run& a, const CandidateRow& of_a, const Run& b,
 }  // namespace
 
 const char* Name(MetricDifference::Kind kind) {
-  switch (kind) {
-    case MetricDifference::Kind::kSame:
-      return "same";
-    case MetricDifference::Kind::kBetter:
-      return "better";
-    case MetricDifference::Kind::kWorse:
-      return "worse";
-    case MetricDifference::Kind::kTooFewRounds:
-      return "too few rounds";
-  }
-  return "";
+  constexpr const char* kNames[] = {"same", "better", "worse", "too few rounds"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
 size_t RunComparison::Count(MetricDifference::Kind kind) const {

@@ -56,16 +56,14 @@ Json ToJson(const RunComparison& comparison) {
     one.Set("kind", Name(difference.kind));
     list.Append(std::move(one));
   }
-  Json object = Json::MakeObject();
-  object.Set("a", comparison.a);
-  object.Set("b", comparison.b);
-  object.Set("threshold", comparison.threshold);
-  object.Set("worse", static_cast<int64_t>(comparison.Count(Kind::kWorse)));
-  object.Set("better", static_cast<int64_t>(comparison.Count(Kind::kBetter)));
-  object.Set("differences", std::move(list));
-  object.Set("notes", Json(comparison.notes));
-  object.Set("obstacles", Json(comparison.obstacles));
-  return object;
+  return Json::Object{{"a", comparison.a},
+                      {"b", comparison.b},
+                      {"threshold", comparison.threshold},
+                      {"worse", static_cast<int64_t>(comparison.Count(Kind::kWorse))},
+                      {"better", static_cast<int64_t>(comparison.Count(Kind::kBetter))},
+                      {"differences", std::move(list)},
+                      {"notes", Json(comparison.notes)},
+                      {"obstacles", Json(comparison.obstacles)}};
 }
 
 std::string Render(const RunComparison& comparison) {

@@ -45,6 +45,14 @@ std::unique_ptr<CounterSource> Choose(const CounterChoice& choice, const Counter
   return nullptr;
 }
 
+// The value of that name; nullptr if no source has it.
+const double* FindValue(const std::vector<CounterReading>& readings, const std::string& name) {
+  for (const CounterReading& reading : readings)
+    for (const CounterValue& value : reading.values)
+      if (value.name == name) return &value.value;
+  return nullptr;
+}
+
 double Sum(const double* a, const double* b) { return (a ? *a : 0) + (b ? *b : 0); }
 
 }  // namespace
@@ -95,13 +103,6 @@ std::vector<CounterReading> ExamineCounters(const CounterTarget& target) {
     readings.push_back(std::move(reading));
   }
   return readings;
-}
-
-const double* FindValue(const std::vector<CounterReading>& readings, const std::string& name) {
-  for (const CounterReading& reading : readings)
-    for (const CounterValue& value : reading.values)
-      if (value.name == name) return &value.value;
-  return nullptr;
 }
 
 std::optional<double> JoulesOf(const std::vector<CounterReading>& readings) {

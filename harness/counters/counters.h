@@ -96,9 +96,6 @@ class Counters {
 // `unavailable` and `fix`. One list for `pinion doctor` and for the reports.
 std::vector<CounterReading> ExamineCounters(const CounterTarget& target);
 
-// The value of that name; nullptr if no source has it.
-const double* FindValue(const std::vector<CounterReading>& readings, const std::string& name);
-
 // Joules of the packages, by their power and the time; empty if it was not counted.
 std::optional<double> JoulesOf(const std::vector<CounterReading>& readings);
 

@@ -6,7 +6,6 @@
 
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
-#include "engine/host/budget.h"
 #include "harness/counters/sources.h"
 
 namespace pinion::harness {

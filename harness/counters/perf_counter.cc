@@ -13,9 +13,9 @@
 namespace pinion::harness {
 namespace {
 
-int TryOpen(perf_event_attr& attributes, pid_t thread, int cpu) {
-  return static_cast<int>(
-      syscall(SYS_perf_event_open, &attributes, thread, cpu, -1, PERF_FLAG_FD_CLOEXEC));
+Descriptor TryOpen(perf_event_attr& attributes, pid_t thread, int cpu) {
+  return Descriptor(static_cast<int>(
+      syscall(SYS_perf_event_open, &attributes, thread, cpu, -1, PERF_FLAG_FD_CLOEXEC)));
 }
 
 CounterGap GapFor(int code) {
@@ -46,28 +46,21 @@ tl::expected<PerfCounter, CounterGap> PerfCounter::Open(const Event& event, pid_
   attributes.config1 = event.config1;
   attributes.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
   attributes.inherit = cpu < 0 ? 1 : 0;
-  int fd = TryOpen(attributes, thread, cpu);
+  Descriptor fd = TryOpen(attributes, thread, cpu);
   const bool core = event.type == PERF_TYPE_HARDWARE || event.type == PERF_TYPE_RAW;
-  if (fd < 0 && (errno == EACCES || errno == EPERM) && core) {
+  if (!fd.is_open() && (errno == EACCES || errno == EPERM) && core) {
     attributes.exclude_kernel = attributes.exclude_hv = 1;
     fd = TryOpen(attributes, thread, cpu);
   }
-  if (fd < 0) return tl::unexpected(GapFor(errno));
-  return PerfCounter(fd, attributes.exclude_kernel != 0);
-}
-
-PerfCounter::PerfCounter(PerfCounter&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), user_only_(other.user_only_) {}
-
-PerfCounter::~PerfCounter() {
-  if (fd_ >= 0) close(fd_);
+  if (!fd.is_open()) return tl::unexpected(GapFor(errno));
+  return PerfCounter(std::move(fd), attributes.exclude_kernel != 0);
 }
 
 tl::expected<double, CounterGap> PerfCounter::Read() const {
   struct {
     uint64_t count, enabled_ns, running_ns;
   } now = {};
-  if (read(fd_, &now, sizeof now) != sizeof now)
+  if (read(fd_.get(), &now, sizeof now) != sizeof now)
     return tl::unexpected(CounterGap(StrCat("a counter cannot be read: ", std::strerror(errno))));
   if (now.running_ns == 0) return 0.0;
   return static_cast<double>(now.count) * static_cast<double>(now.enabled_ns) /

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "engine/base/descriptor.h"
 #include "harness/counters/counters.h"
 
 namespace pinion::harness {
@@ -20,17 +21,14 @@ class PerfCounter {
   // Of a thread and those that it starts (`cpu` -1), or of a CPU and all that runs there (`thread`
   // -1). The kernel's work for it counts if that is allowed.
   static tl::expected<PerfCounter, CounterGap> Open(const Event& event, pid_t thread, int cpu);
-  PerfCounter(PerfCounter&& other) noexcept;
-  PerfCounter& operator=(PerfCounter&&) = delete;
-  ~PerfCounter();
 
   // The count so far; extrapolated if it shared the hardware with other counters part of the time.
   tl::expected<double, CounterGap> Read() const;
   bool user_only() const { return user_only_; }  // the kernel's work is not allowed to count
 
  private:
-  PerfCounter(int fd, bool user_only) : fd_(fd), user_only_(user_only) {}
-  int fd_ = -1;
+  PerfCounter(Descriptor fd, bool user_only) : fd_(std::move(fd)), user_only_(user_only) {}
+  Descriptor fd_;
   bool user_only_ = false;
 };
 

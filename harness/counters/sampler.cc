@@ -1,39 +1,34 @@
 #include "harness/counters/sampler.h"
 
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 
 namespace pinion::harness {
 
 Sampler::Sampler(Read read, double every_s)
-    : read_(std::move(read)), every_s_(every_s), thread_([this] { Run(); }) {}
+    : read_(std::move(read)),
+      every_s_(every_s),
+      thread_([this](const std::stop_token& stop) { Run(stop); }) {}
 
-void Sampler::Run() {
-  std::unique_lock lock(mutex_);
+void Sampler::Run(const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any wake;
+  std::unique_lock lock(mutex);
   do {  // at least one reading, however short the measurement was
-    lock.unlock();
-    const auto value = read_();
-    lock.lock();
-    if (value) {
+    if (const auto value = read_()) {
       sum_ += *value;
       ++count_;
     } else {
       last_gap_ = value.error();
     }
-    wake_.wait_for(lock, std::chrono::duration<double>(every_s_), [this] { return stopping_; });
-  } while (!stopping_);
-}
-
-void Sampler::End() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_all();
-  if (thread_.joinable()) thread_.join();
+    wake.wait_for(lock, stop, std::chrono::duration<double>(every_s_), [] { return false; });
+  } while (!stop.stop_requested());
 }
 
 tl::expected<double, CounterGap> Sampler::Stop() {
-  End();
+  thread_.request_stop();
+  if (thread_.joinable()) thread_.join();
   if (count_ == 0) return tl::unexpected(last_gap_);
   return sum_ / static_cast<double>(count_);
 }

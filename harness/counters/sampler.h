@@ -1,9 +1,7 @@
 #pragma once
 
-#include <condition_variable>
 #include <functional>
-#include <mutex>
-#include <optional>
+#include <stop_token>
 #include <thread>
 
 #include "harness/counters/counters.h"
@@ -16,23 +14,18 @@ class Sampler {
  public:
   using Read = std::function<tl::expected<double, CounterGap>()>;
   Sampler(Read read, double every_s);
-  ~Sampler() { End(); }
   // The mean of the readings, or the gap of the last one if there was none.
   tl::expected<double, CounterGap> Stop();
 
  private:
-  void Run();
-  void End();
+  void Run(const std::stop_token& stop);
 
   const Read read_;
   const double every_s_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool stopping_ = false;
   double sum_ = 0;
   size_t count_ = 0;
   CounterGap last_gap_{"it was not read"};
-  std::thread thread_;  // last: it uses the others
+  std::jthread thread_;  // last: it uses the others
 };
 
 }  // namespace pinion::harness

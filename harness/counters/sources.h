@@ -1,12 +1,10 @@
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "engine/base/result.h"
 #include "harness/counters/counters.h"
 #include "harness/counters/perf_counter.h"
 

@@ -38,13 +38,15 @@ std::string FindTool(const std::string& root, const std::string& name) {
 
 std::optional<CounterGap> Tool::Start(const std::vector<std::string>& arguments) {
   name_ = std::filesystem::path(arguments[0]).filename();
-  output_.reset(std::tmpfile());
-  errors_.reset(std::tmpfile());
-  if (!output_ || !errors_) return CounterGap("no temporary file can be made for its output");
   Process::Options options;
   options.arguments = arguments;
-  options.stdout_fd = fileno(output_.get());
-  options.stderr_fd = fileno(errors_.get());
+  for (auto* file : {&output_, &errors_}) {
+    auto made = MemoryFile::Make(name_);
+    if (!made) return CounterGap(std::move(made).error());
+    *file = std::move(*made);
+  }
+  options.stdout_fd = output_->fd();
+  options.stderr_fd = errors_->fd();
   auto child = Process::Start(options);
   if (!child) return CounterGap(std::move(child).error());
   child_.emplace(std::move(*child));
@@ -53,6 +55,7 @@ std::optional<CounterGap> Tool::Start(const std::vector<std::string>& arguments)
 
 std::string Tool::Finish(int signal, double patience_s) {
   constexpr double kGraceSeconds = 0.2;
+  constexpr uint64_t kMostBytes = uint64_t{1} << 30;
   std::optional<Process::Exit> exit = child_->Wait(0);
   if (!exit) {
     if (signal != 0) child_->Signal(signal);
@@ -61,21 +64,13 @@ std::string Tool::Finish(int signal, double patience_s) {
   killed_ = !exit;
   if (killed_) child_->Stop(kGraceSeconds);
   failed_ = exit && (exit->code != 0 || exit->signal != 0);
-  error_ = ErrorIn(Read(errors_.get()));
-  return Read(output_.get());
+  error_ = ErrorIn(errors_->Text(kMostBytes).value_or(""));
+  return output_->Text(kMostBytes).value_or("");
 }
 
 std::string Tool::WhyNothing(const std::string& otherwise) const {
   if (killed_) return StrCat(name_, " did not end in time and was killed");
   return !failed_ || error_.empty() ? otherwise : StrCat(name_, " says '", error_, "'");
-}
-
-std::string Tool::Read(std::FILE* file) {
-  std::string text;
-  std::rewind(file);
-  char piece[4096];
-  while (const size_t read = std::fread(piece, 1, sizeof piece, file)) text.append(piece, read);
-  return text;
 }
 
 }  // namespace pinion::harness

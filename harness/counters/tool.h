@@ -1,11 +1,10 @@
 #pragma once
 
-#include <cstdio>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "engine/base/memory_file.h"
 #include "engine/base/process.h"
 #include "harness/counters/counters.h"
 
@@ -14,7 +13,7 @@ namespace pinion::harness {
 // The path of a program in a folder of PATH or in /usr/sbin, all below `root`; "" if there is none.
 std::string FindTool(const std::string& root, const std::string& name);
 
-// A tool that runs beside a measurement, with its output in files that have no name.
+// A tool that runs beside a measurement, with its output in files in memory.
 class Tool {
  public:
   // Fails if it cannot be started, or a file cannot be made.
@@ -27,14 +26,8 @@ class Tool {
   std::string WhyNothing(const std::string& otherwise) const;
 
  private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  using File = std::unique_ptr<std::FILE, Close>;
-  static std::string Read(std::FILE* file);
-
   std::string name_;
-  File output_, errors_;
+  std::optional<MemoryFile> output_, errors_;
   std::optional<Process> child_;
   std::string error_;
   bool killed_ = false, failed_ = false;

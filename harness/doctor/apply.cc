@@ -1,12 +1,12 @@
 #include "harness/doctor/apply.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
+#include "engine/base/descriptor.h"
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
 
@@ -15,14 +15,11 @@ namespace {
 
 // In place: files of /proc and /sys cannot be replaced.
 Status WriteSetting(const std::string& path, const std::string& value) {
-  const int fd = open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
-  const bool written =
-      fd >= 0 && write(fd, value.data(), value.size()) == static_cast<ssize_t>(value.size());
-  const int code = errno;
-  if (fd >= 0) close(fd);
-  if (written) return {};
-  return Fail(ErrorCode::kIo, StrCat("cannot write '", value, "' to ", path, ": ",
-                                     std::strerror(code), "; run as root, outside of a container"));
+  const Descriptor file(open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
+  if (file.is_open() && WriteAll(file.get(), value)) return {};
+  return Fail(ErrorCode::kIo,
+              StrCat("cannot write '", value, "' to ", path, ": ", std::strerror(errno),
+                     "; run as root, outside of a container"));
 }
 
 Status Restore(const std::string& root, const Change& change) {
@@ -99,15 +96,10 @@ std::string RestoreCommands(const std::vector<Change>& changes) {
 Json ToJson(const std::vector<Change>& changes) {
   Json list = Json::MakeArray();
   for (const Change& change : changes) {
-    Json item = Json::MakeObject();
-    item.Set("path", "/" + change.path);
-    item.Set("before", change.before);
-    item.Set("after", change.after);
-    list.Append(std::move(item));
+    list.Append(Json::Object{
+        {"path", "/" + change.path}, {"before", change.before}, {"after", change.after}});
   }
-  Json object = Json::MakeObject();
-  object.Set("changes", std::move(list));
-  return object;
+  return Json::Object{{"changes", std::move(list)}};
 }
 
 Result<std::vector<Change>> ReadChanges(const Json& json) {

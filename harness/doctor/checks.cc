@@ -334,15 +334,8 @@ std::string ChosenSetting(const std::string& text) {
 }
 
 const char* Name(State state) {
-  switch (state) {
-    case State::kOk:
-      return "ok";
-    case State::kWarn:
-      return "warn";
-    case State::kNotAvailable:
-      return "not available";
-  }
-  return "";
+  constexpr const char* kNames[] = {"ok", "warn", "not available"};
+  return kNames[static_cast<size_t>(state)];
 }
 
 DoctorTarget LocalTarget(int allowed_cpus, const std::string& root) {

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "engine/base/json.h"
-#include "engine/base/result.h"
 
 namespace pinion::harness {
 

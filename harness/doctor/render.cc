@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/strings.h"
+#include "engine/base/words.h"
 #include "harness/doctor/apply.h"
 #include "harness/doctor/checks.h"
 
@@ -34,19 +35,15 @@ std::string Mark(Check::State state, bool colour) {
 Json ToJson(const std::vector<Check>& checks) {
   Json list = Json::MakeArray();
   for (const Check& check : checks) {
-    Json one = Json::MakeObject();
-    one.Set("name", check.name);
-    one.Set("state", Name(check.state));
-    one.Set("found", check.found);
-    one.Set("reason", check.reason);
-    one.Set("fix", check.fix);
-    one.Set("applies", *ToJson(check.changes).Find("changes"));
-    list.Append(std::move(one));
+    list.Append(Json::Object{{"name", check.name},
+                             {"state", Name(check.state)},
+                             {"found", check.found},
+                             {"reason", check.reason},
+                             {"fix", check.fix},
+                             {"applies", *ToJson(check.changes).Find("changes")}});
   }
-  Json object = Json::MakeObject();
-  object.Set("checks", std::move(list));
-  object.Set("warnings", static_cast<int64_t>(CountWarnings(checks)));
-  return object;
+  return Json::Object{{"checks", std::move(list)},
+                      {"warnings", static_cast<int64_t>(CountWarnings(checks))}};
 }
 
 std::string Render(const std::vector<Check>& checks, bool colour) {
@@ -65,9 +62,7 @@ std::string Render(const std::vector<Check>& checks, bool colour) {
                      check.changes.empty() ? "" : "   (or --apply " + check.name + ")", "\n");
   }
   const size_t warnings = CountWarnings(checks);
-  return text + (warnings == 0
-                     ? "\nnothing to fix\n"
-                     : StrCat("\n", warnings, warnings == 1 ? " warning\n" : " warnings\n"));
+  return StrCat(text, "\n", warnings == 0 ? "nothing to fix" : Counted(warnings, "warning"), "\n");
 }
 
 }  // namespace pinion::harness

@@ -23,28 +23,28 @@ std::vector<int> CpusOf(const Plan& plan) {
 
 std::string Text(double value) { return StrCat(value); }
 
-// The value of a placeholder; nullopt if it does not exist.
+// The value of a placeholder, which is a property of the start or a setting's key; nullopt if it
+// does not exist.
 struct Placeholders {
-  const EngineOptions& options;
+  const Configuration& configuration;
   const Plan& plan;
   int port;
 
   std::optional<std::string> Find(const std::string& name) const {
-    const std::vector<std::pair<std::string, std::string>> values = {
+    const EngineOptions& options = configuration.options;
+    const std::pair<const char*, std::string> values[] = {
         {"model", options.model},
         {"port", StrCat(port)},
         {"threads", StrCat(plan.total_threads())},
         {"cpus", FormatCpuList(CpusOf(plan))},
         {"kv_cache_gib", Text(static_cast<double>(options.kv_cache_bytes.value_or(0)) / kGib)},
-        {"tensor_parallel", StrCat(options.tensor_parallel)},
-        {"dtype", options.dtype},
-        {"max_num_batched_tokens", StrCat(options.max_num_batched_tokens)},
-        {"max_num_seqs", StrCat(options.max_num_seqs)},
-        {"max_model_len", StrCat(options.max_model_len.value_or(0))},
     };
     for (const auto& [known, value] : values)
       if (name == known) return value;
-    return std::nullopt;
+    const SettingRow* row = FindSetting(name);
+    if (!row) return std::nullopt;
+    const Json value = row->get(configuration);
+    return value.is_null() ? "0" : SettingText(value);
   }
 };
 
@@ -63,9 +63,8 @@ Result<std::string> Fill(const std::string& word, const Placeholders& placeholde
       if (!value || end == std::string::npos)
         return Fail(ErrorCode::kUsage,
                     StrCat("'", word, "' in the engine's command has no placeholder '{", name,
-                           "}'; there are {model} {port} {threads} {cpus} {kv_cache_gib} ",
-                           "{tensor_parallel} {dtype} {max_num_batched_tokens} {max_num_seqs} ",
-                           "{max_model_len}; write {{ for a brace"));
+                           "}'; there are {model} {port} {threads} {cpus} {kv_cache_gib} and ",
+                           "every setting, such as {max_num_seqs}; write {{ for a brace"));
       filled += *value;
       at = end;
     } else {
@@ -97,7 +96,7 @@ Status NeedsFiles(const EngineOptions& options, const char* engine) {
 Result<EngineCommand> Vllm(const Configuration& configuration, const Plan& plan, int port) {
   PINION_TRY(NeedsFiles(configuration.options, "vLLM"));
   EngineCommand made;
-  made.command = VllmCommand(configuration, ToJson(plan));
+  made.command = VllmCommand(configuration, plan);
   if (configuration.replicas > 1)
     for (auto& variable : EnvironmentOfReplica(plan))
       made.command.environment.push_back(std::move(variable));
@@ -112,7 +111,7 @@ Result<EngineCommand> LlamaCpp(const Configuration& configuration, const Plan& p
     return Fail(ErrorCode::kUsage, StrCat("llama.cpp reads only GGUF files, which ", model,
                                           " is not; convert it with convert_hf_to_gguf.py"));
   EngineCommand made;
-  made.command = LlamaCommand(configuration, ToJson(plan), load);
+  made.command = LlamaCommand(configuration, plan, load);
   Append(made.command.arguments, {"--host", "127.0.0.1", "--port", StrCat(port)});
   if (std::vector<int> cpus = CpusOf(plan); !cpus.empty()) made.cpus = std::move(cpus);
   return made;
@@ -144,20 +143,14 @@ Result<EngineCommand> Custom(const EngineChoice& engine, const Placeholders& pla
   return made;
 }
 
-Result<EngineCommand> ByKind(const EngineChoice& engine, const Configuration& configuration,
-                             const Placeholders& placeholders, const ServedLoad& load) {
-  const auto& [options, plan, port] = placeholders;
-  switch (engine.kind) {
-    case EngineChoice::Kind::kPinion:
-      return Pinion(engine, configuration, port);
-    case EngineChoice::Kind::kVllm:
-      return Vllm(configuration, plan, port);
-    case EngineChoice::Kind::kLlamaCpp:
-      return LlamaCpp(configuration, plan, port, load);
-    case EngineChoice::Kind::kCommand:
-      return Custom(engine, placeholders);
-  }
-  return Fail(ErrorCode::kUsage, "an engine of no kind");
+Result<EngineCommand> ByKind(const EngineChoice& engine, const Placeholders& placeholders,
+                             const ServedLoad& load) {
+  const auto& [configuration, plan, port] = placeholders;
+  using Kind = EngineChoice::Kind;
+  if (engine.kind == Kind::kPinion) return Pinion(engine, configuration, port);
+  if (engine.kind == Kind::kVllm) return Vllm(configuration, plan, port);
+  if (engine.kind == Kind::kLlamaCpp) return LlamaCpp(configuration, plan, port, load);
+  return Custom(engine, placeholders);
 }
 
 }  // namespace
@@ -166,14 +159,13 @@ Result<EngineCommand> CommandFor(const EngineChoice& engine, const Configuration
                                  const Plan& plan, const Machine& machine, int port,
                                  const ServedLoad& load) {
   using Kind = EngineChoice::Kind;
-  const Placeholders placeholders{configuration.options, plan, port};
-  Result<EngineCommand> made = ByKind(engine, configuration, placeholders, load);
+  const Placeholders placeholders{configuration, plan, port};
+  Result<EngineCommand> made = ByKind(engine, placeholders, load);
   if (!made) return made;
   Command& command = made->command;
   if (engine.kind != Kind::kCommand && !engine.command.empty()) {  // another program for the same
-    const size_t own = engine.kind == Kind::kVllm ? 2 : 1;         // "vllm serve", "llama-server"
-    command.arguments.erase(command.arguments.begin(),
-                            command.arguments.begin() + static_cast<ptrdiff_t>(own));
+    const auto own = std::ssize(RowOf(engine.kind).program);
+    command.arguments.erase(command.arguments.begin(), command.arguments.begin() + own);
     command.arguments.insert(command.arguments.begin(), engine.command.begin(),
                              engine.command.end());
   }
@@ -186,7 +178,7 @@ Result<EngineCommand> CommandFor(const EngineChoice& engine, const Configuration
     command.environment.emplace_back(name, std::move(filled));
   }
   if (engine.is_pinion()) return made;  // it binds its memory itself, and has every setting
-  if (engine.kind != Kind::kVllm) BindMemory(plan, machine, command);
+  if (!RowOf(engine.kind).binds_memory) BindMemory(plan, machine, command);
   for (const Setting& setting : Difference({}, configuration))
     if (const SettingRow& row = *FindSetting(setting.key);
         !HasValue(engine, row, row.get(configuration)))

@@ -24,9 +24,9 @@ struct EngineCommand {
 // What `launch` would start, or for another engine the counterparts of its flags by the registry
 // (engine/run/settings.h, docs/settings.md). `plan`: of all engines behind the server
 // (PlanReplicas). The configuration says all, so Pinion's server gets the environment variables of
-// settings empty, which is unset. A command of kind `command` has placeholders: {model},
-// {port}, {threads}, {cpus}, {kv_cache_gib}, {tensor_parallel}, {dtype}, {max_num_batched_tokens},
-// {max_num_seqs} and {max_model_len}.
+// settings empty, which is unset. A command of kind `command` has placeholders: {model}, {port},
+// {threads}, {cpus}, {kv_cache_gib} and the key of every setting, such as {max_num_seqs}; one that
+// is unset is 0.
 //
 // On a machine with several NUMA nodes, llama.cpp and commands whose CPUs lie on some of them start
 // under `numactl --membind`. Servers listen on 127.0.0.1. Errors (kUsage): an unknown placeholder,

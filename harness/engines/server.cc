@@ -35,16 +35,13 @@ std::string Describe(const Process::Exit& exit) {
 
 class GuardedServer final : public EngineServer {
  public:
-  GuardedServer(Process process, int guard_fd, int port)
+  GuardedServer(Process process, Descriptor guard, int port)
       : process_(std::move(process)),
         group_(process_.pid()),
-        guard_fd_(guard_fd),
+        guard_(std::move(guard)),
         port_(port),
         url_(ServerUrl::OfPort(port)) {}
-  ~GuardedServer() override {
-    process_.Stop(kStopSeconds);
-    close(guard_fd_);
-  }
+  ~GuardedServer() override { process_.Stop(kStopSeconds); }
 
   const ServerUrl& url() const override { return url_; }
   double start_s() const override { return start_s_; }
@@ -94,7 +91,7 @@ class GuardedServer final : public EngineServer {
 
   Process process_;
   const pid_t group_;
-  const int guard_fd_;  // open as long as this process lives, which is how the guard knows
+  const Descriptor guard_;  // open as long as this process lives, which is how the guard knows
   const int port_;
   const ServerUrl url_;
   const int64_t start_ns_ = NowNs();
@@ -121,19 +118,16 @@ Result<std::unique_ptr<EngineServer>> EngineServer::Start(const EngineCommand& c
   int guard[2];
   if (pipe2(guard, O_CLOEXEC) != 0)
     return Fail(ErrorCode::kIo, StrCat("cannot make a pipe: ", std::strerror(errno)));
+  const Descriptor theirs(guard[0]);
+  Descriptor ours(guard[1]);
   Process::Options options;
   options.arguments = {SelfPath(), kGuardCommand, Json(command.command.arguments).Dump()};
   options.environment = command.command.environment;
   options.cpus = command.cpus;
-  options.stdin_fd = guard[0];
+  options.stdin_fd = theirs.get();
   options.stdout_fd = options.stderr_fd = log_fd;
-  auto process = Process::Start(options);
-  close(guard[0]);
-  if (!process) {
-    close(guard[1]);
-    return Unexpected(std::move(process).error());
-  }
-  return std::make_unique<GuardedServer>(std::move(*process), guard[1], port);
+  PINION_ASSIGN(Process process, Process::Start(options));
+  return std::make_unique<GuardedServer>(std::move(process), std::move(ours), port);
 }
 
 }  // namespace pinion::harness

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <vector>
 
 #include "engine/base/strings.h"
 #include "harness/load/http_client.h"
@@ -10,38 +11,25 @@ namespace pinion::harness {
 namespace {
 
 struct Counter {
-  const char* name;
-  const char* label;  // that the line must have; "": any
-  bool is_vllms;      // every server must have it
-  double& (*of)(ServerCounters& counters);
+  std::string name, label;  // of a line; "": any label
+  double* value;
 };
 
-constexpr char kPrefill[] = "kind=\"prefill\"", kDecode[] = "kind=\"decode\"";
+std::vector<Counter> CountersIn(ServerCounters& all) {
+  std::vector<Counter> counters = {
+      {"vllm:num_preemptions_total", "", &all.preemptions},
+      {"vllm:prefix_cache_queries_total", "", &all.prefix_query_tokens},
+      {"vllm:prefix_cache_hits_total", "", &all.prefix_hit_tokens}};
+  for (StepCounters* steps : {&all.prefill, &all.decode}) {
+    const char* label = steps == &all.prefill ? "kind=\"prefill\"" : "kind=\"decode\"";
+    counters.push_back({"pinion:step_seconds_total", label, &steps->seconds});
+    counters.push_back({"pinion:step_tokens_total", label, &steps->tokens});
+    counters.push_back({"pinion:step_bytes_total", label, &steps->bytes});
+    counters.push_back({"pinion:step_operations_total", label, &steps->operations});
+  }
+  return counters;
+}
 
-const Counter kCounters[] = {
-    {"vllm:num_preemptions_total", "", true,
-     [](ServerCounters& c) -> double& { return c.preemptions; }},
-    {"vllm:prefix_cache_queries_total", "", true,
-     [](ServerCounters& c) -> double& { return c.prefix_query_tokens; }},
-    {"vllm:prefix_cache_hits_total", "", true,
-     [](ServerCounters& c) -> double& { return c.prefix_hit_tokens; }},
-    {"pinion:step_seconds_total", kPrefill, false,
-     [](ServerCounters& c) -> double& { return c.prefill.seconds; }},
-    {"pinion:step_tokens_total", kPrefill, false,
-     [](ServerCounters& c) -> double& { return c.prefill.tokens; }},
-    {"pinion:step_bytes_total", kPrefill, false,
-     [](ServerCounters& c) -> double& { return c.prefill.bytes; }},
-    {"pinion:step_operations_total", kPrefill, false,
-     [](ServerCounters& c) -> double& { return c.prefill.operations; }},
-    {"pinion:step_seconds_total", kDecode, false,
-     [](ServerCounters& c) -> double& { return c.decode.seconds; }},
-    {"pinion:step_tokens_total", kDecode, false,
-     [](ServerCounters& c) -> double& { return c.decode.tokens; }},
-    {"pinion:step_bytes_total", kDecode, false,
-     [](ServerCounters& c) -> double& { return c.decode.bytes; }},
-    {"pinion:step_operations_total", kDecode, false,
-     [](ServerCounters& c) -> double& { return c.decode.operations; }},
-};
 constexpr char kKvUsage[] = "vllm:kv_cache_usage_perc";
 
 // "name 3" or "name{label="x y"} 3"; a time may follow the value.
@@ -59,22 +47,24 @@ std::optional<double> ValueOf(const std::string& line, const std::string& name,
 
 ServerCounters ServerCounters::operator-(const ServerCounters& before) const {
   ServerCounters difference = *this, other = before;
-  for (const Counter& counter : kCounters) counter.of(difference) -= counter.of(other);
+  const std::vector<Counter> since = CountersIn(other);
+  for (size_t i = 0; const Counter& counter : CountersIn(difference))
+    *counter.value -= *since[i++].value;
   return difference;
 }
 
 std::optional<ServerCounters> ReadCounters(const std::string& metrics) {
   ServerCounters counters;
   const std::vector<std::string> lines = Split(metrics, '\n');
-  for (const Counter& counter : kCounters) {
+  for (const Counter& counter : CountersIn(counters)) {
     bool found = false;
     for (const std::string& line : lines) {
       const auto value = ValueOf(line, counter.name, counter.label);
       if (!value) continue;
-      counter.of(counters) += *value;
+      *counter.value += *value;
       found = true;
     }
-    if (!found && counter.is_vllms) return std::nullopt;
+    if (!found && counter.name.starts_with("vllm:")) return std::nullopt;  // every server has it
   }
   for (const std::string& line : lines)
     if (const auto value = ValueOf(line, kKvUsage))

@@ -1,6 +1,5 @@
 #include "harness/fleet/slurm.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <filesystem>
 #include <ostream>
 
+#include "engine/base/memory_file.h"
 #include "engine/base/process.h"
 #include "engine/base/strings.h"
 
@@ -70,21 +70,14 @@ std::string HowEnded(const Process::Exit& exit) {
 bool IsInAllocation() { return !Variable("SLURM_JOB_ID").empty(); }
 
 Result<std::vector<std::string>> NodesOfAllocation(int nodes) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0)
-    return Fail(ErrorCode::kIo, StrCat("cannot make a pipe: ", strerror(errno)));
+  constexpr uint64_t kMostBytes = uint64_t{16} << 20;
+  PINION_ASSIGN(const MemoryFile listed, MemoryFile::Make("the nodes of the allocation"));
   Process::Options options;
   options.arguments = {"scontrol", "show", "hostnames", Variable("SLURM_JOB_NODELIST")};
-  options.stdout_fd = ends[1];
-  auto process = Process::Start(options);
-  close(ends[1]);
-  std::string text;
-  char piece[4096];
-  for (ssize_t got; (got = read(ends[0], piece, sizeof piece)) > 0;)
-    text.append(piece, static_cast<size_t>(got));
-  close(ends[0]);
-  if (!process) return Unexpected(std::move(process).error());
-  const Process::Exit exit = process->Wait(kGraceSeconds).value_or(Process::Exit{.code = -1});
+  options.stdout_fd = listed.fd();
+  PINION_ASSIGN(Process process, Process::Start(options));
+  const Process::Exit exit = process.Wait(kGraceSeconds).value_or(Process::Exit{.code = -1});
+  PINION_ASSIGN(const std::string text, listed.Text(kMostBytes));
   std::vector<std::string> names;
   for (const std::string& line : Split(text, '\n'))
     if (!line.empty()) names.push_back(line);

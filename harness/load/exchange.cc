@@ -3,7 +3,6 @@
 #include <concepts>
 #include <limits>
 #include <type_traits>
-#include <utility>
 
 #include "engine/base/strings.h"
 

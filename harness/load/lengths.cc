@@ -35,15 +35,8 @@ double Lengths::High() const {
 }
 
 std::string Lengths::Text() const {
-  switch (kind) {
-    case Kind::kFixed:
-      return StrCat(a);
-    case Kind::kLogNormal:
-      return StrCat("lognormal:", a, ",", b);
-    case Kind::kUniform:
-      return StrCat("uniform:", a, ",", b);
-  }
-  return "";
+  if (kind == Kind::kFixed) return StrCat(a);
+  return StrCat(kind == Kind::kUniform ? "uniform:" : "lognormal:", a, ",", b);
 }
 
 Result<Lengths> ParseLengths(std::string_view text, std::string_view what) {

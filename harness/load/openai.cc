@@ -1,17 +1,12 @@
 #include "harness/load/openai.h"
 
-#include <cstdint>
-
 #include "engine/base/strings.h"
 
 namespace pinion::harness {
 namespace {
 
 Json Message(const char* role, const std::string& content) {
-  Json message = Json::MakeObject();
-  message.Set("role", role);
-  message.Set("content", content);
-  return message;
+  return Json::Object{{"role", role}, {"content", content}};
 }
 
 Json Messages(const Exchanges& exchanges) {

@@ -18,31 +18,22 @@ std::string Number(double value) {
   return Printf(size < 0.1 ? "%.4f" : size < 10 ? "%.2f" : size < 1000 ? "%.1f" : "%.0f", value);
 }
 
-std::string TimesRow(const char* name, const std::vector<double>& seconds) {
-  std::string row = Left(StrCat("  ", name), 10);
-  const auto cell = [&](bool known, double value) {
-    row += Right(known ? Number(value * 1e3) : "-", 10);
-  };
-  double mean = 0, squares = 0;
-  for (double value : seconds) mean += value / static_cast<double>(seconds.size());
-  for (double value : seconds)
-    squares += (value - mean) * (value - mean) / static_cast<double>(seconds.size());
-  cell(!seconds.empty(), Median(seconds));
-  cell(!seconds.empty(), mean);
-  cell(!seconds.empty(), std::sqrt(squares));
-  for (double q : {0.90, 0.95, 0.99}) {
-    const auto value = SupportedQuantile(seconds, q);
-    cell(value.has_value(), value.value_or(0));
-  }
-  return row + "\n";
-}
-
-std::string TimesTable(const ServingSummary& summary) {
+// Of the JSON's figures.
+std::string TimesTable(const Json& json, size_t requests) {
+  constexpr const char* kColumns[] = {"median", "mean", "std", "p90", "p95", "p99"};
+  constexpr std::pair<const char*, const char*> kRows[] = {
+      {"TTFT", "ttft"}, {"TPOT", "tpot"}, {"ITL", "itl"}, {"E2EL", "e2el"}};
   std::string text = Left("  ms", 10);
-  for (const char* name : {"median", "mean", "std", "p90", "p95", "p99"}) text += Right(name, 10);
-  text += "\n" + TimesRow("TTFT", summary.ttft_s) + TimesRow("TPOT", summary.tpot_s) +
-          TimesRow("ITL", summary.itl_s) + TimesRow("E2EL", summary.e2el_s);
-  if (summary.requests < SamplesNeededForQuantile(0.99))
+  for (const char* column : kColumns) text += Right(column, 10);
+  for (const auto& [title, name] : kRows) {
+    text += "\n" + Left(StrCat("  ", title), 10);
+    for (const char* column : kColumns) {
+      const Json* ms = json.Find(StrCat(column, "_", name, "_ms"));
+      text += Right(ms->is_null() ? "-" : Number(ms->number()), 10);
+    }
+  }
+  text += "\n";
+  if (requests < SamplesNeededForQuantile(0.99))
     text += StrCat("  -  needs ", SamplesNeededForQuantile(0.90), " samples for p90, ",
                    SamplesNeededForQuantile(0.95), " for p95, ", SamplesNeededForQuantile(0.99),
                    " for p99\n");
@@ -132,7 +123,9 @@ std::string Render(const LoadReport& report) {
   if (result.never_sent > 0) text += StrCat("; ", result.never_sent, " were due and never sent");
   text += result.interrupted ? "; interrupted\n\n" : "\n\n";
   text += Failures(result);
-  if (summary.requests > 0) text += RatesTable(report, summary) + "\n" + TimesTable(summary) + "\n";
+  if (summary.requests > 0)
+    text += RatesTable(report, summary) + "\n" +
+            TimesTable(ToJson(report, false), summary.requests) + "\n";
   text += GeneratorLine(result) + EnergyLine(report, summary);
   std::vector<std::string> suspect = report.suspect;
   for (std::string& fault : GeneratorFaults(result)) suspect.push_back(std::move(fault));

@@ -10,17 +10,15 @@ namespace {
 std::string FourDigits(double value) { return Printf("%.4g", value); }
 
 Json LevelJson(const SloLevel& level) {
-  Json one = Json::MakeObject();
-  one.Set("load", level.load);
-  one.Set("runs", level.runs);
-  one.Set("good", static_cast<int64_t>(level.good));
-  one.Set("total", static_cast<int64_t>(level.total));
-  one.Set("share", level.share);
-  one.Set("low", level.interval.low);
-  one.Set("high", level.interval.high);
-  one.Set("fitted", level.fitted);
-  one.Set("passes", level.passes);
-  return one;
+  return Json::Object{{"load", level.load},
+                      {"runs", level.runs},
+                      {"good", static_cast<int64_t>(level.good)},
+                      {"total", static_cast<int64_t>(level.total)},
+                      {"share", level.share},
+                      {"low", level.interval.low},
+                      {"high", level.interval.high},
+                      {"fitted", level.fitted},
+                      {"passes", level.passes}};
 }
 
 std::string Verdict(const SloReport& report) {
@@ -49,19 +47,17 @@ Json ToJson(const SloReport& report) {
   const SloBoundary& found = report.boundary;
   Json levels = Json::MakeArray();
   for (const SloLevel& level : found.levels) levels.Append(LevelJson(level));
-  Json json = Json::MakeObject();
-  json.Set("url", report.server.url.text);
-  json.Set("model_id", report.server.style.model);
-  json.Set("unit", report.options.whole ? "clients" : "requests/s");
-  json.Set("attain", report.options.attain);
-  json.Set("pass", found.pass ? LevelJson(found.levels[*found.pass]) : Json());
-  json.Set("fail", found.fail ? LevelJson(found.levels[*found.fail]) : Json());
-  json.Set("is_cliff", found.is_cliff);
-  json.Set("is_settled", found.is_settled);
-  json.Set("runs", found.runs);
-  json.Set("levels", std::move(levels));
-  json.Set("suspect", Json(report.suspect));
-  return json;
+  return Json::Object{{"url", report.server.url.text},
+                      {"model_id", report.server.style.model},
+                      {"unit", report.options.whole ? "clients" : "requests/s"},
+                      {"attain", report.options.attain},
+                      {"pass", found.pass ? LevelJson(found.levels[*found.pass]) : Json()},
+                      {"fail", found.fail ? LevelJson(found.levels[*found.fail]) : Json()},
+                      {"is_cliff", found.is_cliff},
+                      {"is_settled", found.is_settled},
+                      {"runs", found.runs},
+                      {"levels", std::move(levels)},
+                      {"suspect", Json(report.suspect)}};
 }
 
 std::string Render(const SloReport& report) {

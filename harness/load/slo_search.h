@@ -6,7 +6,6 @@
 #include <optional>
 #include <vector>
 
-#include "engine/base/json.h"
 #include "engine/base/result.h"
 #include "harness/load/generator.h"
 #include "harness/load/request_record.h"

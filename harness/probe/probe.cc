@@ -5,6 +5,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/strings.h"
+#include "engine/base/words.h"
 #include "harness/probe/latency.h"
 #include "harness/probe/plan.h"
 #include "harness/probe/rate.h"
@@ -25,10 +26,6 @@ constexpr size_t kMostPairs = 128;
 constexpr size_t kExpSteps = 500;  // about 10 us
 constexpr uint64_t kLeastChainBytes = uint64_t{128} << 20;
 constexpr size_t kCacheBiteBytes = size_t{256} << 10;
-
-std::string CountThreads(size_t count) {
-  return StrCat(count, count == 1 ? " thread" : " threads");
-}
 
 class Session {
  public:
@@ -108,7 +105,7 @@ class Session {
     }
     for (size_t threads : ThreadCounts(cpus_.size())) {
       const std::vector<int> cpus(cpus_.begin(), cpus_.begin() + static_cast<ptrdiff_t>(threads));
-      progress_(CountThreads(threads));
+      progress_(Counted(threads, "thread"));
       PINION_ASSIGN(Team team, Team::Start(cpus));
       const std::vector<int> nodes(nodes_.begin(),
                                    nodes_.begin() + static_cast<ptrdiff_t>(threads));
@@ -132,7 +129,7 @@ class Session {
       const uint64_t bytes = CacheReadBytes(cache, nearer_bytes, cpus);
       nearer_bytes = cache.bytes;
       if (bytes == 0 || bytes > arena_.bytes_per_part()) {
-        Miss(StrCat("L", cache.level, " read by ", CountThreads(cpus.size())),
+        Miss(StrCat("L", cache.level, " read by ", Counted(cpus.size(), "thread")),
              StrCat("half of each thread's share of ", FormatBytes(cache.bytes),
                     bytes == 0 ? " fits the cache before it"
                                : " is more than the memory that is read"));

@@ -2,7 +2,6 @@
 
 // The cost of synchronising threads. Every figure is the best of several samples, except wake-ups.
 
-#include "engine/base/result.h"
 #include "harness/probe/rate.h"
 
 namespace pinion::harness {

@@ -7,38 +7,15 @@
 #include <utility>
 
 #include "engine/base/strings.h"
-#include "engine/host/cores.h"
 #include "engine/host/runtime_choice.h"
 
 namespace pinion::harness {
 namespace {
 
-// A rank of ToJson(Plan). Not pinned: no CPUs.
-struct PlannedRank {
-  std::vector<int> cpus;
-  int threads = 0;
-};
-
-std::vector<PlannedRank> RanksOf(const Json& plan) {
-  std::vector<PlannedRank> ranks;
-  const Json* list = plan.Find("ranks");
-  if (!list || !list->is_array()) return ranks;
-  for (const Json& rank : list->array()) {
-    PlannedRank& one = ranks.emplace_back();
-    if (const Json* cpus = rank.Find("cpus"); cpus && cpus->is_array())
-      for (const Json& cpu : cpus->array())
-        if (cpu.is_int()) one.cpus.push_back(static_cast<int>(cpu.integer()));
-    const Json* threads = rank.Find("threads");
-    one.threads = static_cast<int>(threads && threads->is_int() ? threads->integer()
-                                                                : int64_t(one.cpus.size()));
-  }
-  return ranks;
-}
-
 // "0-3|4-7"; empty if a rank is not pinned or the plan is unknown.
-std::string BindingOf(const Json& plan) {
+std::string BindingOf(const Plan& plan) {
   std::vector<std::string> lists;
-  for (const PlannedRank& rank : RanksOf(plan)) {
+  for (const RankPlan& rank : plan.ranks) {
     if (rank.cpus.empty()) return "";
     lists.push_back(FormatCpuList(rank.cpus));
   }
@@ -48,7 +25,7 @@ std::string BindingOf(const Json& plan) {
 // The value that vLLM takes where it is not ours: its cache is in whole GiB, it reserves cores per
 // rank, and its `auto` binds differently, so that it gets the plan's CPUs.
 std::optional<std::string> VllmValue(const SettingRow& row, const Configuration& all,
-                                     const Json& plan) {
+                                     const Plan& plan) {
   const Json value = row.get(all);
   if (row.key == "kv_cache_space") {
     constexpr double kVllmDefaultGib = 4;  // unset it would take most of the memory
@@ -80,13 +57,26 @@ void AddSequences(const EngineOptions& options, const ServedLoad& load,
   if (tokens > 0) Append(words, {"-c", StrCat(tokens * sequences)});
 }
 
-// A setting that llama.cpp takes as it is, if it differs from our default or from llama.cpp's.
-void AddLlamaFlag(const char* key, const Configuration& all, std::vector<std::string>& words) {
-  const SettingRow& row = *FindSetting(key);
-  const Json value = row.get(all);
-  const auto text = CounterpartValue(row.llama_cpp, value);
-  if (text && (row.llama_cpp.always || value != row.get({})))
-    AddFlags(row.llama_cpp.name, value, *text, words);
+// Of settings that llama.cpp takes in another form: CPUs as a mask, and a context that its
+// sequences divide.
+bool HasOwnFormInLlama(const SettingRow& row) {
+  return row.key == "threads_bind" || row.key == "max_num_seqs" || row.key == "max_model_len";
+}
+
+// Those that it takes as they are and that differ from our defaults, or whose default differs.
+void AddLlamaSettings(const Configuration& all, Command& command) {
+  for (const SettingRow& row : SettingRows()) {
+    const auto& [name, values, always] = row.llama_cpp;
+    const Json value = row.get(all);
+    const bool is_written = always || value != row.get({});
+    if (name.empty() || name.front() == '[' || !is_written || HasOwnFormInLlama(row)) continue;
+    const auto text = CounterpartValue(row.llama_cpp, value);
+    if (!text) continue;  // WithoutCounterpart names it
+    if (name.front() == '-')
+      AddFlags(name, value, *text, command.arguments);
+    else
+      command.environment.emplace_back(name, *text);
+  }
 }
 
 // Shell lines that make the files of a model, and what another engine then reads.
@@ -126,7 +116,7 @@ std::string WithPreloads(Command command, const RuntimeChoice& runtime) {
 
 }  // namespace
 
-Command VllmCommand(const Configuration& configuration, const Json& plan) {
+Command VllmCommand(const Configuration& configuration, const Plan& plan) {
   const Configuration defaults;
   Command command{{}, {"vllm", "serve", configuration.options.model}};
   for (const SettingRow& row : SettingRows()) {
@@ -144,32 +134,29 @@ Command VllmCommand(const Configuration& configuration, const Json& plan) {
   return command;
 }
 
-Command LlamaCommand(const Configuration& configuration, const Json& plan, const ServedLoad& load) {
+Command LlamaCommand(const Configuration& configuration, const Plan& plan, const ServedLoad& load) {
   Command command{{}, {"llama-server", "-m", configuration.options.model}};
   auto& words = command.arguments;
   std::vector<int> cpus;
-  int threads = 0;
-  for (const PlannedRank& rank : RanksOf(plan)) {
-    threads += rank.threads;
+  for (const RankPlan& rank : plan.ranks)
     cpus.insert(cpus.end(), rank.cpus.begin(), rank.cpus.end());
-  }
-  if (threads > 0) Append(words, {"-t", StrCat(threads), "-tb", StrCat(threads)});
-  for (const char* key : {"max_num_batched_tokens", "kv_cache_dtype"})
-    AddLlamaFlag(key, configuration, words);
+  if (const int threads = plan.total_threads(); threads > 0)
+    Append(words, {"-t", StrCat(threads), "-tb", StrCat(threads)});
+  AddLlamaSettings(configuration, command);
   AddSequences(configuration.options, load, words);
   if (!cpus.empty())
     Append(words, {"-C", CpuMask(cpus), "-Cb", CpuMask(cpus), "--cpu-strict", "1"});
   return command;
 }
 
-std::string VllmShellText(const Configuration& configuration, const Json& plan) {
+std::string VllmShellText(const Configuration& configuration, const Plan& plan) {
   const MadeModel made = WithPresetsWritten(configuration.options.model);
   Configuration written = configuration;
   written.options.model = made.model;
   return made.lines + WithPreloads(VllmCommand(written, plan), configuration.runtime);
 }
 
-std::string LlamaShellText(const Configuration& configuration, const Json& plan,
+std::string LlamaShellText(const Configuration& configuration, const Plan& plan,
                            const ServedLoad& load) {
   const MadeModel made = AsGguf(configuration.options.model);
   Configuration written = configuration;

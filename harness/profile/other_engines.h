@@ -3,12 +3,12 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/json.h"
+#include "engine/host/binding.h"
 #include "engine/run/settings.h"
 #include "harness/profile/command.h"
 
 // A configuration as the closest equivalents of other engines, by the registry's counterparts
-// (engine/run/settings.h). `plan`: ToJson(Plan) of all engines behind the server, or null if it is
+// (engine/run/settings.h). `plan`: of all engines behind the server, without ranks if it is
 // unknown; it gives explicit CPUs, because the others' own choice differs from ours.
 
 namespace pinion::harness {
@@ -21,17 +21,17 @@ struct ServedLoad {
 
 // `vllm serve MODEL` and its environment, without LD_PRELOAD, which a trial's processes inherit. Of
 // the plan's lists each engine of several takes those of its ranks.
-Command VllmCommand(const Configuration& configuration, const Json& plan);
+Command VllmCommand(const Configuration& configuration, const Plan& plan);
 
 // `llama-server -m MODEL`. It divides a context of fixed size among its sequences, while ours are
 // paged: it gets no more sequences than `load` has clients and, if max_model_len is unset, room for
 // the load's longest sequence in each.
-Command LlamaCommand(const Configuration& configuration, const Json& plan, const ServedLoad& load);
+Command LlamaCommand(const Configuration& configuration, const Plan& plan, const ServedLoad& load);
 
 // The same as shell lines, with LD_PRELOAD, after those that write what the engine reads if the
 // model is a preset or, for llama.cpp, not a GGUF file.
-std::string VllmShellText(const Configuration& configuration, const Json& plan);
-std::string LlamaShellText(const Configuration& configuration, const Json& plan,
+std::string VllmShellText(const Configuration& configuration, const Plan& plan);
+std::string LlamaShellText(const Configuration& configuration, const Plan& plan,
                            const ServedLoad& load);
 
 // "isa=avx2": settings of the configuration without a counterpart in another engine, which is

@@ -92,16 +92,14 @@ Json OrNull(const Json* value) { return value ? *value : Json(); }
 Json ToJson(const Profile& profile) {
   Json settings = Json::MakeObject();
   for (const SettingRow& row : SettingRows()) settings.Set(row.key, row.get(profile.configuration));
-  Json json = Json::MakeObject();
-  json.Set("format", Profile::kFormat);
-  json.Set("objective", profile.objective);
-  json.Set("model", profile.configuration.options.model);
-  json.Set("configuration", std::move(settings));
-  json.Set("machine", profile.machine);
-  json.Set("cpus", profile.cpus);
-  json.Set("expected", profile.expected);
-  json.Set("evidence", profile.evidence);
-  return json;
+  return Json::Object{{"format", Profile::kFormat},
+                      {"objective", profile.objective},
+                      {"model", profile.configuration.options.model},
+                      {"configuration", std::move(settings)},
+                      {"machine", profile.machine},
+                      {"cpus", profile.cpus},
+                      {"expected", profile.expected},
+                      {"evidence", profile.evidence}};
 }
 
 Result<Profile> ParseProfile(const Json& object) {

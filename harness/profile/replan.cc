@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 
 namespace pinion::harness {
@@ -17,15 +18,6 @@ std::vector<std::vector<int>> ListsOf(const std::string& binding) {
     lists.push_back(std::move(*list));
   }
   return lists;
-}
-
-std::vector<int> CpusIn(const Json* list) {
-  std::vector<int> cpus;
-  if (list && list->is_array())
-    for (const Json& cpu : list->array())
-      if (cpu.is_int()) cpus.push_back(static_cast<int>(cpu.integer()));
-  std::sort(cpus.begin(), cpus.end());
-  return cpus;
 }
 
 // A plan in short: the CPUs and NUMA nodes of each rank, and the CPUs of the front end.
@@ -89,18 +81,20 @@ std::optional<std::string> DifferenceOfPlans(const Json* measured, const Plan& h
   if (!ranks || !ranks->is_array()) return std::nullopt;
   Shape before, now;
   for (const Json& rank : ranks->array()) {
-    before.ranks.push_back(CpusIn(rank.Find("cpus")));
-    before.nodes.push_back(CpusIn(rank.Find("nodes")));
+    before.ranks.push_back(IntegersIn(rank.Find("cpus")));
+    before.nodes.push_back(IntegersIn(rank.Find("nodes")));
   }
-  before.frontend = CpusIn(measured->Find("frontend_cpus"));
+  before.frontend = IntegersIn(measured->Find("frontend_cpus"));
   for (const RankPlan& rank : here.ranks) {
     now.ranks.push_back(rank.cpus);
     now.nodes.push_back(rank.nodes);
   }
   now.frontend = here.frontend_cpus;
-  for (auto* lists : {&now.ranks, &now.nodes})
-    for (auto& list : *lists) std::sort(list.begin(), list.end());
-  std::sort(now.frontend.begin(), now.frontend.end());
+  for (Shape* shape : {&before, &now}) {
+    for (auto* lists : {&shape->ranks, &shape->nodes})
+      for (auto& list : *lists) std::sort(list.begin(), list.end());
+    std::sort(shape->frontend.begin(), shape->frontend.end());
+  }
   if (now.ranks == before.ranks && now.frontend == before.frontend) return std::nullopt;
   const bool with_nodes = NodesDiffer(now, before);
   return StrCat("the plan is not the measured one: ", TextOf(now, with_nodes),

@@ -2,7 +2,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "engine/base/json.h"
 #include "engine/host/binding.h"

@@ -15,11 +15,6 @@
 namespace pinion::harness {
 namespace {
 
-bool WasMeasured(const Candidate& candidate) {
-  return std::any_of(candidate.series.begin(), candidate.series.end(),
-                     [](const Series& series) { return series.estimate.n > 0; });
-}
-
 // How far the drawings of one objective reach to either side, so that all rows share one scale.
 double Reach(const Results& results, Objective objective) {
   double largest = 0;
@@ -49,7 +44,7 @@ Html RatioCell(const Candidate& candidate, Objective objective, double floor, do
 
 Html FigureCell(const Candidate& candidate, const char* metric, int concurrency) {
   const Series* series = candidate.Find(metric, concurrency);
-  if (!series || series->estimate.n == 0) return Tag("td", "number faint", "-");
+  if (!series) return Tag("td", "number faint", "-");
   const char* unit = FindMetric(metric)->unit;
   Html cell = Text(FormatFigure(unit, series->estimate.median));
   if (const auto& interval = series->estimate.interval)
@@ -110,7 +105,7 @@ Html HeaderRow(const Results& results) {
 Html CandidateTable(const Results& results) {
   std::vector<const Candidate*> measured;
   for (const Candidate& candidate : results.candidates)
-    if (WasMeasured(candidate)) measured.push_back(&candidate);
+    if (!candidate.series.empty()) measured.push_back(&candidate);
   if (measured.empty()) return Tag("p", "", "No configuration has been measured yet.");
   const Objective ranking = RankingObjective(results);
   std::stable_sort(measured.begin(), measured.end(), [&](const auto* a, const auto* b) {
@@ -121,10 +116,8 @@ Html CandidateTable(const Results& results) {
     double floor, reach;
   };
   std::vector<Scale> scales;
-  for (const Objective objective : results.definition.objectives) {
-    const Verdict* verdict = results.FindVerdict(objective);
-    scales.push_back({objective, verdict ? verdict->floor : 0, Reach(results, objective)});
-  }
+  for (const Objective objective : results.definition.objectives)
+    scales.push_back({objective, results.FloorOf(objective), Reach(results, objective)});
   const std::vector<FrontPoint> front = FrontOf(results);
   Html rows;
   for (const Candidate* candidate : measured) {
@@ -145,7 +138,7 @@ Html FailureTable(const Results& results) {
   for (const Candidate& candidate : results.candidates) {
     const bool out =
         GaveOut(candidate.status) || candidate.status == CandidateStatus::kDisqualified;
-    if (WasMeasured(candidate) && !out) continue;
+    if (!candidate.series.empty() && !out) continue;
     Html why = Text(candidate.reason.empty() ? "no trial has run yet" : candidate.reason);
     if (!candidate.log_tail.empty())
       why += Tag("details", Tag("summary", "", "end of its log (" + candidate.log_path + ")") +

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cctype>
 
-#include "harness/report/charts.h"
 #include "harness/report/page.h"
 #include "harness/report/pair_words.h"
 #include "harness/report/ratio_drawing.h"
@@ -22,8 +21,7 @@ Html FigureRow(const Figure& figure, const Candidate* baseline) {
     value += Tag("span", "small faint",
                  Prose(FormatRange(unit, estimate.interval->low, estimate.interval->high)));
   if (const Series* before =
-          baseline ? baseline->Find(figure.series->metric, figure.series->level) : nullptr;
-      before && before->estimate.n > 0)
+          baseline ? baseline->Find(figure.series->metric, figure.series->level) : nullptr)
     value += Tag("span", "small faint",
                  Prose("defaults: " + FormatFigure(unit, before->estimate.median)));
   return Tag("dt", "", figure.name) + Tag("dd", value);

@@ -75,8 +75,7 @@ std::string Conclusion(const std::vector<FrontPoint>& points, size_t drawn) {
 Chart FrontierChart(const Results& results) {
   Chart chart{"frontier", "Throughput against latency", "", Json::MakeArray(), ""};
   const std::vector<FrontPoint> points = FrontOf(results);
-  if (points.empty())
-    return Absent("frontier", "Throughput against latency", "no client request has finished yet");
+  if (points.empty()) return Absent(chart, "no client request has finished yet");
   const auto telling = MostTelling(results, kChartCandidates);
   const std::set<const Candidate*> drawn(telling.begin(), telling.end());
   for (const FrontPoint& point : points)

@@ -12,11 +12,9 @@
 namespace pinion::harness {
 namespace {
 
-constexpr const char* kGoodputTitle = "Goodput by setting";
-
 const Estimate* GoodputOf(const Candidate& candidate) {
   const Series* series = candidate.Find("slo_load", 0);
-  return Measured(series) ? &series->estimate : nullptr;
+  return series ? &series->estimate : nullptr;
 }
 
 // A key, within its engine if several race: those engines have settings of their own.
@@ -79,9 +77,9 @@ Json RowOf(const Results& results, const std::string& setting, const Level& leve
 }  // namespace
 
 Chart GoodputChart(const Results& results) {
+  Chart chart{"goodput", "Goodput by setting", "", Json::MakeArray(), ""};
   const auto& slo = results.definition.workload.slo;
-  if (!slo) return Absent("goodput", kGoodputTitle, "the sweep had no SLO to search for");
-  Chart chart{"goodput", kGoodputTitle, "", Json::MakeArray(), ""};
+  if (!slo) return Absent(chart, "the sweep had no SLO to search for");
   const bool is_race = results.definition.engines.size() > 1;
   double widest = 0;
   for (const auto& [axis, values] : AxesOf(results)) {
@@ -101,7 +99,7 @@ Chart GoodputChart(const Results& results) {
         "Line: from the lowest to the highest end of the configurations' intervals.");
   }
   if (!chart.values.array().empty()) return chart;
-  return Absent("goodput", kGoodputTitle, "no setting was measured with two values under the SLO");
+  return Absent(chart, "no setting was measured with two values under the SLO");
 }
 
 }  // namespace pinion::harness

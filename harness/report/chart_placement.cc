@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "engine/base/words.h"
 #include "harness/report/charts.h"
@@ -12,9 +13,7 @@ namespace {
 
 // {"cpu_list":"0-3,8"} -> 0,1,2,3,8.
 std::vector<int> CpusOf(const Json& node) {
-  const Json* list = node.Find("cpu_list");
-  if (!list || !list->is_string()) return {};
-  return ParseCpuList(list->string()).value_or(std::vector<int>{});
+  return ParseCpuList(TextAt(node, "cpu_list")).value_or(std::vector<int>{});
 }
 
 // The candidate to draw: the ranking objective's recommendation, else the defaults.
@@ -25,13 +24,11 @@ const Candidate* Drawn(const Results& results) {
 }
 
 // CPU -> "rank 0" or "front end".
-std::map<int, std::string> Workers(const Json& plan) {
+std::map<int, std::string> Workers(const Plan& plan) {
   std::map<int, std::string> workers;
-  if (const Json* ranks = plan.Find("ranks"); ranks && ranks->is_array())
-    for (size_t rank = 0; rank < ranks->array().size(); ++rank)
-      for (const int cpu : IntegersIn(ranks->array()[rank].Find("cpus")))
-        workers[cpu] = StrCat("rank ", rank);
-  for (const int cpu : IntegersIn(plan.Find("frontend_cpus"))) workers.emplace(cpu, "front end");
+  for (size_t rank = 0; rank < plan.ranks.size(); ++rank)
+    for (const int cpu : plan.ranks[rank].cpus) workers[cpu] = StrCat("rank ", rank);
+  for (const int cpu : plan.frontend_cpus) workers.emplace(cpu, "front end");
   return workers;
 }
 
@@ -40,16 +37,15 @@ std::map<int, std::string> Workers(const Json& plan) {
 Chart PlacementChart(const Results& results) {
   Chart chart{"placement", "Thread placement", "", Json::MakeArray(), ""};
   const Candidate* candidate = Drawn(results);
-  const Json* nodes = results.machine.Find("nodes");
+  const Json::Array& nodes = ItemsOf(results.machine, "nodes");
   const auto workers = candidate ? Workers(candidate->plan) : std::map<int, std::string>();
-  if (workers.empty() || !nodes || !nodes->is_array())
-    return Absent("placement", "Thread placement",
-                  candidate && candidate->threads > 0
-                      ? "no thread is bound to a CPU by " + SettingsText(*candidate)
-                      : "no engine has reported its plan");
+  if (workers.empty() || nodes.empty())
+    return Absent(chart, candidate && candidate->threads > 0
+                             ? "no thread is bound to a CPU by " + SettingsText(*candidate)
+                             : "no engine has reported its plan");
   const std::vector<int> allowed = IntegersIn(results.budget.Find("cpus"));
   size_t cpus = 0, computing = 0;
-  for (const Json& node : nodes->array()) {
+  for (const Json& node : nodes) {
     const Json* id = node.Find("id");
     int column = 0;
     for (const int cpu : CpusOf(node)) {
@@ -70,7 +66,7 @@ Chart PlacementChart(const Results& results) {
     }
   }
   chart.conclusion = StrCat(SettingsText(*candidate), ": ", computing, " of ", Counted(cpus, "CPU"),
-                            " compute, on ", Counted(nodes->array().size(), "NUMA node"), ".");
+                            " compute, on ", Counted(nodes.size(), "NUMA node"), ".");
   return chart;
 }
 

@@ -12,12 +12,9 @@
 namespace pinion::harness {
 namespace {
 
-constexpr const char* kName = "roofline";
-constexpr const char* kTitle = "Roofline";
-
 double MedianOf(const Candidate& candidate, const std::string& metric) {
   const Series* series = candidate.Find(metric, 0);
-  return Measured(series) ? series->estimate.median : 0;
+  return series ? series->estimate.median : 0;
 }
 
 // Source: Williams, Waterman, Patterson, "Roofline", CACM 52 (2009).
@@ -131,10 +128,10 @@ std::string WhyAbsent(const Results& results) {
 }  // namespace
 
 Chart RooflineChart(const Results& results) {
+  Chart chart{"roofline", "Roofline", "", Json::MakeArray(), ""};
   const auto roofs = RoofsOf(results);
   const std::vector<RooflinePoint> points = RooflinePointsOf(results);
-  if (roofs.empty() || points.empty()) return Absent(kName, kTitle, WhyAbsent(results));
-  Chart chart{kName, kTitle, "", Json::MakeArray(), ""};
+  if (roofs.empty() || points.empty()) return Absent(chart, WhyAbsent(results));
   double from = INFINITY, to = 0;
   for (const auto& [name, roof] : roofs) {
     from = std::min(from, roof.flops_per_s / roof.bytes_per_s / 2);

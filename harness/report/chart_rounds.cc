@@ -36,8 +36,7 @@ double ShareAt(const Series* series, size_t index) {
 Chart PairedChart(const Results& results) {
   Chart chart{"paired", "Paired differences", "", Json::MakeArray(), ""};
   const Objective objective = RankingObjective(results);
-  const Verdict* verdict = results.FindVerdict(objective);
-  const double floor = verdict ? verdict->floor * 100 : 0;
+  const double floor = results.FloorOf(objective) * 100;
   const auto telling = MostTelling(results, kChartCandidates);
   const Candidate* best = nullptr;
   for (const Candidate* candidate : telling) {
@@ -52,7 +51,7 @@ Chart PairedChart(const Results& results) {
                                        {"median", (comparison->ratio.median - 1) * 100},
                                        {"floor", floor}});
   }
-  if (!best) return Absent("paired", "Paired differences", "only the defaults were measured");
+  if (!best) return Absent(chart, "only the defaults were measured");
   const auto& ratios = best->Find(objective)->ratios;
   const auto above = std::count_if(ratios.begin(), ratios.end(),
                                    [](const Sample& ratio) { return ratio.value > 1; });
@@ -70,11 +69,11 @@ Chart DriftChart(const Results& results) {
   const Candidate* baseline = results.Find(0);
   const std::vector<LoadLevel> loops = results.definition.workload.levels();
   if (!RunsBatch(results.definition) && loops.empty())
-    return Absent("drift", "Drift over the sweep", "neither a batch nor a loop was run");
+    return Absent(chart, "neither a batch nor a loop was run");
   const LoadLevel load = RunsBatch(results.definition) ? LoadLevel() : loops.front();
   const Series* series = baseline ? baseline->Find("output_tokens_per_s", load) : nullptr;
-  if (!Measured(series) || series->samples.size() < 2)
-    return Absent("drift", "Drift over the sweep", "the defaults were not measured twice");
+  if (!series || series->samples.size() < 2)
+    return Absent(chart, "the defaults were not measured twice");
   const Series *steal = baseline->Find("steal_share", 0),
                *pressure = baseline->Find("cpu_pressure_share", 0);
   size_t disturbed = 0;

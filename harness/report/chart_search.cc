@@ -7,6 +7,7 @@
 #include "engine/base/words.h"
 #include "harness/report/charts.h"
 #include "harness/report/words.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
@@ -33,7 +34,7 @@ Chart PredictedChart(const Results& results) {
   for (const Candidate& candidate : results.candidates) {
     const double predicted = PredictedRate(candidate);
     const Series* output = candidate.Find("output_tokens_per_s", 0);
-    if (predicted <= 0 || !Measured(output)) continue;
+    if (predicted <= 0 || !output) continue;
     shares.push_back(output->estimate.median / predicted);
     chart.values.Append(Json::Object{{"configuration", SettingsText(candidate)},
                                      {"role", RoleOf(results, candidate)},
@@ -42,18 +43,13 @@ Chart PredictedChart(const Results& results) {
   }
   if (shares.empty())
     return Absent(
-        "predicted", "Predicted against measured",
+        chart,
         "there are no predictions: run `pinion probe --out FILE`, then sweep with --probe FILE");
-  if (shares.size() < 2)
-    return Absent("predicted", "Predicted against measured", "only one configuration was measured");
+  if (shares.size() < 2) return Absent(chart, "only one configuration was measured");
   const auto [low, high] = std::minmax_element(shares.begin(), shares.end());
-  char text[160];
-  std::snprintf(
-      text, sizeof text,
-      "The line is the machine's measured limit; configurations reached %.0f to %.0f %% of "
-      "it.",
-      *low * 100, *high * 100);
-  chart.conclusion = text;
+  chart.conclusion =
+      StrCat("The line is the machine's measured limit; configurations reached ",
+             Printf("%.0f", *low * 100), " to ", Printf("%.0f %% of it.", *high * 100));
   return chart;
 }
 
@@ -67,8 +63,7 @@ Chart RaceChart(const Results& results) {
     measured += rounds;
     left += candidate.status == CandidateStatus::kDropped ? 1 : 0;
   }
-  if (left == 0)
-    return Absent("race", "Configurations dropped by round", "no configuration was dropped");
+  if (left == 0) return Absent(chart, "no configuration was dropped");
   for (const Candidate* candidate : MostTelling(results, kChartCandidates)) {
     const bool dropped = candidate->status == CandidateStatus::kDropped;
     chart.values.Append(Json::Object{{"configuration", SettingsText(*candidate)},

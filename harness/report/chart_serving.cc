@@ -8,6 +8,7 @@
 
 #include "engine/base/strings.h"
 #include "engine/base/words.h"
+#include "engine/run/settings.h"
 #include "harness/report/charts.h"
 #include "harness/report/distribution.h"
 #include "harness/report/words.h"
@@ -56,8 +57,8 @@ struct Cell {
 };
 
 std::string KvSpaceOf(const Candidate& candidate) {
-  const Json* space = candidate.options.Find("kv_cache_space");
-  return space && space->is_number() ? space->Dump() : "auto";
+  const auto& bytes = candidate.configuration.options.kv_cache_bytes;
+  return bytes ? SettingText(GibOf(*bytes)) : "auto";
 }
 
 // The line of a cell of the KV chart below its tokens/s, if it is known: a share's median, or the
@@ -73,7 +74,7 @@ constexpr KvFact kKvFacts[] = {{"kv_used_share", "used", " % used", false},
 // In percent, or a count. nullopt: it was not counted.
 std::optional<double> ValueOf(const KvFact& fact, const Candidate& candidate, int concurrency) {
   const Series* series = candidate.Find(fact.metric, concurrency);
-  if (!Measured(series)) return std::nullopt;
+  if (!series) return std::nullopt;
   return fact.is_count ? MeanOf(*series) : 100 * series->estimate.median;
 }
 
@@ -143,21 +144,20 @@ Chart SloChart(const Results& results) {
     if (RoleOf(results, candidate) != "other")
       found.push_back(StrCat(SettingsText(candidate), ": ", BoundaryText(*candidate.slo)));
   }
-  if (chart.values.array().empty())
-    return Absent("slo", "Load against the SLO", "the sweep had no SLO to search for");
+  if (chart.values.array().empty()) return Absent(chart, "the sweep had no SLO to search for");
   chart.conclusion = Join(found, "; ") + ".";
   return chart;
 }
 
 Chart KvChart(const Results& results) {
-  constexpr const char* kTitle = "KV space against clients";
+  Chart chart{"kv", "KV space against clients", "", Json::MakeArray(), ""};
   std::map<std::pair<std::string, int>, Cell> cells;
   std::map<int, double> best;  // by concurrency
   std::set<std::string> spaces;
   for (const Candidate& candidate : results.candidates)
     for (const int concurrency : results.definition.workload.concurrency) {
       const Series* output = candidate.Find("output_tokens_per_s", concurrency);
-      const double tokens = Measured(output) ? output->estimate.median : 0;
+      const double tokens = output ? output->estimate.median : 0;
       if (tokens <= 0) continue;
       Cell& cell = cells[{KvSpaceOf(candidate), concurrency}];
       if (tokens > cell.tokens_per_s) cell = {&candidate, tokens};
@@ -165,10 +165,8 @@ Chart KvChart(const Results& results) {
       spaces.insert(KvSpaceOf(candidate));
     }
   if (spaces.size() < 2)
-    return Absent("kv", kTitle,
-                  spaces.empty() ? "no client request has finished yet"
-                                 : "every configuration has the same KV space");
-  Chart chart{"kv", kTitle, "", Json::MakeArray(), ""};
+    return Absent(chart, spaces.empty() ? "no client request has finished yet"
+                                        : "every configuration has the same KV space");
   const std::pair<const std::pair<std::string, int>, Cell>* worst = nullptr;
   for (const auto& entry : cells) {
     const auto& [key, cell] = entry;
@@ -187,15 +185,14 @@ Chart KvChart(const Results& results) {
 }
 
 Chart DistributionChart(const Results& results) {
-  constexpr const char* kTitle = "First token and token gaps";
-  Chart chart{"distributions", kTitle, "", Json::MakeArray(), ""};
+  Chart chart{"distributions", "First token and token gaps", "", Json::MakeArray(), ""};
   const Candidate *baseline = results.Find(0), *winner = WinnerOf(results);
   for (const Candidate* candidate : {baseline, winner})
     if (candidate)
       for (const Distribution& one : candidate->distributions)
         if (!one.quantiles.empty()) chart.values.Append(DistributionRow(*candidate, one));
   if (chart.values.array().empty())
-    return Absent("distributions", kTitle, "no trial recorded the times of its requests");
+    return Absent(chart, "no trial recorded the times of its requests");
   const auto& loops = results.definition.workload.concurrency;
   const int most = loops.empty() ? 1 : *std::max_element(loops.begin(), loops.end());
   std::vector<std::string> parts;

@@ -10,18 +10,14 @@
 #include "engine/base/words.h"
 #include "harness/report/charts.h"
 #include "harness/report/words.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
 
-std::string BindingOf(const Candidate& candidate) {
-  const Json* bind = candidate.options.Find("threads_bind");
-  return bind && bind->is_string() ? bind->string() : "auto";
-}
-
 const Estimate* BatchOutput(const Candidate& candidate) {
   const Series* series = candidate.Find("output_tokens_per_s", 0);
-  return Measured(series) ? &series->estimate : nullptr;
+  return series ? &series->estimate : nullptr;
 }
 
 // The candidate's value of `key`: its own, or the baseline's.
@@ -81,11 +77,6 @@ std::vector<Importance> ImportancesOf(const Results& results, Objective objectiv
   return all;
 }
 
-double FloorOf(const Results& results, Objective objective) {
-  const Verdict* verdict = results.FindVerdict(objective);
-  return verdict ? verdict->floor : 0;
-}
-
 }  // namespace
 
 Chart BindingChart(const Results& results) {
@@ -94,7 +85,7 @@ Chart BindingChart(const Results& results) {
   for (const Candidate& candidate : results.candidates) {
     const double ratio = candidate.Ratio(Objective::kThroughput);
     if (!BatchOutput(candidate) || ratio <= 0) continue;
-    auto& cell = best[{BindingOf(candidate), candidate.threads}];
+    auto& cell = best[{candidate.configuration.options.threads_bind, candidate.threads}];
     if (!cell.first || ratio > cell.second) cell = {&candidate, ratio};
   }
   const std::pair<const Candidate*, double>* top = nullptr;
@@ -109,12 +100,11 @@ Chart BindingChart(const Results& results) {
                      {"configuration", SettingsText(*candidate)}});
   }
   if (best.size() < 2)
-    return Absent("binding", "Binding × threads",
-                  "fewer than two bindings or numbers of threads were measured");
-  chart.conclusion = StrCat(
-      "Batch output against the defaults, each cell's best configuration: ", BindingOf(*top->first),
-      " with ", Counted(static_cast<size_t>(top->first->threads), "thread"), " leads (",
-      FormatChange(top->second), ").");
+    return Absent(chart, "fewer than two bindings or numbers of threads were measured");
+  chart.conclusion = StrCat("Batch output against the defaults, each cell's best configuration: ",
+                            top->first->configuration.options.threads_bind, " with ",
+                            Counted(static_cast<size_t>(top->first->threads), "thread"), " leads (",
+                            FormatChange(top->second), ").");
   return chart;
 }
 
@@ -127,11 +117,10 @@ Chart ScalingChart(const Results& results) {
     if (!of || BatchOutput(candidate)->median > BatchOutput(*of)->median) of = &candidate;
   }
   if (best.size() < 2)
-    return Absent("scaling", "Scaling over threads",
-                  best.empty()
-                      ? "no batch was measured"
-                      : StrCat("every configuration ran on ",
-                               Counted(static_cast<size_t>(best.begin()->first), "thread")));
+    return Absent(chart, best.empty()
+                             ? "no batch was measured"
+                             : StrCat("every configuration ran on ",
+                                      Counted(static_cast<size_t>(best.begin()->first), "thread")));
   const auto& [fewest, base] = *best.begin();
   const double per_thread = BatchOutput(*base)->median / fewest;
   for (const auto& [threads, candidate] : best) {
@@ -148,12 +137,9 @@ Chart ScalingChart(const Results& results) {
   }
   const auto& [most, widest] = *best.rbegin();
   const double gain = BatchOutput(*widest)->median / BatchOutput(*base)->median;
-  char text[160];
-  std::snprintf(
-      text, sizeof text,
-      "%d threads give %.2f times what %d %s: an efficiency of %.0f %%. Dashed: ideal scaling.",
-      most, gain, fewest, fewest == 1 ? "gives" : "give", 100 * gain * fewest / most);
-  chart.conclusion = text;
+  chart.conclusion = StrCat(most, Printf(" threads give %.2f times what ", gain), fewest,
+                            fewest == 1 ? " gives" : " give", ": an efficiency of ",
+                            Printf("%.0f %%. Dashed: ideal scaling.", 100 * gain * fewest / most));
   return chart;
 }
 
@@ -161,7 +147,7 @@ Chart ImportanceChart(const Results& results) {
   Chart chart{"importance", "Which settings matter", "", Json::MakeArray(), ""};
   const Objective objective = RankingObjective(results);
   const std::vector<Importance> all = ImportancesOf(results, objective);
-  const double floor = FloorOf(results, objective);
+  const double floor = results.FloorOf(objective);
   size_t noise = 0;
   for (const Importance& one : all) {
     noise += one.spread <= floor ? 1 : 0;
@@ -171,8 +157,7 @@ Chart ImportanceChart(const Results& results) {
                                      {"best", one.best},
                                      {"worst", one.worst}});
   }
-  if (all.empty())
-    return Absent("importance", "Which settings matter", "no setting was measured with two values");
+  if (all.empty()) return Absent(chart, "no setting was measured with two values");
   chart.conclusion =
       StrCat(all[0].key, " matters most for ", Name(objective), ": ", all[0].best, " gives ",
              FormatChange(1 + all[0].spread), " against ", all[0].worst, ".");

@@ -4,8 +4,6 @@
 
 namespace pinion::harness {
 
-bool Measured(const Series* series) { return series && series->estimate.n > 0; }
-
 std::string RoleOf(const Results& results, const Candidate& candidate) {
   if (candidate.is_baseline) return "default";
   for (const Verdict& verdict : results.verdicts)
@@ -44,8 +42,8 @@ const Candidate* WinnerOf(const Results& results) {
   return nullptr;
 }
 
-Chart Absent(const char* name, const char* title, const std::string& why) {
-  return {name, title, "", Json::MakeArray(), why};
+Chart Absent(const Chart& chart, std::string why) {
+  return {chart.name, chart.title, "", Json::MakeArray(), std::move(why)};
 }
 
 std::vector<Chart> AllCharts(const Results& results) {

@@ -17,7 +17,7 @@ struct Chart {
   Json values;             // an array of flat objects: the specification's data
   std::string absent;      // why there is nothing to draw; `values` is then empty
 };
-Chart Absent(const char* name, const char* title, const std::string& why);
+Chart Absent(const Chart& chart, std::string why);
 
 // All charts, in the order of the page, drawn or absent.
 std::vector<Chart> AllCharts(const Results& results);
@@ -43,7 +43,6 @@ Chart PredictedChart(const Results& results);     // predicted against measured
 Chart RaceChart(const Results& results);          // when configurations were dropped
 
 // Shared by all charts.
-bool Measured(const Series* series);
 // "default", "recommended" or "other"; "default" also if the defaults are recommended.
 std::string RoleOf(const Results& results, const Candidate& candidate);
 // The objective whose ratios the charts rank by: the definition's last (balanced, if there are

@@ -1,9 +1,9 @@
 // What the machine's counters say of each configuration.
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "harness/report/facts.h"
 #include "harness/report/words.h"
-#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
@@ -19,22 +19,15 @@ constexpr CounterColumn kCounterColumns[] = {{"memory traffic", "memory_bytes_pe
                                              {"at the wall", "wall_watts"},
                                              {"energy per token", "joules_per_token"}};
 
-const Series* CountedSeries(const Candidate& candidate, const char* metric) {
-  const Series* series = candidate.Find(metric, 0);
-  return series && series->estimate.n > 0 ? series : nullptr;
-}
-
 // Each quantity without a source, once: "energy: not available, because ...; to enable it: ...".
 std::string Absent(const Results& results) {
   std::vector<std::string> gaps;
   for (const Json& check : ChecksOf(results)) {
-    const auto text = [&](const char* key) {
-      return Optional<std::string>(check, key, "").value_or("");
-    };
-    if (!IsCounter(check) || text("state") == "ok") continue;
-    const std::string name = text("name").substr(std::string_view(kCounterCheck).size());
-    gaps.push_back(StrCat(name, ": not available, because ", text("reason"),
-                          text("fix").empty() ? "" : StrCat("; to enable it: ", text("fix")), "."));
+    if (!IsCounter(check) || TextAt(check, "state") == "ok") continue;
+    const std::string name = TextAt(check, "name").substr(std::string_view(kCounterCheck).size());
+    const std::string fix = TextAt(check, "fix");
+    gaps.push_back(StrCat(name, ": not available, because ", TextAt(check, "reason"),
+                          fix.empty() ? "" : StrCat("; to enable it: ", fix), "."));
   }
   return Join(gaps, " ");
 }
@@ -47,7 +40,7 @@ TextTable CounterFacts(const Results& results) {
   for (const CounterColumn& column : kCounterColumns) {
     bool any = false;
     for (const Candidate& candidate : results.candidates)
-      any = any || CountedSeries(candidate, column.metric);
+      any = any || candidate.Find(column.metric, 0);
     if (any) columns.push_back(column);
   }
   for (const CounterColumn& column : columns) table.head.emplace_back(column.title);
@@ -56,7 +49,7 @@ TextTable CounterFacts(const Results& results) {
     TextTable::Row row{{SettingsText(candidate)}};
     bool any = false;
     for (const CounterColumn& column : columns) {
-      const Series* series = CountedSeries(candidate, column.metric);
+      const Series* series = candidate.Find(column.metric, 0);
       any = any || series;
       row.cells.push_back(
           series ? FormatFigure(FindMetric(column.metric)->unit, series->estimate.median) : "-");

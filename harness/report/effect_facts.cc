@@ -174,9 +174,7 @@ std::string ValueText(const SettingRow* row, const std::string& text) {
 std::string ValueWithout(const Pair& pair, const std::string& key) {
   const SettingRow* row = FindSetting(key);
   if (!row) return "unset";
-  Configuration configuration = ConfigurationOf(pair.without->settings);
-  (void)FromJson(pair.without->options, configuration.options);
-  return ValueText(row, SettingText(row->get(configuration)));
+  return ValueText(row, SettingText(row->get(pair.without->configuration)));
 }
 
 std::string EffectText(const Estimate& effect) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "harness/report/words.h"
 
@@ -34,9 +35,8 @@ void AddFacts(const Json& json, const std::string& path, TextTable& table) {
 // One node of a gathered sweep.
 std::string NodeText(const Json& node) {
   const auto number = [&](const char* key) { return Optional<int>(node, key, 0).value_or(0); };
-  return StrCat(Optional<std::string>(node, "folder", "").value_or(""), ", begun ",
-                Optional<std::string>(node, "started_at", "").value_or(""), ": ", number("trials"),
-                " trials, rounds ", number("race_rounds_before") + 1, " to ",
+  return StrCat(TextAt(node, "folder"), ", begun ", TextAt(node, "started_at"), ": ",
+                number("trials"), " trials, rounds ", number("race_rounds_before") + 1, " to ",
                 number("race_rounds_before") + number("race_rounds"), " of the race, ",
                 number("confirmation_rounds"), " to confirm");
 }
@@ -44,15 +44,11 @@ std::string NodeText(const Json& node) {
 }  // namespace
 
 const Json::Array& ChecksOf(const Results& results) {
-  static const Json::Array none;
   const Json* hygiene = results.provenance.Find("hygiene");
-  const Json* checks = hygiene ? hygiene->Find("checks") : nullptr;
-  return checks && checks->is_array() ? checks->array() : none;
+  return ItemsOf(hygiene ? hygiene->Find("checks") : nullptr);
 }
 
-bool IsCounter(const Json& check) {
-  return Optional<std::string>(check, "name", "").value_or("").starts_with(kCounterCheck);
-}
+bool IsCounter(const Json& check) { return TextAt(check, "name").starts_with(kCounterCheck); }
 
 TextTable MetricFacts(const Results&) {
   TextTable table{"Metrics", "", {"metric", "unit", "formula"}, {}};
@@ -109,14 +105,12 @@ TextTable HygieneFacts(const Results& results) {
   }
   for (const Json& check : checks) {
     if (IsCounter(check)) continue;  // these have a table of their own
-    const auto text = [&](const char* key) {
-      return Optional<std::string>(check, key, "").value_or("");
-    };
-    const std::string found = text("found"), reason = text("reason");
-    const bool warns = text("state") == "warn";
+    const std::string state = TextAt(check, "state"), found = TextAt(check, "found"),
+                      reason = TextAt(check, "reason");
+    const bool warns = state == "warn";
     table.rows.push_back(
-        {{text("name"), text("state"), found.empty() ? reason : StrCat(found, ": ", reason),
-          warns ? text("fix") : ""},
+        {{TextAt(check, "name"), state, found.empty() ? reason : StrCat(found, ": ", reason),
+          warns ? TextAt(check, "fix") : ""},
          warns});
   }
   // Warnings first.

@@ -13,6 +13,7 @@ TextTable EffectFacts(const Results& results);
 TextTable WordFacts(const Results& results);  // the glossary
 TextTable MetricFacts(const Results& results);
 TextTable TimeFacts(const Results& results);     // the time of each configuration
+TextTable LoadFacts(const Results& results);     // windows of the loads, and the generator's use
 TextTable MachineFacts(const Results& results);  // machine, budget, model
 TextTable HygieneFacts(const Results& results);  // findings of `pinion doctor` at the sweep's start
 // Traffic, frequency and energy of each configuration, and which counters are absent.

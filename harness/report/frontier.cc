@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "engine/base/strings.h"
-#include "harness/report/charts.h"
 
 namespace pinion::harness {
 namespace {
@@ -50,7 +49,7 @@ std::vector<FrontPoint> FrontOf(const Results& results) {
     for (size_t load = 0; load < levels.size(); ++load) {
       const Series* latency = candidate.Find("e2el_s", levels[load]);
       const Series* throughput = candidate.Find("output_tokens_per_s", levels[load]);
-      if (!Measured(latency) || !Measured(throughput)) continue;
+      if (!latency || !throughput) continue;
       points.push_back({&candidate, levels[load], latency, throughput});
       logs.push_back({load, LogsOf(*latency, -1), LogsOf(*throughput, 1)});
     }

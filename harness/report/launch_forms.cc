@@ -27,23 +27,18 @@ std::string Absolute(const std::string& path) {
 }
 
 // CPUs of the ranks and the front end; empty if the ranks are not pinned.
-std::string CpuListOf(const Json& plan) {
+std::string CpuListOf(const Plan& plan) {
   std::vector<int> cpus;
-  const auto add = [&](const Json* list) {
-    const std::vector<int> more = IntegersIn(list);
-    cpus.insert(cpus.end(), more.begin(), more.end());
-  };
-  const Json* ranks = plan.Find("ranks");
-  if (!ranks || !ranks->is_array()) return "";
-  for (const Json& rank : ranks->array()) add(rank.Find("cpus"));
-  if (!cpus.empty()) add(plan.Find("frontend_cpus"));
+  for (const RankPlan& rank : plan.ranks)
+    cpus.insert(cpus.end(), rank.cpus.begin(), rank.cpus.end());
+  if (!cpus.empty()) cpus.insert(cpus.end(), plan.frontend_cpus.begin(), plan.frontend_cpus.end());
   return FormatCpuList(cpus);
 }
 
 // The measured peak and a quarter more, in whole GiB.
 int MemoryGib(const Candidate& candidate) {
   const Series* peak = candidate.Find("peak_rss_bytes", 0);
-  if (!peak || peak->estimate.n == 0) return 1;
+  if (!peak) return 1;
   return std::max(1, static_cast<int>(std::ceil(peak->estimate.median * 1.25 / std::pow(2, 30))));
 }
 
@@ -114,13 +109,11 @@ std::vector<LaunchForm> FormsOfOurs(const LaunchCommands& commands, const Place&
                                     const std::string& objective) {
   return {
       {"Pinion", commands.pinion, ""},
-      {"vLLM", commands.vllm,
-       commands.vllm_lacks.empty() ? "" : "vLLM has no setting for " + commands.vllm_lacks + "."},
+      {"vLLM", commands.vllm, LacksText("vLLM", commands.vllm_lacks)},
       {"llama.cpp", commands.llama_cpp,
        StrCat("Its -np sequences share one context (-c).",
-              commands.llama_cpp_lacks.empty()
-                  ? ""
-                  : StrCat(" It has no setting for ", commands.llama_cpp_lacks, "."))},
+              commands.llama_cpp_lacks.empty() ? "" : " ",
+              LacksText("It", commands.llama_cpp_lacks))},
       {"systemd unit", Systemd(place, objective), ""},
       {"Container", Container(place),
        "The image: `podman build -t pinion .` in Pinion's source folder."},

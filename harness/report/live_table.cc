@@ -39,8 +39,7 @@ std::string Row(size_t rank, const Candidate& candidate, Objective objective, do
   const double ratio = candidate.Ratio(objective);
   const Series* output = candidate.Find("output_tokens_per_s", 0);
   const Comparison* comparison = candidate.Find(objective);
-  const std::string rate =
-      output && output->estimate.n > 0 ? FormatFigure("tok/s", output->estimate.median) : "-";
+  const std::string rate = output ? FormatFigure("tok/s", output->estimate.median) : "-";
   std::string change = "default";
   if (!candidate.is_baseline && comparison)
     change =

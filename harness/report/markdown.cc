@@ -4,6 +4,7 @@
 
 #include "engine/base/strings.h"
 #include "engine/base/words.h"
+#include "harness/artifacts/yaml.h"
 #include "harness/report/answer.h"
 #include "harness/report/charts.h"
 #include "harness/report/facts.h"
@@ -15,13 +16,6 @@
 
 namespace pinion::harness {
 namespace {
-
-// An indented code block, which no text inside it can end.
-std::string Indented(const std::string& text) {
-  std::string block = "    ";
-  for (const char c : text) block += c == '\n' ? "\n    " : std::string(1, c);
-  return block;
-}
 
 std::string CodeBlock(const std::string& text) { return "```sh\n" + text + "\n```\n\n"; }
 
@@ -61,9 +55,11 @@ std::string LaunchText(const Results& results, const std::string& folder) {
     text += StrCat("For ", group.objectives(), ":\n\n",
                    CodeBlock(launch.pinion + launch.other));  // one of them
     if (!launch.vllm.empty())
-      text += "The same with vLLM's CPU backend:\n\n" + CodeBlock(launch.vllm);
+      text += "The same with vLLM's CPU backend:\n\n" + CodeBlock(launch.vllm) +
+              Paragraph(LacksText("vLLM", launch.vllm_lacks));
     if (!launch.llama_cpp.empty())
-      text += "The same with llama.cpp:\n\n" + CodeBlock(launch.llama_cpp);
+      text += "The same with llama.cpp:\n\n" + CodeBlock(launch.llama_cpp) +
+              Paragraph(LacksText("llama.cpp", launch.llama_cpp_lacks));
     text += FilesText(ProfileFileLines(results, *group.verdicts[0], folder));
   }
   return text.empty() ? text : "## Launch\n\n" + text;
@@ -91,7 +87,7 @@ std::string ChartsText(const Results& results,
 
 std::string Cell(const Candidate& candidate, const char* metric, int concurrency) {
   const Series* series = candidate.Find(metric, concurrency);
-  if (!series || series->estimate.n == 0) return "-";
+  if (!series) return "-";
   return FormatFigure(FindMetric(metric)->unit, series->estimate.median);
 }
 
@@ -130,14 +126,14 @@ std::string CandidateRows(const Results& results) {
   return table + "\n";
 }
 
-// The last log lines of failed candidates.
+// The last log lines of failed candidates, indented: code that no text inside it can end.
 std::string LogsText(const Results& results) {
   std::string text;
   for (const Candidate& candidate : results.candidates)
     if (!candidate.log_tail.empty())
       text += StrCat("### The end of ", EscapeMarkdown(candidate.log_path), ": ",
-                     EscapeMarkdown(SettingsText(candidate)), "\n\n", Indented(candidate.log_tail),
-                     "\n\n");
+                     EscapeMarkdown(SettingsText(candidate)), "\n\n",
+                     Indented(candidate.log_tail, "    "), "\n");
   return text;
 }
 
@@ -157,7 +153,7 @@ std::string ReportMarkdown(const Results& results, const std::string& folder,
   text += LaunchText(results, folder) + ChartsText(results, pictures) +
           "## All configurations\n\n" + CandidateRows(results) + LogsText(results) +
           ToMarkdown(EffectFacts(results));
-  for (const auto facts : {WordFacts, MetricFacts, TimeFacts, CounterFacts, HygieneFacts,
+  for (const auto facts : {WordFacts, MetricFacts, LoadFacts, TimeFacts, CounterFacts, HygieneFacts,
                            MachineFacts, EnvironmentFacts})
     text += ToMarkdown(facts(results));
   return text + "## Reproduce\n\n" + CodeBlock(results.command_line);

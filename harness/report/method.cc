@@ -8,7 +8,6 @@
 #include "harness/report/page.h"
 #include "harness/report/pair_words.h"
 #include "harness/report/words.h"
-#include "harness/space/settings.h"
 #include "harness/stats/rules.h"
 #include "harness/stats/text.h"
 
@@ -23,7 +22,7 @@ bool HasReplicas(const Results& results) {
   return std::any_of(results.candidates.begin(), results.candidates.end(),
                      [](const Candidate& candidate) {
                        return candidate.status != CandidateStatus::kInfeasible &&
-                              ConfigurationOf(candidate.settings).replicas > 1;
+                              candidate.configuration.replicas > 1;
                      });
 }
 
@@ -75,17 +74,6 @@ std::string WorkloadText(const Results& results) {
           : "");
 }
 
-// How much of a core the generator took in the worst trial; "" if no trial has ended.
-std::string GeneratorText(const Results& results) {
-  double most = -1;
-  for (const Candidate& candidate : results.candidates)
-    if (const Series* series = candidate.Find("generator_cpu_share", 0))
-      for (const Sample& sample : series->samples) most = std::max(most, sample.value);
-  if (most < 0) return "";
-  return StrCat("The load generator, a process of its own, took at most ", Percent(most),
-                " of a core.");
-}
-
 // How a sweep decides, and how a comparison of two does.
 std::string DecisionText(const Results& results) {
   if (IsPair(results))
@@ -121,7 +109,7 @@ std::string DecisionText(const Results& results) {
 
 Html MethodSection(const Results& results) {
   const Html text =
-      Tag("p", "", WorkloadText(results)) + Tag("p", "", GeneratorText(results)) +
+      Tag("p", "", WorkloadText(results)) + ToHtml(LoadFacts(results), "h3") +
       Tag("p", "", DecisionText(results)) +
       Tag("p", "",
           StrCat("Throughput = output tokens/s of the batch. Latency = 1 / (TTFT + (",

@@ -13,10 +13,8 @@
 namespace pinion::harness {
 namespace {
 
-Result<Configuration> LaunchedBy(const Results& results, const Candidate& candidate) {
-  Configuration configuration = ConfigurationOf(candidate.settings);
-  if (auto read = FromJson(candidate.options, configuration.options); !read)
-    return Unexpected(std::move(read).error().In("options of " + candidate.label));
+Configuration LaunchedBy(const Results& results, const Candidate& candidate) {
+  Configuration configuration = candidate.configuration;
   configuration.options.model = results.model;
   return configuration;
 }
@@ -24,12 +22,9 @@ Result<Configuration> LaunchedBy(const Results& results, const Candidate& candid
 Json ExpectedJson(const Candidate& candidate) {
   Json list = Json::MakeArray();
   for (const Series& series : candidate.series) {
-    if (series.estimate.n == 0) continue;
     const MetricInfo* metric = FindMetric(series.metric);
     if (metric && metric->describes) continue;
-    Json json;
-    json.Set("metric", series.metric);
-    json.Set("unit", metric ? metric->unit : "");
+    Json json = Json::Object{{"metric", series.metric}, {"unit", metric ? metric->unit : ""}};
     SetLevel(series.level, json);
     json.Set("n", static_cast<uint64_t>(series.estimate.n));
     json.Set("median", series.estimate.median);
@@ -40,11 +35,11 @@ Json ExpectedJson(const Candidate& candidate) {
 }
 
 // The CPUs of every rank and of the front end.
-Json PlanJson(const Json& plan) {
-  Json json = Json::MakeObject();
-  for (const char* key : {"ranks", "frontend_cpus"})
-    if (const Json* part = plan.Find(key)) json.Set(key, *part);
-  return json;
+Json PlanJson(const Plan& plan) {
+  if (plan.ranks.empty()) return Json::MakeObject();
+  const Json whole = ToJson(plan);
+  return Json::Object{{"ranks", *whole.Find("ranks")},
+                      {"frontend_cpus", *whole.Find("frontend_cpus")}};
 }
 
 Json EvidenceJson(const Results& results, const Verdict& verdict, const std::string& folder) {
@@ -105,7 +100,7 @@ Result<std::optional<Profile>> ProfileOf(const Results& results, Objective objec
   if (!EngineOf(results, *candidate).fits_profile()) return std::nullopt;
   Profile profile;
   profile.objective = verdict->objective;
-  PINION_ASSIGN(profile.configuration, LaunchedBy(results, *candidate));
+  profile.configuration = LaunchedBy(results, *candidate);
   profile.machine = results.machine;
   const Json* cpus = results.budget.Find("cpus");
   profile.cpus = cpus ? *cpus : Json::MakeArray();
@@ -128,8 +123,7 @@ LaunchCommands LaunchCommandsOf(const Results& results, const Verdict& verdict,
                                 const std::string& folder) {
   const Candidate* candidate = results.Find(verdict.recommended);
   if (verdict.outcome == Outcome::kNoData || !candidate) return {};
-  const auto configuration = LaunchedBy(results, *candidate);
-  if (!configuration) return {};
+  const Configuration configuration = LaunchedBy(results, *candidate);
   const EngineChoice engine = EngineOf(results, *candidate);
   LaunchCommands commands;
   if (!engine.fits_profile()) {
@@ -138,12 +132,16 @@ LaunchCommands LaunchCommandsOf(const Results& results, const Verdict& verdict,
   }
   commands.pinion = ShellText(
       {{}, {ProgramOf(results, *candidate), "launch", ProfilePath(folder, verdict.objective)}});
-  commands.vllm = VllmShellText(*configuration, candidate->plan);
-  commands.vllm_lacks = Join(WithoutCounterpart(*configuration, &SettingRow::vllm), ", ");
+  commands.vllm = VllmShellText(configuration, candidate->plan);
+  commands.vllm_lacks = WithoutCounterpart(configuration, &SettingRow::vllm);
   commands.llama_cpp =
-      LlamaShellText(*configuration, candidate->plan, LoadOf(results.definition.workload));
-  commands.llama_cpp_lacks = Join(WithoutCounterpart(*configuration, &SettingRow::llama_cpp), ", ");
+      LlamaShellText(configuration, candidate->plan, LoadOf(results.definition.workload));
+  commands.llama_cpp_lacks = WithoutCounterpart(configuration, &SettingRow::llama_cpp);
   return commands;
+}
+
+std::string LacksText(const std::string& engine, const std::vector<std::string>& settings) {
+  return settings.empty() ? "" : StrCat(engine, " has no setting for ", Join(settings, ", "), ".");
 }
 
 std::string LaunchGroup::objectives() const {

@@ -17,7 +17,7 @@ EngineChoice EngineOf(const Results& results, const Candidate& candidate);
 
 // The profile that an objective's verdict recommends; nullopt without data for a verdict, or for an
 // engine that no profile can start.
-// The profile cites `folder` as its evidence. Error: options that this version does not know.
+// The profile cites `folder` as its evidence. Error: the verdict names no candidate of the sweep.
 Result<std::optional<Profile>> ProfileOf(const Results& results, Objective objective,
                                          const std::string& folder);
 
@@ -35,14 +35,18 @@ std::string ProgramOf(const Results& results, const Candidate& candidate);
 // Commands that start the configuration that `verdict` recommends; empty without a profile to
 // start.
 struct LaunchCommands {
-  std::string pinion;      // pinion launch FOLDER/profiles/throughput.json
-  std::string other;       // if another engine was measured: its own command, and the rest is empty
-  std::string vllm;        // the closest equivalent with vLLM; may have several lines
-  std::string vllm_lacks;  // "isa=avx2": settings without a counterpart in vLLM
-  std::string llama_cpp, llama_cpp_lacks;  // the same with llama-server
+  std::string pinion;  // pinion launch FOLDER/profiles/throughput.json
+  std::string other;   // if another engine was measured: its own command, and the rest is empty
+  std::string vllm;    // the closest equivalent with vLLM; may have several lines
+  std::vector<std::string> vllm_lacks;  // "isa=avx2": settings without a counterpart in vLLM
+  std::string llama_cpp;                // the same with llama-server
+  std::vector<std::string> llama_cpp_lacks;
 };
 LaunchCommands LaunchCommandsOf(const Results& results, const Verdict& verdict,
                                 const std::string& folder);
+
+// "vLLM has no setting for isa=avx2, head_dtype=int8."; empty if it lacks none.
+std::string LacksText(const std::string& engine, const std::vector<std::string>& settings);
 
 // Verdicts that recommend the same configuration, so that one command starts it: that of
 // the first. Verdicts without a command are left out.

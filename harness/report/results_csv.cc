@@ -1,9 +1,8 @@
-#include <cstdio>
-
 #include "engine/base/strings.h"
 #include "harness/report/export.h"
 #include "harness/report/frontier.h"
 #include "harness/space/own_settings.h"
+#include "harness/stats/text.h"
 
 namespace pinion::harness {
 namespace {
@@ -18,11 +17,7 @@ std::string CsvField(std::string text) {
   return quoted + "\"";
 }
 
-std::string Number(double value) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.9g", value);
-  return text;
-}
+std::string Number(double value) { return Printf("%.9g", value); }
 
 // "-fa=on env.NAME=value": what only this candidate's engine has.
 std::string OwnSettings(const Candidate& candidate) {
@@ -37,10 +32,8 @@ std::vector<std::string> CandidateFields(const Candidate& candidate) {
   std::vector<std::string> fields = {StrCat(candidate.id), CsvField(candidate.label),
                                      CsvField(candidate.engine), Name(candidate.status),
                                      CsvField(candidate.reason)};
-  Configuration configuration = ConfigurationOf(candidate.settings);
-  (void)FromJson(candidate.options, configuration.options);
   for (const SettingRow& row : SettingRows())
-    fields.push_back(CsvField(SettingText(row.get(configuration))));
+    fields.push_back(CsvField(SettingText(row.get(candidate.configuration))));
   fields.push_back(CsvField(OwnSettings(candidate)));
   fields.push_back(StrCat(candidate.threads));
   return fields;

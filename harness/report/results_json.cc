@@ -11,20 +11,15 @@ namespace pinion::harness {
 
 Json IntervalJson(const std::optional<Interval>& interval) {
   if (!interval) return nullptr;
-  Json json;
-  json.Set("low", interval->low);
-  json.Set("high", interval->high);
-  json.Set("coverage", interval->coverage);
-  return json;
+  return Json::Object{
+      {"low", interval->low}, {"high", interval->high}, {"coverage", interval->coverage}};
 }
 
 Json EstimateJson(const Estimate& estimate) {
-  Json json;
-  json.Set("n", static_cast<uint64_t>(estimate.n));
-  json.Set("median", estimate.n ? Json(estimate.median) : Json());
-  json.Set("mad", estimate.n ? Json(estimate.mad) : Json());
-  json.Set("interval", IntervalJson(estimate.interval));
-  return json;
+  return Json::Object{{"n", static_cast<uint64_t>(estimate.n)},
+                      {"median", estimate.n ? Json(estimate.median) : Json()},
+                      {"mad", estimate.n ? Json(estimate.mad) : Json()},
+                      {"interval", IntervalJson(estimate.interval)}};
 }
 
 namespace {
@@ -32,21 +27,17 @@ namespace {
 Json SamplesJson(const std::vector<Sample>& samples) {
   Json list = Json::MakeArray();
   for (const Sample& sample : samples) {
-    Json json;
-    json.Set("round", sample.round);
-    json.Set("confirmation", sample.confirmation);
-    json.Set("value", sample.value);
-    json.Set("suspect", sample.suspect);
-    list.Append(std::move(json));
+    list.Append(Json::Object{{"round", sample.round},
+                             {"confirmation", sample.confirmation},
+                             {"value", sample.value},
+                             {"suspect", sample.suspect}});
   }
   return list;
 }
 
 Json SeriesJson(const Series& series) {
   const MetricInfo* metric = FindMetric(series.metric);
-  Json json;
-  json.Set("metric", series.metric);
-  json.Set("unit", metric ? metric->unit : "");
+  Json json = Json::Object{{"metric", series.metric}, {"unit", metric ? metric->unit : ""}};
   SetLevel(series.level, json);
   json.Set("estimate", EstimateJson(series.estimate));
   json.Set("samples", SamplesJson(series.samples));
@@ -72,11 +63,9 @@ Json DistributionJson(const Distribution& distribution) {
 }
 
 Json ComparisonJson(const Comparison& comparison) {
-  Json json;
-  json.Set("objective", Name(comparison.objective));
-  json.Set("ratio_to_default", EstimateJson(comparison.ratio));
-  json.Set("ratios", SamplesJson(comparison.ratios));
-  return json;
+  return Json::Object{{"objective", Name(comparison.objective)},
+                      {"ratio_to_default", EstimateJson(comparison.ratio)},
+                      {"ratios", SamplesJson(comparison.ratios)}};
 }
 
 Json CandidateJson(const Candidate& candidate) {
@@ -93,7 +82,7 @@ Json CandidateJson(const Candidate& candidate) {
   json.Set("engine", candidate.engine);
   json.Set("is_default", candidate.is_baseline);
   json.Set("settings", std::move(settings));
-  json.Set("options", candidate.options);
+  json.Set("options", ToJson(candidate.configuration.options));
   json.Set("status", Name(candidate.status));
   json.Set("reason", candidate.reason);
   json.Set("log_tail", candidate.log_tail);
@@ -104,7 +93,7 @@ Json CandidateJson(const Candidate& candidate) {
   json.Set("threads", candidate.threads);
   json.Set("ranks", candidate.ranks);
   json.Set("command", candidate.command);
-  json.Set("plan", candidate.plan);
+  json.Set("plan", candidate.plan.ranks.empty() ? Json() : ToJson(candidate.plan));
   json.Set("predicted", candidate.predicted);
   json.Set("series", std::move(series));
   json.Set("distributions", std::move(distributions));
@@ -138,7 +127,9 @@ Json VerdictJson(const Results& results, const Verdict& verdict, const std::stri
   json.Set("profile", commands.pinion.empty() ? Json() : Json(ProfileFile(verdict.objective)));
   json.Set("launch", commands.pinion + commands.other);  // one of the two is empty
   json.Set("launch_vllm", commands.vllm);
+  json.Set("launch_vllm_lacks", Json(commands.vllm_lacks));
   json.Set("launch_llama_cpp", commands.llama_cpp);
+  json.Set("launch_llama_cpp_lacks", Json(commands.llama_cpp_lacks));
   return json;
 }
 
@@ -147,15 +138,33 @@ Json VerdictJson(const Results& results, const Verdict& verdict, const std::stri
 Json NoiseJson(const Results& results) {
   Json list = Json::MakeArray();
   for (size_t i = 0; i < results.noise.size(); ++i) {
-    Json json;
-    json.Set("objective", Name(results.definition.objectives[i]));
-    json.Set("pairs", static_cast<uint64_t>(results.noise[i].pairs));
-    json.Set("autocorrelation", results.noise[i].autocorrelation);
-    json.Set("mad", results.noise[i].mad);
-    json.Set("floor", results.floors[i]);
-    list.Append(std::move(json));
+    list.Append(Json::Object{{"objective", Name(results.definition.objectives[i])},
+                             {"pairs", static_cast<uint64_t>(results.noise[i].pairs)},
+                             {"autocorrelation", results.noise[i].autocorrelation},
+                             {"mad", results.noise[i].mad},
+                             {"floor", results.floors[i]}});
   }
   return list;
+}
+
+Json OrNull(const std::optional<double>& number) { return number ? Json(*number) : Json(); }
+
+Json LoadsJson(const MeasuredLoads& loads) {
+  Json list = Json::MakeArray();
+  for (const MeasuredLoad& load : loads.each) {
+    Json one = Json::Object{{"trials", static_cast<uint64_t>(load.trials)},
+                            {"without_steady_part", static_cast<uint64_t>(load.whole)},
+                            {"start_s", OrNull(load.start_s)},
+                            {"length_s", OrNull(load.length_s)},
+                            {"requests", load.requests}};
+    if (load.by_time) one.Set("ended_by_time", static_cast<uint64_t>(*load.by_time));
+    SetLevel(load.level, one);
+    list.Append(std::move(one));
+  }
+  return Json::Object{{"each", std::move(list)},
+                      {"warm_up_s", OrNull(loads.warm_up_s)},
+                      {"trials", static_cast<uint64_t>(loads.trials)},
+                      {"generator_apart", static_cast<uint64_t>(loads.apart)}};
 }
 
 // Leaves out the topology: it is long, and results.db has it.
@@ -187,6 +196,7 @@ Json ResultsJson(const Results& results, const std::string& folder) {
   json.Set("confirmation_rounds", results.confirmation_rounds);
   json.Set("calibration_rounds", results.calibration_rounds);
   json.Set("batch_prompts", results.batch_prompts);
+  json.Set("loads", LoadsJson(results.loads));
   json.Set("noise", NoiseJson(results));
   json.Set("verdicts", std::move(verdicts));
   json.Set("front", FrontJson(FrontOf(results)));

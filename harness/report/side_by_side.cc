@@ -4,21 +4,17 @@
 #include <map>
 #include <set>
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "engine/base/words.h"
 #include "harness/report/export.h"
+#include "harness/report/facts.h"
 #include "harness/report/words.h"
 
 namespace pinion::harness {
 namespace {
 
 using Kind = MetricDifference::Kind;
-
-const Verdict* VerdictOf(const Results& results, const std::string& objective) {
-  for (const Verdict& verdict : results.verdicts)
-    if (verdict.objective == objective) return &verdict;
-  return nullptr;
-}
 
 // The objectives of both, in the order of `a`.
 std::vector<std::string> Objectives(const Results& a, const Results& b) {
@@ -31,14 +27,14 @@ std::vector<std::string> Objectives(const Results& a, const Results& b) {
 }
 
 std::string RecommendedBy(const Results& results, const std::string& objective) {
-  const Verdict* verdict = VerdictOf(results, objective);
+  const Verdict* verdict = results.FindVerdict(objective);
   if (!verdict || !IsDecided(*verdict)) return "";
   const Candidate* candidate = results.Find(verdict->recommended);
   return candidate ? SettingsText(*candidate) : "";
 }
 
 std::string VerdictCell(const Results& results, const std::string& objective) {
-  const Verdict* verdict = VerdictOf(results, objective);
+  const Verdict* verdict = results.FindVerdict(objective);
   if (!verdict) return "not an objective";
   const Words words = InWords(results, *verdict);
   return words.gain.empty() ? words.headline : StrCat(words.headline, ": ", words.gain);
@@ -77,15 +73,8 @@ std::map<std::string, std::string> FactsOf(const Results& results) {
 // The findings of `pinion doctor` when the sweep began: check -> "ok: performance on 2 CPUs".
 std::map<std::string, std::string> HygieneOf(const Results& results) {
   std::map<std::string, std::string> found;
-  const Json* hygiene = results.provenance.Find("hygiene");
-  const Json* checks = hygiene ? hygiene->Find("checks") : nullptr;
-  if (!checks || !checks->is_array()) return found;
-  for (const Json& check : checks->array()) {
-    const auto text = [&](const char* key) {
-      return Optional<std::string>(check, key, "").value_or("");
-    };
-    found[text("name")] = StrCat(text("state"), ": ", text("found"));
-  }
+  for (const Json& check : ChecksOf(results))
+    found[TextAt(check, "name")] = StrCat(TextAt(check, "state"), ": ", TextAt(check, "found"));
   return found;
 }
 
@@ -232,7 +221,7 @@ Json RunJson(const std::string& folder, const Results& results) {
 }
 
 Json RecommendedJson(const Results& results, const std::string& objective) {
-  const Verdict* verdict = VerdictOf(results, objective);
+  const Verdict* verdict = results.FindVerdict(objective);
   if (!verdict) return nullptr;
   return Json::Object{{"configuration", RecommendedBy(results, objective)},
                       {"outcome", Name(verdict->outcome)},

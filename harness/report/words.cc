@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "engine/base/words.h"
 #include "harness/report/pair_words.h"
@@ -146,11 +147,6 @@ std::string TiedText(const Results& results, const Verdict& verdict) {
                 won ? ". The simpler one is recommended" : "");
 }
 
-int64_t IntegerAt(const Json& object, const char* key) {
-  const Json* value = object.Find(key);
-  return value && value->is_int() ? value->integer() : 0;
-}
-
 }  // namespace
 
 std::string SettingsText(const Candidate& candidate) {
@@ -221,8 +217,7 @@ std::string Costs(const Candidate& candidate) {
   if (candidate.threads > 0)
     parts.push_back(Counted(static_cast<size_t>(candidate.threads), "thread"));
   const auto add = [&](const char* metric, const char* before, const char* after) {
-    const Series* series = candidate.Find(metric, 0);
-    if (series && series->estimate.n > 0)
+    if (const Series* series = candidate.Find(metric, 0))
       parts.push_back(
           StrCat(before, FormatFigure(FindMetric(metric)->unit, series->estimate.median), after));
   };
@@ -242,8 +237,8 @@ std::string MeanText(double mean) { return Printf(mean < 10 ? "%.2g" : "%.0f", m
 std::vector<Figure> FiguresOf(const Candidate& candidate, Objective objective) {
   std::vector<Figure> figures;
   const auto add = [&](const char* name, const char* metric, LoadLevel level) {
-    const Series* series = candidate.Find(metric, level);
-    if (series && series->estimate.n > 0) figures.push_back({name, FindMetric(metric), series});
+    if (const Series* series = candidate.Find(metric, level))
+      figures.push_back({name, FindMetric(metric), series});
   };
   if (objective != Objective::kLatency) add("output", "output_tokens_per_s", 0);
   const ObjectiveRow& row = RowOf(objective);
@@ -270,15 +265,14 @@ std::string EffortText(const Results& results) {
 std::string MachineLine(const Results& results) {
   const Json& fingerprint = results.machine;
   std::vector<std::string> parts;
-  if (const Json* model = fingerprint.Find("cpu_model"); model && model->is_string())
-    parts.push_back(model->string());
+  if (const std::string model = TextAt(fingerprint, "cpu_model"); !model.empty())
+    parts.push_back(model);
   const std::pair<const char*, const char*> counts[] = {{"cores", "core"}, {"cpus", "CPU"}};
   for (const auto& [key, noun] : counts)
-    if (const int64_t count = IntegerAt(fingerprint, key); count > 0)
+    if (const int64_t count = Optional<int64_t>(fingerprint, key, 0).value_or(0); count > 0)
       parts.push_back(Counted(static_cast<size_t>(count), noun));
-  const Json* nodes = fingerprint.Find("nodes");
-  if (nodes && nodes->is_array() && !nodes->array().empty())
-    parts.push_back(Counted(nodes->array().size(), "NUMA node"));
+  if (const Json::Array& nodes = ItemsOf(fingerprint, "nodes"); !nodes.empty())
+    parts.push_back(Counted(nodes.size(), "NUMA node"));
   const bool gathered = results.nodes.is_array();
   return StrCat(gathered ? StrCat(results.nodes.array().size(), " nodes, each ") : "",
                 Join(parts, ", "));

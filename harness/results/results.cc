@@ -3,25 +3,9 @@
 namespace pinion::harness {
 
 const char* Name(CandidateStatus status) {
-  switch (status) {
-    case CandidateStatus::kPending:
-      return "pending";
-    case CandidateStatus::kOk:
-      return "ok";
-    case CandidateStatus::kInfeasible:
-      return "infeasible";
-    case CandidateStatus::kFailed:
-      return "failed";
-    case CandidateStatus::kTooSlow:
-      return "too slow";
-    case CandidateStatus::kDropped:
-      return "dropped";
-    case CandidateStatus::kPruned:
-      return "pruned";
-    case CandidateStatus::kDisqualified:
-      return "disqualified";
-  }
-  return "";
+  constexpr const char* kNames[] = {"pending",  "ok",      "infeasible", "failed",
+                                    "too slow", "dropped", "pruned",     "disqualified"};
+  return kNames[static_cast<size_t>(status)];
 }
 
 const Series* Candidate::Find(const std::string& metric, LoadLevel level) const {
@@ -48,24 +32,21 @@ const Candidate* Results::Find(int id) const {
   return nullptr;
 }
 
-const Verdict* Results::FindVerdict(Objective objective) const {
+const Verdict* Results::FindVerdict(std::string_view objective) const {
   for (const Verdict& verdict : verdicts)
-    if (verdict.objective == Name(objective)) return &verdict;
+    if (verdict.objective == objective) return &verdict;
   return nullptr;
+}
+
+double Results::FloorOf(Objective objective) const {
+  const Verdict* verdict = FindVerdict(objective);
+  return verdict ? verdict->floor : 0;
 }
 
 Objective Results::ObjectiveOf(const Verdict& verdict) const {
   for (const Objective objective : definition.objectives)
     if (verdict.objective == Name(objective)) return objective;
   return Objective::kThroughput;
-}
-
-std::vector<int> IntegersIn(const Json* list) {
-  std::vector<int> values;
-  if (list && list->is_array())
-    for (const Json& value : list->array())
-      if (value.is_int()) values.push_back(static_cast<int>(value.integer()));
-  return values;
 }
 
 }  // namespace pinion::harness

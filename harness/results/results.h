@@ -2,10 +2,11 @@
 
 #include <optional>
 #include <string>
-#include <utility>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/json.h"
+#include "engine/host/binding.h"
 #include "harness/load/slo_search.h"
 #include "harness/space/definition.h"
 #include "harness/space/settings.h"
@@ -28,7 +29,7 @@ struct Sample {
   bool suspect = false;  // disturbed; kept, see Candidate::suspect_reasons
 };
 
-// One metric of one candidate over all rounds.
+// One metric of one candidate over all rounds, with at least one sample.
 struct Series {
   std::string metric;  // "output_tokens_per_s", "ttft_s", ...: see Metrics()
   LoadLevel level;
@@ -74,7 +75,7 @@ struct Candidate {
   std::string engine;             // its name in the definition
   std::string label;              // "default", or "threads_bind=0-1 isa=avx2"
   std::vector<Setting> settings;  // what differs from the baseline, in the order of the space
-  Json options;                   // the whole EngineOptions, as ToJson gives it
+  Configuration configuration;    // all of it but its engine's own settings
   bool is_baseline = false;
   CandidateStatus status = CandidateStatus::kPending;
   std::string reason;                // why it is infeasible, dropped, pruned, too slow or failed
@@ -85,7 +86,7 @@ struct Candidate {
   // As the engine reported it at start; empty until a trial has run.
   std::string isa, dtype;
   int threads = 0, ranks = 0;
-  Json plan;            // ToJson(Plan)
+  Plan plan;            // of all engines behind the server; without ranks: unknown
   std::string command;  // for another engine: how a user would start it
 
   Json predicted;  // before any trial: {"output_tokens_per_s","ttft_s","tpot_s",...}; null without
@@ -106,14 +107,30 @@ struct Candidate {
   double Ratio(Objective objective) const;
 };
 
-// The integers of a list, such as a plan's CPUs; empty if there is no list.
-std::vector<int> IntegersIn(const Json* list);
-
 // One objective's noise, from the baseline's two trials in each round.
 struct Noise {
   size_t pairs = 0;
   double autocorrelation = 0;  // lag 1, of the pairs' differences
   double mad = 0;              // of the differences, in logs
+};
+
+// How a load was measured, in medians over the trials that have it.
+struct MeasuredLoad {
+  LoadLevel level;
+  size_t trials = 0;
+  size_t whole = 0;  // of them: without a steady part, so that all of the load counts
+  std::optional<size_t>
+      by_time;  // that ended by their time, not after all requests; unset: unknown
+  std::optional<double> start_s, length_s;  // of the steady part; unset: no trial has one
+  double requests = 0;                      // that count
+};
+
+// What trials tell of their loads.
+struct MeasuredLoads {
+  std::vector<MeasuredLoad> each;   // closed and open loops
+  std::optional<double> warm_up_s;  // of a trial, the median
+  size_t trials = 0;                // that tell where their load generator ran
+  size_t apart = 0;                 // of them: on CPUs that neither engine nor front end used
 };
 
 struct Results {
@@ -138,9 +155,10 @@ struct Results {
   std::vector<double> floors;         // per objective of the definition, a fraction
   std::vector<Noise> noise;           // per objective of the definition
   std::vector<Verdict> verdicts;      // per objective of the definition
-  int batch_prompts = 0;              // of the offline batch if reduced; 0: as in the definition
-  int rounds_done = 0;                // whole rounds, confirmation not counted
-  int rounds_planned = 0;             // as many as fit the budget
+  MeasuredLoads loads;
+  int batch_prompts = 0;   // of the offline batch if reduced; 0: as in the definition
+  int rounds_done = 0;     // whole rounds, confirmation not counted
+  int rounds_planned = 0;  // as many as fit the budget
   int confirmation_rounds = 0;
   int calibration_rounds = 0;  // the baseline against itself, before the rounds
   double elapsed_s = 0;        // including the time before each --resume
@@ -148,7 +166,9 @@ struct Results {
   std::vector<std::string> warnings;
 
   const Candidate* Find(int id) const;
-  const Verdict* FindVerdict(Objective objective) const;
+  const Verdict* FindVerdict(std::string_view objective) const;
+  const Verdict* FindVerdict(Objective objective) const { return FindVerdict(Name(objective)); }
+  double FloorOf(Objective objective) const;  // of its verdict; 0 without one
   Objective ObjectiveOf(const Verdict& verdict) const;
 };
 

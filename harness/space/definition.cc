@@ -267,10 +267,8 @@ const Axis* FindAxis(const Axes& axes, std::string_view key) {
 }
 
 void SetAxis(std::string_view key, std::vector<Json> values, Axes& axes) {
-  const auto old =
-      std::find_if(axes.begin(), axes.end(), [&](const Axis& one) { return one.key == key; });
-  if (old != axes.end()) {
-    old->values = std::move(values);
+  if (const Axis* old = FindAxis(axes, key)) {
+    axes[static_cast<size_t>(old - axes.data())].values = std::move(values);
     return;
   }
   const auto place = [](std::string_view of) {

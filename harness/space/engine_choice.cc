@@ -13,13 +13,12 @@ namespace pinion::harness {
 namespace {
 
 using Kind = EngineChoice::Kind;
-constexpr Kind kKinds[] = {Kind::kPinion, Kind::kVllm, Kind::kLlamaCpp, Kind::kCommand};
 
 Result<Kind> ParseKind(const std::string& name) {
-  for (const Kind kind : kKinds)
-    if (name == Name(kind)) return kind;
+  for (const EngineRow& row : EngineRows())
+    if (name == row.name) return row.kind;
   return Fail(ErrorCode::kUsage,
-              StrCat("unknown engine '", name, "'; known are pinion, vllm, llama.cpp, command"));
+              StrCat("unknown engine '", name, "'; known are ", Join(EngineNames(), ", ")));
 }
 
 Status ReadKind(const Json& value, EngineChoice& engine) {
@@ -134,43 +133,65 @@ Status Validate(const EngineChoice& engine) {
   return {};
 }
 
+// Whether a setting's placeholder is in the command, an argument or a variable.
+bool Uses(const EngineChoice& engine, const std::string& key) {
+  const std::string placeholder = StrCat("{", key, "}");
+  const auto has_it = [&](const std::string& word) { return word.find(placeholder) != word.npos; };
+  return std::any_of(engine.command.begin(), engine.command.end(), has_it) ||
+         std::any_of(engine.arguments.begin(), engine.arguments.end(), has_it) ||
+         std::any_of(engine.environment.begin(), engine.environment.end(),
+                     [&](const auto& variable) { return has_it(variable.second); });
+}
+
 }  // namespace
+
+const std::vector<EngineRow>& EngineRows() {
+  static const std::vector<EngineRow> rows = {
+      {.kind = Kind::kPinion, .name = "pinion", .program = {}, .binds_memory = true},
+      {.kind = Kind::kVllm,
+       .name = "vllm",
+       .program = {"vllm", "serve"},
+       .counterpart = &SettingRow::vllm,
+       .binds_memory = true},
+      {.kind = Kind::kLlamaCpp,
+       .name = "llama.cpp",
+       .program = {"llama-server"},
+       .counterpart = &SettingRow::llama_cpp},
+      {.kind = Kind::kCommand, .name = "command", .program = {}},
+  };
+  return rows;
+}
+
+const EngineRow& RowOf(Kind kind) {
+  const auto& rows = EngineRows();
+  return *std::find_if(rows.begin(), rows.end(),
+                       [&](const EngineRow& row) { return row.kind == kind; });
+}
+
+std::vector<std::string> EngineNames() {
+  std::vector<std::string> names;
+  for (const EngineRow& row : EngineRows()) names.emplace_back(row.name);
+  return names;
+}
+
+const char* Name(Kind kind) { return RowOf(kind).name; }
 
 bool HasSetting(const EngineChoice& engine, const std::string& key) {
   const SettingRow* row = FindSetting(key);
   if (!row) return false;
-  const bool vllm = !row->vllm.name.empty(), llama_cpp = !row->llama_cpp.name.empty();
-  switch (engine.kind) {
-    case Kind::kPinion:
-      return true;
-    case Kind::kVllm:
-      return vllm;
-    case Kind::kLlamaCpp:
-      return llama_cpp;
-    case Kind::kCommand:
-      return (vllm || llama_cpp) && !row->is_of_server;
-  }
-  return false;
+  if (engine.is_pinion()) return true;
+  const auto has = [&](const EngineRow& one) {
+    return one.counterpart && !(row->*one.counterpart).name.empty();
+  };
+  if (RowOf(engine.kind).counterpart) return has(RowOf(engine.kind));
+  const bool has_any = std::any_of(EngineRows().begin(), EngineRows().end(), has);
+  return (has_any && !row->is_of_server) || Uses(engine, key);
 }
 
 bool HasValue(const EngineChoice& engine, const SettingRow& row, const Json& value) {
-  if (!HasSetting(engine, row.key)) return false;
-  if (engine.kind == Kind::kVllm) return CounterpartValue(row.vllm, value).has_value();
-  return engine.kind != Kind::kLlamaCpp || CounterpartValue(row.llama_cpp, value).has_value();
-}
-
-const char* Name(Kind kind) {
-  switch (kind) {
-    case Kind::kPinion:
-      return "pinion";
-    case Kind::kVllm:
-      return "vllm";
-    case Kind::kLlamaCpp:
-      return "llama.cpp";
-    case Kind::kCommand:
-      return "command";
-  }
-  return "";
+  const auto counterpart = RowOf(engine.kind).counterpart;
+  return HasSetting(engine, row.key) &&
+         (!counterpart || CounterpartValue(row.*counterpart, value).has_value());
 }
 
 Result<EngineChoice> ReadEngineChoice(const Json& json) {

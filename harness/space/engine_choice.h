@@ -35,10 +35,26 @@ struct EngineChoice {
     return is_pinion() && arguments.empty() && environment.empty() && model.empty();
   }
 };
-const char* Name(EngineChoice::Kind kind);  // "pinion", "vllm", "llama.cpp", "command"
+
+// Everything that is decided by an engine's kind, but for how its command is made
+// (harness/engines/command.cc).
+struct EngineRow {
+  EngineChoice::Kind kind;
+  const char* name;                  // in definitions and of --engine
+  std::vector<std::string> program;  // that starts it, in whose place 'command' may stand; empty:
+                                     // ours, or the command itself
+  // What it has in place of our settings; null: all of them, or a command's placeholders.
+  Counterpart SettingRow::*counterpart = nullptr;
+  bool binds_memory = false;  // by itself, to the nodes of its CPUs
+};
+const std::vector<EngineRow>& EngineRows();
+const EngineRow& RowOf(EngineChoice::Kind kind);
+std::vector<std::string> EngineNames();     // of all rows
+const char* Name(EngineChoice::Kind kind);  // of its row
 
 // Whether the engine has a counterpart of a setting (engine/run/settings.h). `command` has those
-// that vLLM or llama.cpp have, as placeholders, whether they are used or not, but for replicas.
+// whose placeholders are in its words, and those that vLLM or llama.cpp have, whether it uses them
+// or not, but for replicas.
 bool HasSetting(const EngineChoice& engine, const std::string& key);
 // The same for one value of it: llama.cpp has no int8 KV cache like ours.
 bool HasValue(const EngineChoice& engine, const SettingRow& row, const Json& value);

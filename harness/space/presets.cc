@@ -24,11 +24,7 @@ std::vector<std::string> FastestIsas(const Host& host, const SpaceContext& conte
   return fastest;
 }
 
-Json Single(const char* key, Json value) {
-  Json point = Json::MakeObject();
-  point.Set(key, std::move(value));
-  return point;
-}
+Json Single(const char* key, Json value) { return Json::Object{{key, std::move(value)}}; }
 
 // A smaller step budget lets decodes continue between the chunks of a long prompt.
 constexpr int kSmallStep = 256;

@@ -97,15 +97,9 @@ JsonField<Workload> OfLoad(const char* key, Member member) {
           [=](const Workload& workload) { return Json(static_cast<int>(member(workload.load))); }};
 }
 
-Status ReadBatch(const Json& value, Workload& workload) {
-  if (!value.is_bool())
-    return Fail(ErrorCode::kUsage, StrCat("'batch' must be true or false, not ", Excerpt(value)));
-  workload.batch = value.boolean();
-  return {};
-}
-
-Json WriteBatch(const Workload& workload) {
-  return workload.batch ? Json(*workload.batch) : Json();
+Result<bool> ToBool(const Json& value, const std::string& what) {
+  if (value.is_bool()) return value.boolean();
+  return Fail(ErrorCode::kUsage, StrCat(what, " must be true or false, not ", Excerpt(value)));
 }
 
 // [] for no loops.
@@ -114,10 +108,6 @@ Status ReadConcurrency(const Json& value, Workload& workload) {
     return ReadList(value, "concurrency", ToInt, workload.concurrency);
   workload.concurrency.clear();
   return {};
-}
-
-Json WriteRates(const Workload& workload) {
-  return workload.rates.empty() ? Json() : Json(workload.rates);
 }
 
 constexpr auto kPromptLen = [](auto& load) -> auto& { return load.shape.prompt.a; };
@@ -135,16 +125,12 @@ const JsonFields<Workload>& WorkloadFields() {
       // Always written: without loops there is the batch alone, which is not the default.
       {"concurrency", ReadConcurrency,
        [](const Workload& workload) { return Json(workload.concurrency); }},
-      {"request_rate",
-       [](const Json& value, Workload& workload) {
-         return ReadList(value, "request_rate", ToNumber, workload.rates);
-       },
-       WriteRates},
+      List("request_rate", &Workload::rates, ToNumber),
       OfLoad("num_prompts", kNumPrompts),
       OnlyIf(HasPrefix, OfLoad("shared_prefix", kSharedPrefix)),
       OnlyIf(HasPrefix, OfLoad("prefixes", kPrefixes)),
       OnlyIf(HasTurns, OfLoad("turns", kTurns)),
-      {"batch", ReadBatch, WriteBatch},
+      Maybe("batch", &Workload::batch, ToBool),
       {"slo", ReadSlo,
        [](const Workload& workload) {
          return workload.slo ? WriteFields(SloFields(), *workload.slo) : Json();

@@ -233,21 +233,9 @@ Verdict DecideOne(const VerdictInput& input, const std::vector<Test>& tests, siz
 }  // namespace
 
 const char* Name(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::kWinner:
-      return "winner";
-    case Outcome::kSmallGain:
-      return "real_but_small";
-    case Outcome::kBaselineBest:
-      return "default_best";
-    case Outcome::kNoDifference:
-      return "no_difference";
-    case Outcome::kTooFewRounds:
-      return "too_few_rounds";
-    case Outcome::kNoData:
-      return "no_data";
-  }
-  return "";
+  constexpr const char* kNames[] = {"winner",        "real_but_small", "default_best",
+                                    "no_difference", "too_few_rounds", "no_data"};
+  return kNames[static_cast<size_t>(outcome)];
 }
 
 Estimate EstimateRatio(std::span<const double> log_ratios, double level) {

@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 #include <type_traits>
-#include <utility>
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
@@ -79,9 +78,6 @@ class Columns {
   // nullopt: NULL.
   std::optional<int> MaybeInt() {
     return row_.getColumn(at_).isNull() ? (++at_, std::nullopt) : std::optional(Int());
-  }
-  std::optional<double> MaybeReal() {
-    return row_.getColumn(at_).isNull() ? (++at_, std::nullopt) : std::optional(Real());
   }
 
  private:

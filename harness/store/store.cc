@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "harness/store/request_rows.h"
 #include "harness/store/sqlite.h"
@@ -20,17 +22,25 @@ Phase PhaseOf(const std::string& name) {
   return Phase::kRace;
 }
 
-// Whether a row has what readers of candidates take for granted; null is an empty one.
-bool IsWhole(const CandidateRow& row) {
-  const auto is_setting = [](const Json& pair) {
-    return pair.is_array() && pair.array().size() == 2 && pair.array()[0].is_string() &&
-           pair.array()[1].is_string();
-  };
-  const Json &options = row.options, &settings = row.settings;
-  if (!options.is_object() && !options.is_null()) return false;
-  if (settings.is_null()) return true;
-  return settings.is_array() &&
-         std::all_of(settings.array().begin(), settings.array().end(), is_setting);
+// [[key, value], ...], which any SQLite client can read.
+Json PairsOf(const std::vector<Setting>& settings) {
+  Json pairs = Json::MakeArray();
+  for (const auto& [key, value] : settings)
+    pairs.Append(Json(std::vector<std::string>{key, value}));
+  return pairs;
+}
+
+// nullopt if they are something else; null is none.
+std::optional<std::vector<Setting>> SettingsFrom(const Json& pairs) {
+  std::vector<Setting> settings;
+  if (pairs.is_null()) return settings;
+  if (!pairs.is_array()) return std::nullopt;
+  for (const Json& pair : pairs.array()) {
+    const std::vector<std::string> texts = StringsIn(pair);
+    if (texts.size() != 2 || pair.array().size() != 2) return std::nullopt;
+    settings.push_back({texts[0], texts[1]});
+  }
+  return settings;
 }
 
 tl::unexpected<Error> Damaged(const std::string& path, const std::string& what) {
@@ -72,8 +82,9 @@ class SqliteStore : public Store {
       SQLite::Transaction transaction(database_, kWriter);
       SQLite::Statement put(database_, "INSERT INTO candidate VALUES(?,?,?,?,?,?,?,?,?)");
       for (const CandidateRow& row : candidates)
-        Execute(put, row.id, row.label, row.engine, row.settings.Dump(), row.options.Dump(),
-                int{row.is_baseline}, row.cores, row.infeasible, Json(row.same_as).Dump());
+        Execute(put, row.id, row.label, row.engine, PairsOf(row.settings).Dump(),
+                ToJson(row.configuration.options).Dump(), int{row.is_baseline}, row.cores,
+                row.infeasible, Json(row.same_as).Dump());
       transaction.commit();
       return {};
     });
@@ -81,12 +92,6 @@ class SqliteStore : public Store {
 
   Result<std::vector<CandidateRow>> Candidates() override {
     return Guarded(path(), [&] { return ReadCandidates(); });
-  }
-
-  Result<std::vector<CandidateRow>> SweepCandidates() override {
-    PINION_ASSIGN(std::vector<CandidateRow> rows, Candidates());
-    if (rows.empty()) return Damaged(path(), "the baseline");
-    return rows;
   }
 
   Status PutTrial(const TrialRow& trial, const Keys& keys) override {
@@ -158,17 +163,27 @@ class SqliteStore : public Store {
       row.id = columns.Int();
       row.label = columns.Text();
       row.engine = columns.Text();
-      PINION_ASSIGN(row.settings, columns.AsJson());
-      PINION_ASSIGN(row.options, columns.AsJson());
+      PINION_ASSIGN(const Json settings, columns.AsJson());
+      PINION_ASSIGN(const Json options, columns.AsJson());
       row.is_baseline = columns.Int() != 0;
       row.cores = columns.Int();
       row.infeasible = columns.Text();
       PINION_ASSIGN(const Json same_as, columns.AsJson());
       row.same_as = StringsIn(same_as);
-      if (row.id != static_cast<int>(rows.size()) || !IsWhole(row))
+      auto own = SettingsFrom(settings);
+      const bool is_whole = own && (options.is_object() || options.is_null());
+      if (row.id != static_cast<int>(rows.size()) || !is_whole)
         return Damaged(path(), StrCat("candidate ", rows.size()));
+      row.settings = std::move(*own);
+      row.configuration = ConfigurationOf(row.settings);
+      if (options.is_object())
+        if (auto known = FromJson(options, row.configuration.options); !known)
+          return Fail(ErrorCode::kUnsupported,
+                      StrCat("candidate ", row.id, " of ", path(),
+                             " is of another version: ", known.error().message));
       rows.push_back(std::move(row));
     }
+    if (rows.empty()) return Damaged(path(), "the baseline");
     return rows;
   }
 
@@ -229,15 +244,8 @@ void Remove(const std::string& path) {
 }  // namespace
 
 const char* Name(Phase phase) {
-  switch (phase) {
-    case Phase::kRace:
-      return "race";
-    case Phase::kConfirmation:
-      return "confirmation";
-    case Phase::kCalibration:
-      return "calibration";
-  }
-  return "";
+  constexpr const char* kNames[] = {"race", "confirmation", "calibration"};
+  return kNames[static_cast<size_t>(phase)];
 }
 
 Result<std::unique_ptr<Store>> Store::Open(const std::string& path) {

@@ -9,7 +9,9 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
+#include "engine/run/settings.h"
 #include "harness/load/request_record.h"
+#include "harness/space/settings.h"
 #include "harness/stats/load_level.h"
 #include "harness/store/trial_info.h"
 
@@ -65,9 +67,9 @@ int ReducedBatch(const std::vector<TrialRow>& trials);
 struct CandidateRow {
   int id = 0;
   std::string label;
-  std::string engine;  // its name in the definition
-  Json settings;       // [[key, value], ...]
-  Json options;        // EngineOptions
+  std::string engine;             // its name in the definition
+  std::vector<Setting> settings;  // what differs from the base, and the engine's own ones
+  Configuration configuration;    // all of it but the engine's own
   bool is_baseline = false;
   int cores = 0;  // threads of all ranks in its plan
   std::string infeasible;
@@ -102,10 +104,10 @@ class Store {
 
   // Stores all or none.
   virtual Status PutCandidates(const std::vector<CandidateRow>& candidates) = 0;
-  // In the order of their ids, from 0. Errors (kCorrupt): one is missing, or has no settings.
+  // In the order of their ids, from 0. Errors: one is missing, such as the baseline, which every
+  // sweep has, or has no settings (kCorrupt), or has one that this version does not know
+  // (kUnsupported).
   virtual Result<std::vector<CandidateRow>> Candidates() = 0;
-  // The same of a store that a sweep has made: it has the baseline at least, or is corrupt.
-  virtual Result<std::vector<CandidateRow>> SweepCandidates() = 0;
 
   // The keys of samples, besides their trial.
   struct Keys {

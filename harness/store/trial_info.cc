@@ -3,6 +3,9 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/base/json_lists.h"
+#include "engine/host/read_plan.h"
+
 namespace pinion::harness {
 namespace {
 
@@ -25,11 +28,16 @@ void EachMember(Info& info, const Visit& visit) {
   visit("out_of_time_s", info.out_of_time_s);
   visit("waves", info.waves);
   visit("wave_requests", info.wave_requests);
+  visit("warm_up_s", info.warm_up_s);
+  visit("warm_up_batches", info.warm_up_batches);
+  visit("windows", info.windows);
+  visit("generator", info.generator);
+  visit("ignored_settings", info.ignored_settings);
 }
 
 Json Written(const std::string& text) { return text.empty() ? Json() : Json(text); }
 Json Written(int number) { return number == 0 ? Json() : Json(number); }
-Json Written(const Json& json) { return json; }
+Json Written(const Plan& plan) { return plan.ranks.empty() ? Json() : ToJson(plan); }
 Json Written(const std::vector<std::string>& texts) { return texts.empty() ? Json() : Json(texts); }
 Json Written(const std::vector<int>& numbers) { return numbers.empty() ? Json() : Json(numbers); }
 Json Written(std::optional<double> number) { return number ? Json(*number) : Json(); }
@@ -61,32 +69,72 @@ Json Written(const std::vector<std::vector<MetricValue>>& waves) {
   return list;
 }
 
+Json Written(const std::vector<LoadWindow>& windows) {
+  Json list;
+  for (const LoadWindow& window : windows) {
+    Json one = Json::Object{{"start_s", Written(window.start_s)},
+                            {"end_s", Written(window.end_s)},
+                            {"requests", window.requests}};
+    if (window.by_time) one.Set("by_time", *window.by_time);
+    SetLevel(window.level, one);
+    list.Append(std::move(one));
+  }
+  return list;
+}
+
+Json Written(const std::optional<GeneratorPlace>& generator) {
+  if (!generator) return {};
+  return Json::Object{{"cpus", Json(generator->cpus)},
+                      {"late_share", generator->late_share},
+                      {"apart", generator->is_apart}};
+}
+
 void Take(const Json& json, std::string& text) {
   if (json.is_string()) text = json.string();
 }
 void Take(const Json& json, int& number) {
   if (json.is_int()) number = static_cast<int>(json.integer());
 }
-void Take(const Json& json, Json& whole) { whole = json; }
+void Take(const Json& json, Plan& plan) { plan = ReadPlan(json); }
 void Take(const Json& json, std::vector<std::string>& texts) { texts = StringsIn(json); }
 void Take(const Json& json, std::optional<double>& number) {
   if (json.is_number()) number = json.number();
 }
 
-void Take(const Json& json, std::vector<int>& numbers) {
-  for (const Json& number : json.is_array() ? json.array() : Json::Array())
-    if (number.is_int()) numbers.push_back(static_cast<int>(number.integer()));
-}
+void Take(const Json& json, std::vector<int>& numbers) { numbers = IntegersIn(&json); }
 
 void Take(const Json& json, std::vector<std::vector<MetricValue>>& waves) {
-  for (const Json& wave : json.is_array() ? json.array() : Json::Array()) {
+  for (const Json& wave : ItemsOf(&json)) {
     auto samples = ReadSamples(wave);
     if (samples) waves.push_back(std::move(*samples));
   }
 }
 
-void Take(const Json& json, std::vector<Distribution>& distributions) {
+void Take(const Json& json, std::vector<LoadWindow>& windows) {
   for (const Json& one : json.is_array() ? json.array() : Json::Array()) {
+    const auto level = LevelOf(one);
+    if (!level) continue;
+    LoadWindow& window = windows.emplace_back();
+    window.level = *level;
+    window.requests = Optional<int>(one, "requests", 0).value_or(0);
+    if (const Json* start_s = one.Find("start_s")) Take(*start_s, window.start_s);
+    if (const Json* end_s = one.Find("end_s")) Take(*end_s, window.end_s);
+    if (const Json* by_time = one.Find("by_time"); by_time && by_time->is_bool())
+      window.by_time = by_time->boolean();
+  }
+}
+
+void Take(const Json& json, std::optional<GeneratorPlace>& generator) {
+  const Json* apart = json.is_object() ? json.Find("apart") : nullptr;
+  if (!apart || !apart->is_bool()) return;  // older versions did not tell
+  GeneratorPlace& place = generator.emplace();
+  if (const Json* cpus = json.Find("cpus")) Take(*cpus, place.cpus);
+  place.late_share = Optional<double>(json, "late_share", 0).value_or(0);
+  place.is_apart = apart->boolean();
+}
+
+void Take(const Json& json, std::vector<Distribution>& distributions) {
+  for (const Json& one : ItemsOf(&json)) {
     const auto metric = Require<std::string>(one, "metric");
     const auto level = LevelOf(one);
     const auto n = Require<int64_t>(one, "n");
@@ -101,9 +149,8 @@ void Take(const Json& json, std::vector<Distribution>& distributions) {
 
 void Take(const Json& json, std::optional<SearchedLevels>& slo) {
   if (!json.is_object()) return;
-  slo.emplace().unit = Optional<std::string>(json, "unit", "").value_or("");
-  const Json* levels = json.Find("levels");
-  for (const Json& one : levels && levels->is_array() ? levels->array() : Json::Array()) {
+  slo.emplace().unit = TextAt(json, "unit");
+  for (const Json& one : ItemsOf(json, "levels")) {
     const auto load = Optional<double>(one, "load", 0.0);
     const auto good = Optional<int>(one, "good", 0), total = Optional<int>(one, "total", 0);
     if (load && good && total && *total > 0 && *good >= 0)
@@ -184,14 +231,6 @@ TrialInfo ReadTrialInfo(const Json& object) {
     if (!known) info.rest.Set(key, value);
   }
   return info;
-}
-
-std::vector<std::string> StringsIn(const Json& list) {
-  std::vector<std::string> texts;
-  if (list.is_array())
-    for (const Json& one : list.array())
-      if (one.is_string()) texts.push_back(one.string());
-  return texts;
 }
 
 }  // namespace pinion::harness

@@ -7,6 +7,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
+#include "engine/host/binding.h"
 #include "harness/load/slo_search.h"
 #include "harness/stats/load_level.h"
 #include "harness/stats/quantiles.h"
@@ -39,12 +40,28 @@ struct SearchedLevels {
 // Adds what another search of the same kind found.
 void Pool(const SearchedLevels& found, SearchedLevels& into);
 
+// The part of a loop's load that was measured (SteadyWindow in harness/load).
+struct LoadWindow {
+  LoadLevel level;
+  std::optional<double> start_s, end_s;  // since the loop's start; unset: too few requests for a
+                                         // steady part, so that all of the loop counts
+  int requests = 0;                      // that count
+  std::optional<bool> by_time;  // the loop ended by its time, not after all of its requests
+};
+
+// Where a trial's load generator ran, and how often it was late.
+struct GeneratorPlace {
+  std::vector<int> cpus;
+  double late_share = 0;
+  bool is_apart = false;  // neither engine nor front end used these CPUs
+};
+
 // What a trial tells besides its samples, in results.db an object with a key for each member that
 // is set.
 struct TrialInfo {
   std::string isa, dtype;  // as the engine reports them
   int threads = 0, ranks = 0;
-  Json plan;                     // ToJson(Plan)
+  Plan plan;                     // of all engines behind the server; without ranks: unknown
   std::string command;           // how a user starts the server; empty: `pinion launch` does
   std::vector<std::string> cut;  // what was measured on less than the whole load
   std::vector<Distribution> quantiles;
@@ -57,8 +74,13 @@ struct TrialInfo {
   // The samples of each wave of load, in turns with those of the other side (RunPair), which has
   // as many; empty if the trial was measured alone.
   std::vector<std::vector<MetricValue>> waves;
-  std::vector<int> wave_requests;  // how many of the trial's requests are of each wave
-  Json rest = Json::MakeObject();  // what no decision rests on: stages, counters, windows, ...
+  std::vector<int> wave_requests;   // how many of the trial's requests are of each wave
+  std::optional<double> warm_up_s;  // before and between the loads
+  int warm_up_batches = 0;
+  std::vector<LoadWindow> windows;  // of the loops
+  std::optional<GeneratorPlace> generator;
+  std::vector<std::string> ignored_settings;  // "isa=avx2": that the engine has no counterpart of
+  Json rest = Json::MakeObject();  // what nothing reads but a person: stages, counters, ...
 
   bool has_cut_batch() const { return Has(kBatchCut); }
   // Whether the search for the SLO's load ended too early to tell it.
@@ -71,8 +93,5 @@ struct TrialInfo {
 Json ToJson(const TrialInfo& info);
 // A member of another type than its own is left unset: it may come from another version.
 TrialInfo ReadTrialInfo(const Json& object);
-
-// The strings of a list.
-std::vector<std::string> StringsIn(const Json& list);
 
 }  // namespace pinion::harness

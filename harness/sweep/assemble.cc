@@ -4,11 +4,12 @@
 #include <cmath>
 #include <map>
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
-#include "engine/base/words.h"
 #include "harness/sweep/constraints.h"
 #include "harness/sweep/gather.h"
 #include "harness/sweep/load.h"
+#include "harness/sweep/measured_loads.h"
 #include "harness/sweep/pair.h"
 #include "harness/sweep/rescore.h"
 #include "harness/sweep/score.h"
@@ -73,7 +74,7 @@ void TakeInfo(const TrialInfo& info, Candidate& candidate) {
   candidate.threads = info.threads;
   candidate.ranks = info.ranks;
   if (!info.no_ceilings_because.empty()) candidate.no_ceilings_because = info.no_ceilings_because;
-  if (!info.plan.is_null()) candidate.plan = info.plan;
+  if (!info.plan.ranks.empty()) candidate.plan = info.plan;
 }
 
 std::string RoundName(const TrialRow& trial) {
@@ -120,8 +121,8 @@ Candidate CandidateFrom(const CandidateRow& row, const std::vector<TrialRow>& tr
   candidate.id = row.id;
   candidate.label = row.label;
   candidate.engine = row.engine;
-  candidate.settings = SettingsFrom(row.settings);
-  candidate.options = row.options;
+  candidate.settings = row.settings;
+  candidate.configuration = row.configuration;
   candidate.is_baseline = row.is_baseline;
   candidate.same_as = row.same_as;
   TakeTrials(trials, candidate);
@@ -205,9 +206,7 @@ void TakePair(const std::vector<TrialRow>& trials, Results& results) {
 }
 
 void TakePredictions(const Json& predictions, Results& results) {
-  const Json* list = predictions.Find("candidates");
-  if (!list || !list->is_array()) return;
-  for (const Json& one : list->array()) {
+  for (const Json& one : ItemsOf(predictions, "candidates")) {
     const Json *name = one.Find("name"), *prediction = one.Find("prediction");
     for (Candidate& candidate : results.candidates)
       if (name && prediction && *name == Json(candidate.label)) candidate.predicted = *prediction;
@@ -260,8 +259,8 @@ VerdictInput InputFor(Objective objective, const Definition& definition,
       continue;
     PairedSeries series;
     series.candidate = row.id;
-    series.settings_off_default = static_cast<int>(SettingsFrom(row.settings).size()) +
-                                  (row.engine == candidates.front().engine ? 0 : 1);
+    series.settings_off_default =
+        static_cast<int>(row.settings.size()) + (row.engine == candidates.front().engine ? 0 : 1);
     series.cores = row.cores;
     for (const auto& [key, score] : ScoresOf(trials, row.id, 0, objective, rule))
       if (const auto reference = baseline.find(key); reference != baseline.end())
@@ -319,6 +318,7 @@ Results Assemble(const SweepMeta& meta, const SweepProgress& progress,
   results.confirmation_rounds = state.confirmations_done;
   results.calibration_rounds = state.calibrations_done;
   for (const TrialRow& trial : trials) results.elapsed_s += trial.seconds;
+  results.loads = MeasuredLoadsOf(trials);
   for (const CandidateRow& row : candidates)
     results.candidates.push_back(CandidateFrom(row, trials));
   AddObjectives(candidates, state, results);
@@ -352,7 +352,7 @@ Result<Results> LoadResults(const std::string& folder, const std::optional<Json>
   PINION_ASSIGN(const auto store, Store::Open(folder + "/results.db"));
   PINION_ASSIGN(SweepMeta meta, ReadMeta(*store));
   PINION_ASSIGN(const SweepProgress progress, ReadProgress(*store));
-  PINION_ASSIGN(const std::vector<CandidateRow> candidates, store->SweepCandidates());
+  PINION_ASSIGN(const std::vector<CandidateRow> candidates, store->Candidates());
   PINION_ASSIGN(std::vector<TrialRow> trials, store->Trials());
   if (slo) PINION_TRY(UseSlo(*slo, *store, meta, trials));
   return Assemble(meta, progress, candidates, trials);

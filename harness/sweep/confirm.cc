@@ -2,7 +2,6 @@
 // them.
 
 #include <algorithm>
-#include <set>
 
 #include "engine/base/strings.h"
 #include "engine/base/words.h"
@@ -43,14 +42,6 @@ size_t Protocol::Comparisons(size_t challengers) const {
   return challengers * definition_.objectives.size();
 }
 
-// The leaders of races that the baseline does not lead.
-std::set<int> Protocol::LeadersAhead() const {
-  std::set<int> leaders;
-  for (const ObjectiveRace& one : state_.races)
-    if (const auto id = one.leader(); id && *id != 0) leaders.insert(*id);
-  return leaders;
-}
-
 // The trials that a confirmation of so many challengers may take, in trials of the mean time:
 // theirs and the baseline's two in each round, and what is kept for a machine that becomes slower.
 double Protocol::TrialsKept(size_t rounds, size_t challengers) const {
@@ -62,7 +53,7 @@ double Protocol::TrialsKept(size_t rounds, size_t challengers) const {
 // Of the smallest confirmation of the leaders so far. Of a pair, every round counts as much.
 double Protocol::ConfirmationTrials() const {
   if (IsPair()) return 0;
-  const size_t count = std::clamp<size_t>(LeadersAhead().size(), 1, kMostConfirmed);
+  const size_t count = std::clamp<size_t>(Leaders().size() - 1, 1, kMostConfirmed);
   return TrialsKept(LeastRoundsFor(Comparisons(count)), count);
 }
 
@@ -77,7 +68,7 @@ size_t Protocol::RoundsThatFit(const std::vector<int>& contestants) const {
 std::vector<int> Protocol::Confirmable(bool was_cut) const {
   std::vector<int> contestants = Challengers(was_cut);
   contestants.insert(contestants.begin(), 0);
-  const size_t leaders = LeadersAhead().size();
+  const size_t leaders = Leaders().size() - 1;
   const auto fit = [&] {
     const size_t challengers = contestants.size() - 1, comparisons = Comparisons(challengers);
     const size_t rounds =

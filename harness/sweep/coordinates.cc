@@ -5,6 +5,7 @@
 #include <set>
 
 #include "harness/sweep/protocol.h"
+#include "harness/sweep/state.h"
 
 namespace pinion::harness {
 namespace {
@@ -25,10 +26,7 @@ Coordinates::Coordinates(const std::vector<CandidateRow>& candidates, const std:
     if (std::find(ids.begin(), ids.end(), row.id) == ids.end()) continue;
     Point& point = points_[row.id];
     point["engine"] = row.engine;
-    if (!row.settings.is_array()) continue;
-    for (const Json& pair : row.settings.array())
-      if (pair.is_array() && pair.array().size() == 2)
-        point[pair.array()[0].string()] = pair.array()[1].string();
+    for (const auto& [key, value] : row.settings) point[key] = value;
   }
 }
 

@@ -1,6 +1,5 @@
 #include "harness/sweep/divergence.h"
 
-#include <cstdio>
 #include <map>
 
 #include "engine/base/file.h"
@@ -126,12 +125,10 @@ Result<std::string> Refusal(const DivergenceCheck& check, double limit_nats,
 
 // The options of the baseline's row: its engine may have settings, or a model, of its own. Another
 // engine's outputs differ by themselves, so that Pinion's are then compared with those of `base`.
-Result<EngineOptions> BaselineOf(const Definition& definition, const EngineOptions& base,
-                                 const std::vector<CandidateRow>& rows) {
-  EngineOptions baseline = base;
-  if (EngineNamed(definition, rows.front().engine).is_pinion())
-    PINION_TRY(FromJson(rows.front().options, baseline));
-  return baseline;
+EngineOptions BaselineOf(const Definition& definition, const EngineOptions& base,
+                         const std::vector<CandidateRow>& rows) {
+  const bool is_pinion = EngineNamed(definition, rows.front().engine).is_pinion();
+  return is_pinion ? rows.front().configuration.options : base;
 }
 
 }  // namespace
@@ -139,13 +136,11 @@ Result<EngineOptions> BaselineOf(const Definition& definition, const EngineOptio
 Status CheckDivergence(const DivergenceCheck& check, const Definition& definition,
                        const EngineOptions& base, Progress& progress,
                        std::vector<CandidateRow>& rows) {
-  PINION_ASSIGN(const EngineOptions baseline, BaselineOf(definition, base, rows));
+  const EngineOptions baseline = BaselineOf(definition, base, rows);
   std::map<std::string, std::string> refusals;
   for (CandidateRow& row : rows) {
     if (!row.infeasible.empty() || !EngineNamed(definition, row.engine).is_pinion()) continue;
-    EngineOptions options;
-    PINION_TRY(FromJson(row.options, options));
-    options = Guard(baseline, options);
+    const EngineOptions options = Guard(baseline, row.configuration.options);
     const std::string what = Describe(baseline, options);
     if (what.empty()) continue;
     if (!refusals.contains(what)) {

@@ -30,10 +30,7 @@ std::string InPath(const std::string& program) {
 }
 
 std::vector<std::string> WordsOf(const EngineChoice& engine) {
-  if (!engine.command.empty()) return engine.command;
-  if (engine.kind == EngineChoice::Kind::kVllm) return {"vllm"};
-  if (engine.kind == EngineChoice::Kind::kLlamaCpp) return {"llama-server"};
-  return {};
+  return engine.command.empty() ? RowOf(engine.kind).program : engine.command;
 }
 
 Json ProgramHash(const std::vector<std::string>& words) {

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -12,22 +11,19 @@
 
 namespace pinion::harness {
 
-Result<std::unique_ptr<SweepFolder>> SweepFolder::Hold(const std::string& path) {
+Result<SweepFolder> SweepFolder::Hold(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path + "/logs", error);
   if (error) return Fail(ErrorCode::kIo, StrCat("cannot create ", path, ": ", error.message()));
   // The kernel releases the lock when the process ends, even by a crash.
-  const int fd = open((path + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0)
+  Descriptor lock(open((path + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!lock.is_open())
     return Fail(ErrorCode::kIo, StrCat("cannot write into ", path, ": ", std::strerror(errno)));
-  std::unique_ptr<SweepFolder> folder(new SweepFolder(path, fd));
-  if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
     return Fail(ErrorCode::kUsage, StrCat("another sweep is running in ", path,
                                           "; wait for it or choose another --out"));
-  return folder;
+  return SweepFolder(path, std::move(lock));
 }
-
-SweepFolder::~SweepFolder() { close(lock_fd_); }
 
 bool HoldsSweep(const std::string& folder) {
   std::error_code ignored;

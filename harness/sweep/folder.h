@@ -1,8 +1,8 @@
 #pragma once
 
-#include <memory>
 #include <string>
 
+#include "engine/base/descriptor.h"
 #include "engine/base/result.h"
 
 namespace pinion::harness {
@@ -11,18 +11,13 @@ namespace pinion::harness {
 class SweepFolder {
  public:
   // Creates the folder if it is missing. Error (kUsage) if another sweep is running in it.
-  static Result<std::unique_ptr<SweepFolder>> Hold(const std::string& path);
-  SweepFolder(const SweepFolder&) = delete;
-  SweepFolder& operator=(const SweepFolder&) = delete;
-  ~SweepFolder();
-
-  const std::string& path() const { return path_; }
+  static Result<SweepFolder> Hold(const std::string& path);
   std::string Database() const { return path_ + "/results.db"; }
 
  private:
-  SweepFolder(std::string path, int lock_fd) : path_(std::move(path)), lock_fd_(lock_fd) {}
+  SweepFolder(std::string path, Descriptor lock) : path_(std::move(path)), lock_(std::move(lock)) {}
   std::string path_;
-  int lock_fd_;
+  Descriptor lock_;
 };
 
 // Whether FOLDER already holds a sweep.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "harness/stats/estimate.h"
 #include "harness/stats/text.h"
@@ -62,9 +63,7 @@ const Forecast* Find(const Forecasts& forecasts, int candidate, Objective object
 Forecasts ForecastsFrom(const Json& predictions, const std::vector<CandidateRow>& candidates,
                         const std::vector<Objective>& objectives, const ScoreRule& rule) {
   Forecasts forecasts;
-  const Json* list = predictions.Find("candidates");
-  if (!list || !list->is_array()) return forecasts;
-  for (const Json& one : list->array()) {
+  for (const Json& one : ItemsOf(predictions, "candidates")) {
     const Json *name = one.Find("name"), *prediction = one.Find("prediction");
     if (!name || !prediction) continue;
     for (const CandidateRow& row : candidates)

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "engine/base/json.h"
-#include "harness/space/definition.h"
 #include "harness/store/store.h"
 #include "harness/sweep/score.h"
 

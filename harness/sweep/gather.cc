@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "harness/sweep/assemble.h"
 #include "harness/sweep/folder.h"
@@ -37,54 +38,27 @@ Result<NodeSweep> ReadNode(const std::string& folder) {
     return Fail(ErrorCode::kUsage,
                 StrCat(folder, " holds a gathered sweep; gather the sweeps that it was made of"));
   PINION_ASSIGN(node.progress, ReadProgress(*node.store));
-  PINION_ASSIGN(node.candidates, node.store->SweepCandidates());
+  PINION_ASSIGN(node.candidates, node.store->Candidates());
   PINION_ASSIGN(node.trials, node.store->Trials());
   return node;
 }
 
-// The first property in which two kinds differ.
-struct Difference {
-  std::string what;
-  Json first, other;
-};
-
-std::optional<Difference> FirstDifference(const Json& first, const Json& other) {
-  const auto at = [](const Json& kind, const std::string& key) {
-    const Json* value = kind.Find(key);
-    return value ? *value : Json();
-  };
-  for (const Json* kind : {&other, &first})
-    for (const auto& [key, ignored] : kind->object())
-      if (at(first, key) != at(other, key)) return Difference{key, at(first, key), at(other, key)};
-  return std::nullopt;
-}
-
 // What may not differ between nodes, by name. The kernel and the CPUs' numbers may.
 Json KindOf(const SweepMeta& meta) {
-  const auto at = [](const Json& object, const char* key) {
-    const Json* value = object.is_object() ? object.Find(key) : nullptr;
-    return value ? *value : Json();
-  };
-  Json kind = Json::MakeObject();
-  kind.Set("model", meta.model);
-  kind.Set("configuration", ToJson(meta.base));
+  Json kind = Json::Object{{"model", meta.model}, {"configuration", ToJson(meta.base)}};
   Json definition = ToJson(meta.definition);
   for (const char* key : {"budget", "rounds", "seed"}) definition.Set(key, Json());
   for (const auto& [key, value] : definition.object())
     kind.Set(StrCat("definition (", key, ")"), value);
   for (const char* key : {"cpu_model", "packages", "cores", "cpus", "l3_bytes", "isa_flags"})
-    kind.Set(StrCat("machine (", key, ")"), at(meta.machine, key));
-  const Json nodes = at(meta.machine, "nodes"), cpus = at(meta.budget, "cpus");
-  const auto count = [](const Json& list) {
-    return static_cast<int64_t>(list.is_array() ? list.array().size() : 0);
-  };
-  kind.Set("machine (NUMA nodes)", count(nodes));
-  kind.Set("number of CPUs", count(cpus));
-  kind.Set("CPU quota", at(meta.budget, "cpu_quota"));
-  kind.Set("pinion (hash of the binary)", at(at(meta.provenance, "engine"), "binary_hash"));
-  kind.Set("model (hash of its files)", at(at(meta.provenance, "model"), "hash"));
-  kind.Set("file of an engine (hashes)", at(meta.provenance, "engines"));
-  kind.Set("environment", at(meta.provenance, "environment"));
+    kind.Set(StrCat("machine (", key, ")"), ValueAt(meta.machine, {key}));
+  kind.Set("machine (NUMA nodes)", ItemsOf(meta.machine, "nodes").size());
+  kind.Set("number of CPUs", ItemsOf(meta.budget, "cpus").size());
+  kind.Set("CPU quota", ValueAt(meta.budget, {"cpu_quota"}));
+  kind.Set("pinion (hash of the binary)", ValueAt(meta.provenance, {"engine", "binary_hash"}));
+  kind.Set("model (hash of its files)", ValueAt(meta.provenance, {"model", "hash"}));
+  kind.Set("file of an engine (hashes)", ValueAt(meta.provenance, {"engines"}));
+  kind.Set("environment", ValueAt(meta.provenance, {"environment"}));
   return kind;
 }
 
@@ -155,13 +129,9 @@ Status MakeRoom(const std::string& into) {
                   StrCat(into, " holds a sweep of its own; choose another --out"));
   }
   std::error_code failure;
-  for (const char* suffix : {"", "-wal", "-shm"}) {
-    std::filesystem::remove(path + suffix, failure);
-    if (failure)
-      return Fail(ErrorCode::kIo,
-                  StrCat("cannot remove '", path, suffix, "': ", failure.message()));
-  }
-  return {};
+  std::filesystem::remove(path, failure);
+  if (!failure) return {};
+  return Fail(ErrorCode::kIo, StrCat("cannot remove '", path, "': ", failure.message()));
 }
 
 int RoundsOf(const std::vector<TrialRow>& trials, Phase phase) {
@@ -259,7 +229,7 @@ Status Gather(const std::vector<std::string>& folders, const std::string& into) 
   PINION_ASSIGN(const auto held, SweepFolder::Hold(into));
   PINION_TRY(MakeRoom(into));
   const auto made =
-      Store::Create(held->Database(), [&](Store& store) { return WriteNodes(nodes, store); });
+      Store::Create(held.Database(), [&](Store& store) { return WriteNodes(nodes, store); });
   return made ? Status() : Unexpected(Error(made.error()));
 }
 

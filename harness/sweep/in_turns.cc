@@ -20,10 +20,11 @@ struct SideNeeds {
 
 Result<SideNeeds> NeedsOf(const TrialRequest& side, const Machine& machine, const Budget& budget) {
   SideNeeds of;
-  PINION_ASSIGN(const PlannedModel model, PlanModel(side.options));
-  PINION_ASSIGN(const std::vector<RankNeeds> each, NeedsFor(side.options, model));
-  PINION_ASSIGN(of.plan, PlanReplicas(side.options, side.replicas, machine, budget));
-  PINION_ASSIGN(of.model_length, ResolveModelLength(model.spec, side.options));
+  PINION_ASSIGN(const PlannedModel model, PlanModel(side.configuration.options));
+  PINION_ASSIGN(const std::vector<RankNeeds> each, NeedsFor(side.configuration.options, model));
+  PINION_ASSIGN(of.plan, PlanReplicas(side.configuration.options, side.configuration.replicas,
+                                      machine, budget));
+  PINION_ASSIGN(of.model_length, ResolveModelLength(model.spec, side.configuration.options));
   for (size_t rank = 0; rank < of.plan.ranks.size(); ++rank)
     of.needs.push_back(each[rank % each.size()]);
   return of;
@@ -38,9 +39,10 @@ Status CheckBothFit(const TrialRequest& first, const TrialRequest& second) {
   PINION_ASSIGN(const SideNeeds other, NeedsOf(second, machine, budget));
   both.needs.insert(both.needs.end(), other.needs.begin(), other.needs.end());
   both.plan.ranks.insert(both.plan.ranks.end(), other.plan.ranks.begin(), other.plan.ranks.end());
-  PINION_TRY(
-      CheckCapacity(both.needs, first.options, both.model_length, machine, budget, both.plan));
-  return CheckCapacity(both.needs, second.options, other.model_length, machine, budget, both.plan);
+  PINION_TRY(CheckCapacity(both.needs, first.configuration.options, both.model_length, machine,
+                           budget, both.plan));
+  return CheckCapacity(both.needs, second.configuration.options, other.model_length, machine,
+                       budget, both.plan);
 }
 
 }  // namespace
@@ -51,9 +53,8 @@ bool CanTakeTurns(const TrialRequest& first, const TrialRequest& second) {
 }
 
 int WavesFor(const TrialRow& alone, double budget_s) {
-  const Json* warm_up = alone.info.rest.Find("warm_up_s");
-  const double start_s = ValueOf(alone, "start_s", 0).value_or(0) +
-                         (warm_up && warm_up->is_number() ? warm_up->number() : 0);
+  const double start_s =
+      ValueOf(alone, "start_s", 0).value_or(0) + alone.info.warm_up_s.value_or(0);
   const double wave_s =
       std::max(alone.seconds - start_s - alone.info.once_s.value_or(0), alone.seconds / 10);
   const double room_s = budget_s / kTurnRounds - 2 * start_s;

@@ -195,14 +195,10 @@ Result<LiveSource::Asked> LiveSource::AskFor(const Slot& slot) const {
   const CandidateRow& row = RowOf(candidates_, slot.candidate);
   Asked asked;
   asked.engine = row.engine;
-  asked.settings = SettingsFrom(row.settings);
-  asked.configuration = ConfigurationOf(asked.settings);
+  asked.settings = row.settings;
   TrialRequest& request = asked.request;
   request.engine = WithOwnSettings(EngineNamed(meta_.definition, row.engine), asked.settings);
-  PINION_TRY(FromJson(row.options, request.options));
-  asked.configuration.options = request.options;
-  request.replicas = asked.configuration.replicas;
-  request.prefill_replicas = asked.configuration.prefill_replicas;
+  request.configuration = row.configuration;
   request.log = options_.folder + "/" + LogPath(slot);
   request.workload = meta_.definition.workload;
   request.workload.batch = RunsBatch(meta_.definition);
@@ -230,7 +226,7 @@ Result<TrialProcess> LiveSource::ProcessFor(const Asked& asked, double timeout_s
   process.interrupted = options_.interrupted;
   process.clock = options_.clock;
   PINION_ASSIGN(process.environment,
-                EnvironmentOf(asked.configuration.runtime, RuntimeOffer::Here()));
+                EnvironmentOf(asked.request.configuration.runtime, RuntimeOffer::Here()));
   return process;
 }
 
@@ -260,7 +256,7 @@ Status LiveSource::Keep(const Asked& asked, const TrialOutcome& outcome, TrialRo
   }
   if (const auto cost = CostPerMillionTokens(trial, meta_.definition))
     trial.samples.push_back({"cost_per_mtoken", 0, *cost});
-  const std::string key = ConfigurationKey(asked.engine, asked.configuration, asked.settings);
+  const std::string key = ConfigurationKey(asked.engine, request.configuration, asked.settings);
   PINION_TRY(
       store_.PutTrial(trial, {ShortHash(meta_.machine.Dump()), meta_.model, key, request.seed}));
   trial.requests.clear();  // they are in the store, and may be many
@@ -278,7 +274,7 @@ Result<std::optional<Slot>> LiveSource::OtherInTurns(const Slot& slot) {
   if (!takes_turns_) {
     PINION_ASSIGN(const Asked first, AskFor(slot));
     PINION_ASSIGN(const Asked second, AskFor(other));
-    takes_turns_ = first.configuration.runtime == second.configuration.runtime &&
+    takes_turns_ = first.request.configuration.runtime == second.request.configuration.runtime &&
                    CanTakeTurns(first.request, second.request);
     progress_.Note(*takes_turns_ ? "both servers run at once, and their loads take turns"
                                  : "memory does not hold both servers at once, or their "

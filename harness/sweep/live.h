@@ -63,7 +63,6 @@ class LiveSource : public StoredSource {
   struct Asked {
     std::string engine;  // its name in the definition
     TrialRequest request;
-    Configuration configuration;
     std::vector<Setting> settings;
   };
   Result<Asked> AskFor(const Slot& slot) const;

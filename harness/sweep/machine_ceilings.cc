@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "kernels/isa.h"
 
@@ -17,15 +18,12 @@ constexpr char kInt8[] = "int8";
 // Calls `take` on every item; a probe of another version may lack the list.
 template <typename Take>
 Status ForEach(const Json& probe, const char* key, Take take) {
-  const Json* list = probe.Find(key);
-  if (!list || !list->is_array()) return {};
-  for (const Json& one : list->array()) PINION_TRY(take(one));
+  for (const Json& one : ItemsOf(probe, key)) PINION_TRY(take(one));
   return {};
 }
 
 Status CheckHas(const Json& probe, const char* key) {
-  const Json* list = probe.Find(key);
-  if (list && list->is_array() && !list->array().empty()) return {};
+  if (!ItemsOf(probe, key).empty()) return {};
   return Fail(ErrorCode::kUsage,
               StrCat("it has no '", key, "': give the output of `pinion probe --out FILE`"));
 }

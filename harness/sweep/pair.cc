@@ -1,7 +1,6 @@
 #include "harness/sweep/pair.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <optional>
 #include <set>
@@ -89,17 +88,8 @@ Kind Judge(const PairVerdict& verdict) {
 }  // namespace
 
 const char* Name(Kind kind) {
-  switch (kind) {
-    case Kind::kNoDifference:
-      return "no difference";
-    case Kind::kBetter:
-      return "better";
-    case Kind::kWorse:
-      return "worse";
-    case Kind::kTooFewRounds:
-      return "too few rounds";
-  }
-  return "";
+  constexpr const char* kNames[] = {"no difference", "better", "worse", "too few rounds"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
 PairVerdict JudgePair(const std::vector<TrialRow>& trials, Objective objective,

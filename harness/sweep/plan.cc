@@ -54,10 +54,8 @@ Json SettingsJson(const Point& point) {
 
 Result<Json> Listed(const Point& point, const Definition& definition, const Host& host,
                     const MachineCeilings* ceilings) {
-  Json one = Json::MakeObject();
-  one.Set("name", point.label);
-  one.Set("engine", point.engine);
-  one.Set("settings", SettingsJson(point));
+  Json one = Json::Object{
+      {"name", point.label}, {"engine", point.engine}, {"settings", SettingsJson(point)}};
   if (!point.same_as.empty()) one.Set("same_as", Json(point.same_as));
   if (!point.infeasible.empty()) {
     one.Set("excluded", point.infeasible);
@@ -147,14 +145,12 @@ Result<Json> MakeSweepPlan(const Definition& definition, const EngineOptions& ba
   }
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Json& a, const Json& b) { return PlaceOf(a) > PlaceOf(b); });
-  Json plan = Json::MakeObject();
-  plan.Set("model", base.model);
-  plan.Set("machine", MachineFingerprint(host.machine));
-  plan.Set("ceilings", ceilings ? ceilings->Facts() : Json());
-  plan.Set("strategy", Name(definition.strategy));
-  plan.Set("axes", ToJson(AxesTried(definition, base)));
-  plan.Set("candidates", Json(std::move(candidates)));
-  return plan;
+  return Json::Object{{"model", base.model},
+                      {"machine", MachineFingerprint(host.machine)},
+                      {"ceilings", ceilings ? ceilings->Facts() : Json()},
+                      {"strategy", Name(definition.strategy)},
+                      {"axes", ToJson(AxesTried(definition, base))},
+                      {"candidates", Json(std::move(candidates))}};
 }
 
 std::string RenderSweepPlan(const Json& plan) {

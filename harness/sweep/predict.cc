@@ -211,12 +211,10 @@ uint64_t CacheBytes(const Machine& machine) {
 }
 
 Json ToJson(const Prediction& prediction) {
-  const auto figures = [](const Figures& of) {
-    Json json = Json::MakeObject();
-    json.Set("output_tokens_per_s", of.output_tokens_per_s);
-    json.Set("ttft_s", of.ttft_s);
-    json.Set("tpot_s", of.tpot_s);
-    return json;
+  const auto figures = [](const Figures& of) -> Json {
+    return Json::Object{{"output_tokens_per_s", of.output_tokens_per_s},
+                        {"ttft_s", of.ttft_s},
+                        {"tpot_s", of.tpot_s}};
   };
   Json json = figures(prediction);
   json.Set("decode_bound_by", prediction.decode_bound_by_bytes ? "bytes" : "operations");

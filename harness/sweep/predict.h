@@ -1,9 +1,5 @@
 #pragma once
 
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "engine/base/json.h"
 #include "engine/base/result.h"
 #include "engine/run/start.h"

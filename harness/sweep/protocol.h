@@ -2,7 +2,6 @@
 
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -128,7 +127,6 @@ class Protocol {
   bool Fits(int candidate) const;
   bool HasRoomFor(double seconds) const;
   std::vector<int> Challengers(bool was_cut) const;
-  std::set<int> LeadersAhead() const;
   std::vector<int> Confirmable(bool was_cut) const;
   double TrialsKept(size_t rounds, size_t challengers) const;
   double ConfirmationTrials() const;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/base/file.h"
+#include "engine/base/json_lists.h"
 #include "engine/base/process.h"
 #include "engine/base/strings.h"
 #include "engine/base/version.h"
@@ -177,12 +178,10 @@ Json ModelFilesJson(const std::string& path) {
       tokenizer.Add(reinterpret_cast<const std::byte*>(line.data()), line.size());
     files.Append(std::move(one));
   }
-  Json json = Json::MakeObject();
-  json.Set("files", std::move(files));
-  json.Set("hash", all.Text());
-  json.Set("tokenizer_hash", tokenizer.Text());
-  json.Set("hashed", "files up to 64 MiB whole, larger ones by 64 pieces of 1 MiB");
-  return json;
+  return Json::Object{{"files", std::move(files)},
+                      {"hash", all.Text()},
+                      {"tokenizer_hash", tokenizer.Text()},
+                      {"hashed", "files up to 64 MiB whole, larger ones by 64 pieces of 1 MiB"}};
 }
 
 std::string NodeName() {
@@ -207,16 +206,12 @@ Json Provenance(const std::string& model, const std::string& model_path, int all
   Json files = ModelFilesJson(model_path);
   if (files.is_null()) files = Json::MakeObject();
   files.Set("name", model);
-  Json provenance = Json::MakeObject();
-  provenance.Set("engine", std::move(engine));
-  provenance.Set("compiler", std::move(compiler));
-  provenance.Set("model", std::move(files));
-  provenance.Set("kernel", KernelJson());
-  provenance.Set("microcode", MicrocodeJson());
-  provenance.Set("mitigations", MitigationsJson());
-  provenance.Set("cgroup", CgroupJson());
-  provenance.Set("node", NodeName());
-  provenance.Set("environment", EnvironmentJson());
+  Json provenance =
+      Json::Object{{"engine", std::move(engine)},     {"compiler", std::move(compiler)},
+                   {"model", std::move(files)},       {"kernel", KernelJson()},
+                   {"microcode", MicrocodeJson()},    {"mitigations", MitigationsJson()},
+                   {"cgroup", CgroupJson()},          {"node", NodeName()},
+                   {"environment", EnvironmentJson()}};
   const auto xml = TopologyXml();
   provenance.Set("topology_xml", xml ? Json(*xml) : Json());
   provenance.Set("hygiene", HygieneJson(allowed_cpus));
@@ -224,16 +219,11 @@ Json Provenance(const std::string& model, const std::string& model_path, int all
 }
 
 std::string LoadWarning(const Json& provenance) {
-  const Json* hygiene = provenance.Find("hygiene");
-  const Json* checks = hygiene ? hygiene->Find("checks") : nullptr;
-  if (!checks || !checks->is_array()) return "";
-  for (const Json& check : checks->array()) {
-    const auto part = [&](const char* key) {
-      return Optional<std::string>(check, key, "").value_or("");
-    };
-    if (part("name") == "load" && part("state") == "warn")
-      return StrCat(part("found"), ": ", part("reason"), "; ", part("fix"));
-  }
+  const Json checks = ValueAt(provenance, {"hygiene", "checks"});
+  for (const Json& check : ItemsOf(&checks))
+    if (TextAt(check, "name") == "load" && TextAt(check, "state") == "warn")
+      return StrCat(TextAt(check, "found"), ": ", TextAt(check, "reason"), "; ",
+                    TextAt(check, "fix"));
   return "";
 }
 

@@ -95,7 +95,7 @@ Result<RecordedSweep> ReadRecordedSweep(const std::string& database,
                                         const std::optional<std::string>& objective_name) {
   PINION_ASSIGN(const auto store, Store::Open(database));
   PINION_ASSIGN(const SweepMeta meta, ReadMeta(*store));
-  PINION_ASSIGN(const std::vector<CandidateRow> candidates, store->SweepCandidates());
+  PINION_ASSIGN(const std::vector<CandidateRow> candidates, store->Candidates());
   PINION_ASSIGN(const std::vector<TrialRow> trials, store->Trials());
   Objective objective = meta.definition.objectives.front();
   if (objective_name) {

@@ -5,7 +5,6 @@
 #include <memory>
 #include <sstream>
 
-#include "engine/base/check.h"
 #include "engine/base/strings.h"
 #include "harness/stats/estimate.h"
 #include "harness/sweep/assemble.h"
@@ -13,7 +12,6 @@
 #include "harness/sweep/pair.h"
 #include "harness/sweep/proposer.h"
 #include "harness/sweep/protocol.h"
-#include "harness/sweep/score.h"
 
 namespace pinion::harness {
 namespace {
@@ -90,20 +88,13 @@ Result<ReplayEnding> ReplayOnce(const Definition& definition,
 }
 
 // "isa=avx2 smt=on" as two settings; another name as one.
-Json SettingsIn(const std::string& name) {
-  Json settings = Json::MakeArray();
-  const auto add = [&](const std::string& key, const std::string& value) {
-    settings.Append(Json(std::vector<std::string>{key, value}));
-  };
+std::vector<Setting> SettingsIn(const std::string& name) {
+  std::vector<Setting> settings;
   std::istringstream words(name);
   for (std::string word; words >> word;) {
     const size_t equals = word.find('=');
-    if (equals == std::string::npos) {
-      settings = Json::MakeArray();
-      add("configuration", name);
-      return settings;
-    }
-    add(word.substr(0, equals), word.substr(equals + 1));
+    if (equals == std::string::npos) return {{"configuration", name}};
+    settings.push_back({word.substr(0, equals), word.substr(equals + 1)});
   }
   return settings;
 }
@@ -115,7 +106,7 @@ std::vector<CandidateRow> RowsFor(const std::vector<std::string>& names) {
     row.id = static_cast<int>(rows.size());
     row.label = name;
     row.is_baseline = rows.empty();
-    row.settings = row.is_baseline ? Json::MakeArray() : SettingsIn(name);
+    if (!row.is_baseline) row.settings = SettingsIn(name);
     rows.push_back(std::move(row));
   }
   return rows;

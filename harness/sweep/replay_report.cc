@@ -6,21 +6,17 @@ namespace pinion::harness {
 namespace {
 
 Json ToJson(const ReplayFigure& figure) {
-  Json json;
-  json.Set("mean", figure.mean.mean);
-  json.Set("low", figure.interval.low);
-  json.Set("high", figure.interval.high);
-  json.Set("replays", static_cast<int64_t>(figure.mean.n));
-  json.Set("effective_replays", figure.effective_replays);
-  return json;
+  return Json::Object{{"mean", figure.mean.mean},
+                      {"low", figure.interval.low},
+                      {"high", figure.interval.high},
+                      {"replays", static_cast<int64_t>(figure.mean.n)},
+                      {"effective_replays", figure.effective_replays}};
 }
 
 Json ToJson(const SeriesUse& use) {
-  Json json;
-  json.Set("rows", static_cast<int64_t>(use.rows));
-  json.Set("rows_per_sweep", use.rows_per_sweep);
-  json.Set("stretches", use.stretches);
-  return json;
+  return Json::Object{{"rows", static_cast<int64_t>(use.rows)},
+                      {"rows_per_sweep", use.rows_per_sweep},
+                      {"stretches", use.stretches}};
 }
 
 std::string RenderFigures(const SeriesFigures& series) {

@@ -30,7 +30,6 @@ class Spending {
 
   double spent_s() const { return spent_s_; }
   double left_s() const { return budget_s_ - spent_s_; }
-  double budget_s() const { return budget_s_; }
   double mean_s() const;  // of one trial; 0 before the first
   // The expected time of a trial of the candidate: the mean of its own, or of all if it has none.
   double Expected(int candidate) const;

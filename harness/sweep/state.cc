@@ -1,5 +1,6 @@
 #include "harness/sweep/state.h"
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "harness/stats/text.h"
 
@@ -23,24 +24,10 @@ Status Different(const std::string& what, const Json& stored, const Json& asked)
                      asked.Dump(), " here; leave that out, or sweep into a new folder"));
 }
 
-// The first key whose value differs.
 Status CompareObjects(const std::string& what, const Json& stored, const Json& asked) {
-  for (const auto& [key, value] : asked.object()) {
-    const Json* other = stored.Find(key);
-    if (!other || !(*other == value))
-      return Different(StrCat(what, " (", key, ")"), other ? *other : Json(), value);
-  }
-  for (const auto& [key, value] : stored.object())
-    if (!asked.Find(key)) return Different(StrCat(what, " (", key, ")"), value, Json());
-  return {};
-}
-
-// A value within objects, such as provenance's engine's binary_hash; null if it is not there.
-Json ValueAt(const Json& object, std::initializer_list<const char*> path) {
-  const Json* at = &object;
-  for (const char* key : path)
-    if (at && at->is_object()) at = at->Find(key);
-  return at && at != &object ? *at : Json();
+  const auto difference = FirstDifference(stored, asked);
+  if (!difference) return {};
+  return Different(StrCat(what, " (", difference->what, ")"), difference->first, difference->other);
 }
 
 // The circumstances that decide what a trial measures, beside the definition.
@@ -72,12 +59,23 @@ Json FixedPart(const Definition& definition) {
   return object;
 }
 
-std::string TextOf(const Json& object, const char* key) {
-  const Json* value = object.Find(key);
-  return value && value->is_string() ? value->string() : "";
+}  // namespace
+
+Json ValueAt(const Json& object, std::initializer_list<const char*> path) {
+  const Json* at = &object;
+  for (const char* key : path) at = at ? at->Find(key) : nullptr;
+  return at ? *at : Json();
 }
 
-}  // namespace
+std::optional<KeyDifference> FirstDifference(const Json& first, const Json& other) {
+  for (const Json* object : {&other, &first})
+    for (const auto& [name, ignored] : object->object()) {
+      const char* key = name.c_str();
+      if (ValueAt(first, {key}) != ValueAt(other, {key}))
+        return KeyDifference{name, ValueAt(first, {key}), ValueAt(other, {key})};
+    }
+  return std::nullopt;
+}
 
 Status WriteMeta(Store& store, const SweepMeta& meta) {
   Json origin = Json::MakeObject();
@@ -110,19 +108,17 @@ Result<SweepMeta> ReadMeta(Store& store) {
   PINION_ASSIGN(const std::optional<Json> predictions, store.Meta("predictions"));
   PINION_ASSIGN(const std::optional<Json> provenance, store.Meta("provenance"));
   PINION_ASSIGN(const std::optional<Json> unavailable, store.Meta("unavailable"));
-  if (unavailable && unavailable->is_array())
-    for (const Json& one : unavailable->array())
-      if (one.is_string()) meta.unavailable.push_back(one.string());
+  meta.unavailable = StringsIn(unavailable.value_or(Json()));
   meta.predictions = predictions.value_or(Json());
   meta.provenance = provenance.value_or(Json());
   PINION_ASSIGN(const std::optional<Json> nodes, store.Meta("nodes"));
   meta.nodes = nodes.value_or(Json());
   PINION_ASSIGN(const Json origin, RequiredMeta(store, "origin"));
-  meta.model = TextOf(origin, "model");
-  meta.command_line = TextOf(origin, "command_line");
-  meta.version = TextOf(origin, "version");
-  meta.commit = TextOf(origin, "commit");
-  meta.started_at = TextOf(origin, "started_at");
+  meta.model = TextAt(origin, "model");
+  meta.command_line = TextAt(origin, "command_line");
+  meta.version = TextAt(origin, "version");
+  meta.commit = TextAt(origin, "commit");
+  meta.started_at = TextAt(origin, "started_at");
   return meta;
 }
 
@@ -138,7 +134,7 @@ Result<SweepProgress> ReadProgress(Store& store) {
   SweepProgress progress;
   PINION_ASSIGN(const std::optional<Json> object, store.Meta("progress"));
   if (!object) return progress;
-  progress.updated_at = TextOf(*object, "updated_at");
+  progress.updated_at = TextAt(*object, "updated_at");
   PINION_ASSIGN(progress.rounds_planned, Require<int>(*object, "rounds_planned"));
   PINION_ASSIGN(progress.finished, Require<bool>(*object, "finished"));
   return progress;
@@ -168,29 +164,13 @@ CandidateRow RowOf(const Point& point, int id) {
   row.id = id;
   row.label = point.label;
   row.engine = point.engine;
-  row.settings = Json::MakeArray();
-  for (const Setting& setting : point.settings) {
-    Json pair = Json::MakeArray();
-    pair.Append(setting.key);
-    pair.Append(setting.value);
-    row.settings.Append(std::move(pair));
-  }
-  row.options = ToJson(point.configuration.options);
+  row.settings = point.settings;
+  row.configuration = point.configuration;
   row.is_baseline = id == 0;
   row.cores = point.plan.total_threads();
   row.infeasible = point.infeasible;
   row.same_as = point.same_as;
   return row;
-}
-
-std::vector<Setting> SettingsFrom(const Json& pairs) {
-  std::vector<Setting> settings;
-  if (!pairs.is_array()) return settings;
-  for (const Json& pair : pairs.array())
-    if (pair.is_array() && pair.array().size() == 2 && pair.array()[0].is_string() &&
-        pair.array()[1].is_string())
-      settings.push_back({pair.array()[0].string(), pair.array()[1].string()});
-  return settings;
 }
 
 std::string NowIso8601() { return UtcNow("%Y-%m-%dT%H:%M:%SZ"); }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <initializer_list>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,14 +48,22 @@ Result<SweepProgress> ReadProgress(Store& store);
 Status WriteTrialLimit(Store& store, double limit_s);
 Result<std::optional<double>> ReadTrialLimit(Store& store);
 
+// A value within objects, such as provenance's engine's binary_hash; null if it is not there.
+Json ValueAt(const Json& object, std::initializer_list<const char*> path);
+
+// The first key of two objects whose value differs.
+struct KeyDifference {
+  std::string what;
+  Json first, other;
+};
+std::optional<KeyDifference> FirstDifference(const Json& first, const Json& other);
+
 // Checks what --resume must not change: model, definition, machine, CPUs and their quota, the
 // binary, the environment. The kUsage error names the first difference. Budget and rounds may
 // change, since they invalidate no sample.
 Status CheckSame(const SweepMeta& stored, const SweepMeta& asked);
 
 CandidateRow RowOf(const Point& point, int id);
-// A row's settings, from their stored pairs.
-std::vector<Setting> SettingsFrom(const Json& pairs);
 
 std::string NowIso8601();
 // The commit that this binary was built from.

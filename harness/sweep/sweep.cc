@@ -22,13 +22,11 @@ namespace pinion::harness {
 namespace {
 
 Json BudgetJson(const Budget& budget) {
-  Json object = Json::MakeObject();
-  object.Set("cpus", Json(budget.cpus));
-  object.Set("cpu_quota", budget.cpu_quota ? Json(*budget.cpu_quota) : Json());
-  object.Set("max_threads", budget.max_threads);
-  object.Set("memory_total_bytes", budget.memory_total_bytes);
-  object.Set("reasons", Json(budget.reasons));
-  return object;
+  return Json::Object{{"cpus", Json(budget.cpus)},
+                      {"cpu_quota", budget.cpu_quota ? Json(*budget.cpu_quota) : Json()},
+                      {"max_threads", budget.max_threads},
+                      {"memory_total_bytes", budget.memory_total_bytes},
+                      {"reasons", Json(budget.reasons)}};
 }
 
 // Another engine's model may be one that Pinion cannot read, and then there is no spec.
@@ -86,14 +84,12 @@ Result<Json> ModelFacts(const EngineOptions& base) {
   PINION_ASSIGN(const std::vector<RankNeeds> needs, NeedsFor(base, model));
   uint64_t weight_bytes = 0;
   for (const RankNeeds& rank : needs) weight_bytes += rank.weights;
-  Json facts = Json::MakeObject();
-  facts.Set("architecture", model.spec.architecture);
-  facts.Set("parameters", ParameterCount(model.spec));
-  facts.Set("active_parameters", ActiveParameters(model.spec));
-  facts.Set("context_length", model.spec.max_positions);
-  facts.Set("weight_bytes", weight_bytes);
-  facts.Set("kv_bytes_per_token", KvBytesPerToken(model.spec, decoder.cached()));
-  return facts;
+  return Json::Object{{"architecture", model.spec.architecture},
+                      {"parameters", ParameterCount(model.spec)},
+                      {"active_parameters", ActiveParameters(model.spec)},
+                      {"context_length", model.spec.max_positions},
+                      {"weight_bytes", weight_bytes},
+                      {"kv_bytes_per_token", KvBytesPerToken(model.spec, decoder.cached())}};
 }
 
 Result<double> TrialLimit(Store& store, const SweepMeta& meta, size_t contestants) {
@@ -219,7 +215,7 @@ Result<SweepEnd> StartSweep(const SweepRequest& request, Progress& progress) {
   meta.provenance = ProvenanceOf(meta);
   // Warn before the budget is spent, not after.
   if (const std::string busy = LoadWarning(meta.provenance); !busy.empty()) progress.Note(busy);
-  PINION_ASSIGN(const auto store, Store::Create(folder->Database(), [&](Store& made) -> Status {
+  PINION_ASSIGN(const auto store, Store::Create(folder.Database(), [&](Store& made) -> Status {
                   PINION_TRY(WriteMeta(made, meta));
                   return made.PutCandidates(rows);
                 }));
@@ -228,7 +224,7 @@ Result<SweepEnd> StartSweep(const SweepRequest& request, Progress& progress) {
 
 Result<SweepEnd> ResumeSweep(const SweepRequest& request, Progress& progress) {
   PINION_ASSIGN(const auto folder, SweepFolder::Hold(request.folder));
-  PINION_ASSIGN(const auto store, Store::Open(folder->Database()));
+  PINION_ASSIGN(const auto store, Store::Open(folder.Database()));
   PINION_ASSIGN(SweepMeta meta, ReadMeta(*store));
   PINION_TRY(CheckSame(meta, WithProvenance(request.meta)));
   // Nothing is stored of a trial that ended with the budget, but that budget is spent.
@@ -239,7 +235,7 @@ Result<SweepEnd> ResumeSweep(const SweepRequest& request, Progress& progress) {
     return SweepEnd::kDone;
   }
   meta.definition = request.meta.definition;  // budget and rounds may be new
-  PINION_ASSIGN(const std::vector<CandidateRow> candidates, store->SweepCandidates());
+  PINION_ASSIGN(const std::vector<CandidateRow> candidates, store->Candidates());
   PINION_ASSIGN(const auto proposer, ProposerFor(meta.definition, candidates, request.interrupted));
   PINION_TRY(WriteMeta(*store, meta));
   return RunLive(request, meta, *store, proposer.get(), progress);

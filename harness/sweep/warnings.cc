@@ -1,15 +1,38 @@
 #include "harness/sweep/warnings.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
 
 #include "engine/base/strings.h"
 #include "engine/base/words.h"
 
 namespace pinion::harness {
+namespace {
+
+// Settings that a sweep's flags ask for and that another engine of the race lacks.
+std::vector<std::string> IgnoredSettings(const std::vector<TrialRow>& trials,
+                                         const Results& results) {
+  std::map<std::string, std::set<std::string>> ignored;  // by engine
+  for (const TrialRow& trial : trials)
+    if (const Candidate* candidate = results.Find(trial.candidate))
+      for (const std::string& setting : trial.info.ignored_settings)
+        ignored[candidate->engine].insert(setting);
+  std::vector<std::string> warnings;
+  for (const auto& [engine, settings] : ignored)
+    warnings.push_back(StrCat(engine, " has no setting for ",
+                              Join({settings.begin(), settings.end()}, ", "),
+                              ", and was measured without"));
+  return warnings;
+}
+
+}  // namespace
 
 std::vector<std::string> WarningsOf(const SweepMeta& meta, const std::vector<TrialRow>& trials,
                                     const Results& results) {
   std::vector<std::string> warnings = meta.unavailable;
+  for (std::string& one : IgnoredSettings(trials, results)) warnings.push_back(std::move(one));
   size_t suspect = 0, failed = 0, cut = 0, searches = 0;
   for (const TrialRow& trial : trials) {
     suspect += trial.ok && !trial.suspect.empty() ? 1 : 0;

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "engine/base/strings.h"
+#include "engine/base/words.h"
 #include "engine/host/cores.h"
 #include "harness/topo/styled_text.h"
 
@@ -65,10 +66,6 @@ std::set<int> Distinct(const std::vector<Cpu>& cpus, Member member) {
   return values;
 }
 
-std::string Count(size_t number, std::string_view what) {
-  return StrCat(number, ' ', what, number == 1 ? "" : "s");
-}
-
 class Drawing {
  public:
   Drawing(const Topology& topology, bool colour)
@@ -96,10 +93,10 @@ class Drawing {
     const auto& cpus = machine_.cpus;
     Put(Line().Add(machine_.this_system ? machine_.name : StrCat("described: ", machine_.name),
                    Style::kBold));
-    Put(Line().Add(StrCat(Count(Distinct(cpus, &Cpu::package).size(), "socket"), " · ",
-                          Count(machine_.nodes.size(), "NUMA node"), " · ",
-                          Count(Distinct(cpus, &Cpu::core).size(), "core"), " · ",
-                          Count(cpus.size(), "logical CPU"))));
+    Put(Line().Add(StrCat(Counted(Distinct(cpus, &Cpu::package).size(), "socket"), " · ",
+                          Counted(machine_.nodes.size(), "NUMA node"), " · ",
+                          Counted(Distinct(cpus, &Cpu::core).size(), "core"), " · ",
+                          Counted(cpus.size(), "logical CPU"))));
     text_ += "\n";
   }
 
@@ -152,7 +149,7 @@ class Drawing {
     if (machine_.l3_bytes > 0)
       line.Add(StrCat(" · ", l3s.size() > 1 ? StrCat(l3s.size(), " × ") : "", "L3 ",
                       FormatBytes(machine_.l3_bytes)));
-    line.Add(StrCat(" · ", Count(cores.size(), "core")));
+    line.Add(StrCat(" · ", Counted(cores.size(), "core")));
     return line;
   }
 
@@ -253,8 +250,8 @@ class Drawing {
 
   void BudgetLines() {
     const Budget& budget = topology_.budget;
-    Paragraph("budget", StrCat(Count(budget.cpus.size(), "CPU"), ", at most ",
-                               Count(static_cast<size_t>(budget.max_threads), "thread"), ", ",
+    Paragraph("budget", StrCat(Counted(budget.cpus.size(), "CPU"), ", at most ",
+                               Counted(static_cast<size_t>(budget.max_threads), "thread"), ", ",
                                FormatBytes(budget.memory_available_bytes), " of ",
                                FormatBytes(budget.memory_total_bytes), " memory free"));
     for (const std::string& reason : budget.reasons) Paragraph("", reason, Style::kDim);
@@ -267,13 +264,23 @@ class Drawing {
       Paragraph("", "AMX is left unused: " + topology_.amx_refusal, Style::kDim);
   }
 
+  // A rank's engine and stage, as far as there are several.
+  std::string PlaceText(const RankPlace& place) const {
+    std::string text;
+    if (topology_.replicas > 1) text = StrCat("engine ", place.engine, " · ");
+    if (topology_.stages > 1)
+      text += StrCat("stage ", place.stage + 1, " of ", topology_.stages, " · ");
+    return text;
+  }
+
   void PlanLines() {
     const Plan& plan = topology_.plan;
     for (const RankPlan& rank : plan.ranks) {
       const std::string where =
           rank.cpus.empty() ? "unpinned" : StrCat("cpu ", FormatCpuList(rank.cpus));
       Paragraph(StrCat("rank ", rank.rank),
-                StrCat(Count(static_cast<size_t>(rank.threads), "thread"), " · ",
+                StrCat(PlaceText(topology_.places[static_cast<size_t>(rank.rank)]),
+                       Counted(static_cast<size_t>(rank.threads), "thread"), " · ",
                        rank.nodes.size() == 1 ? "node " : "nodes ", FormatCpuList(rank.nodes),
                        " · ", where));
     }

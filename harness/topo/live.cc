@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "engine/base/words.h"
-#include "engine/host/affinity.h"
 #include "engine/run/placement.h"
 #include "harness/stats/text.h"
 #include "harness/topo/styled_text.h"
@@ -48,10 +48,7 @@ Result<LiveMemory> MemoryOf(const Json& rank, std::string_view key) {
 
 Result<std::vector<int>> NodesIn(const Json& rank, std::string_view key) {
   PINION_ASSIGN(const Json* const list, ListOf(rank, key));
-  std::vector<int> nodes;
-  for (const Json& node : list->array())
-    if (node.is_int()) nodes.push_back(static_cast<int>(node.integer()));
-  return nodes;
+  return IntegersIn(list);
 }
 
 Result<LiveRank> RankOf(const Json& entry) {
@@ -64,6 +61,7 @@ Result<LiveRank> RankOf(const Json& entry) {
   }
   PINION_ASSIGN(rank.weights, MemoryOf(entry, "weights"));
   PINION_ASSIGN(rank.kv, MemoryOf(entry, "kv"));
+  PINION_ASSIGN(rank.workspace, MemoryOf(entry, "workspace"));
   return rank;
 }
 
@@ -112,12 +110,10 @@ Json MemoryJson(const LiveMemory& memory) {
   Json nodes = Json::MakeArray();
   for (const auto& [node, bytes, pages] : memory.nodes)
     nodes.Append(Json::Object{{"node", node}, {"bytes", bytes}, {"pages", pages}});
-  Json json;
-  json.Set("nodes", std::move(nodes));
-  json.Set("bytes", memory.bytes());
-  json.Set("remote_share", memory.remote_share ? Json(*memory.remote_share) : Json());
-  json.Set("unknown", TextOrNull(memory.unknown));
-  return json;
+  return Json::Object{{"nodes", std::move(nodes)},
+                      {"bytes", memory.bytes()},
+                      {"remote_share", memory.remote_share ? Json(*memory.remote_share) : Json()},
+                      {"unknown", TextOrNull(memory.unknown)}};
 }
 
 std::string MemoryText(const char* what, const LiveMemory& memory) {
@@ -140,7 +136,8 @@ std::string RankText(const LiveRank& rank, bool colour) {
   if (!rank.policy.empty()) planned += StrCat(" · memory policy ", rank.policy);
   if (!rank.policy_nodes.empty()) planned += on(rank.policy_nodes);
   std::string text = Paragraph(StrCat("rank ", rank.rank), planned, colour);
-  for (const auto& [what, memory] : {std::pair{"weights", &rank.weights}, {"KV", &rank.kv}}) {
+  for (const auto& [what, memory] :
+       {std::pair{"weights", &rank.weights}, {"KV", &rank.kv}, {"workspace", &rank.workspace}}) {
     const bool warns =
         memory->remote_share.value_or(0) > kRemoteWarning && rank.policy != "interleave";
     text +=
@@ -172,25 +169,22 @@ Json ToJson(const LivePlacement& placement) {
   for (size_t engine = 0; engine < placement.engines.size(); ++engine) {
     Json list = Json::MakeArray();
     for (const LiveRank& rank : placement.engines[engine]) {
-      Json entry;
-      entry.Set("rank", rank.rank);
-      entry.Set("nodes", rank.planned);
-      entry.Set("policy", TextOrNull(rank.policy));
-      entry.Set("policy_nodes", rank.policy_nodes);
-      entry.Set("weights", MemoryJson(rank.weights));
-      entry.Set("kv", MemoryJson(rank.kv));
-      list.Append(std::move(entry));
+      list.Append(Json::Object{{"rank", rank.rank},
+                               {"nodes", rank.planned},
+                               {"policy", TextOrNull(rank.policy)},
+                               {"policy_nodes", rank.policy_nodes},
+                               {"weights", MemoryJson(rank.weights)},
+                               {"kv", MemoryJson(rank.kv)},
+                               {"workspace", MemoryJson(rank.workspace)}});
     }
     engines.Append(Json::Object{{"weights_of", static_cast<uint64_t>(placement.weights_of[engine])},
                                 {"ranks", std::move(list)}});
   }
-  Json json;
-  json.Set("url", placement.url);
-  json.Set("model", placement.model);
-  json.Set("processes", placement.processes);
-  json.Set("policy_refusal", TextOrNull(placement.policy_refusal));
-  json.Set("engines", std::move(engines));
-  return json;
+  return Json::Object{{"url", placement.url},
+                      {"model", placement.model},
+                      {"processes", placement.processes},
+                      {"policy_refusal", TextOrNull(placement.policy_refusal)},
+                      {"engines", std::move(engines)}};
 }
 
 std::string DrawPlacement(const LivePlacement& placement, bool colour) {

@@ -28,7 +28,7 @@ struct LiveRank {
   std::vector<int> planned;       // nodes
   std::string policy;             // of its memory, that is in force; empty: not told
   std::vector<int> policy_nodes;  // none: those of the threads
-  LiveMemory weights, kv;
+  LiveMemory weights, kv, workspace;
 };
 
 // Where the memory of a running server is: of each engine (replica) its ranks, as far as they
@@ -47,7 +47,7 @@ Result<LivePlacement> ReadPlacement(const Json& server_info, const std::string& 
 
 // {"url","model","processes","policy_refusal","engines":[{"weights_of":replica,"ranks":[{"rank","nodes":[planned],
 //  "policy","policy_nodes","weights":{"nodes":[{"node","bytes","pages"}],"bytes","remote_share",
-//  "unknown"},"kv":{the same}}]}]}
+//  "unknown"},"kv":{the same},"workspace":{the same}}]}]}
 Json ToJson(const LivePlacement& placement);
 
 // As text of at most 100 columns.

@@ -7,6 +7,7 @@
 #include "engine/base/words.h"
 #include "engine/kv/table_blocks.h"
 #include "engine/run/capacity.h"
+#include "engine/run/replicas.h"
 #include "engine/run/start.h"
 #include "engine/spec/attention_spec.h"
 #include "engine/spec/kv_tables.h"
@@ -40,18 +41,38 @@ std::string KindText(const CacheKind& kind) {
   return StrCat(text, " · ", FormatBytes(kind.sequence_bytes), " per sequence");
 }
 
+std::string CopiesText(const ModelFit& fit) {
+  if (fit.weight_copies == fit.replicas) return "a copy of the weights each";
+  return fit.weight_copies == 1 ? "one copy of the weights for all"
+                                : StrCat(fit.weight_copies, " copies of the weights, shared");
+}
+
 std::string RoomText(const ModelFit& fit) {
   std::string text = StrCat(Counted(fit.sequences, "sequence"), " of ", fit.sequence_tokens,
                             " tokens in ", FormatBytes(fit.cache_bytes));
   if (fit.longest_tokens < fit.sequence_tokens)
     return StrCat(text, ", which has room for one of ", fit.longest_tokens,
                   "; raise --kv-cache-space or lower --max-model-len");
-  return StrCat(text, ", ", FormatBytes(fit.held_bytes_per_sequence), " each on all ranks");
+  text += StrCat(", ", FormatBytes(fit.held_bytes_per_sequence), " each on all ranks");
+  return fit.replicas == 1 ? text : StrCat(text, ", in each engine");
+}
+
+// Whether all engines fit, and what one of them has of the memory: its cache, if there are several.
+Status ShareMemory(const EngineOptions& options, const PlannedModel& model, const Machine& machine,
+                   const Budget& budget, const Plan& plan, const std::vector<RankNeeds>& needs,
+                   ModelFit& fit, EngineOptions& one) {
+  if (fit.replicas == 1)
+    return CheckCapacity(needs, options, fit.sequence_tokens, machine, budget, plan);
+  PINION_ASSIGN(const MemoryOfReplicas memory, DivideMemory(options, fit.replicas, model, machine,
+                                                            budget, plan, PageSizes::Here()));
+  fit.weight_copies = *std::max_element(memory.copies.begin(), memory.copies.end()) + 1;
+  one.kv_cache_bytes = memory.kv_cache_bytes;
+  return {};
 }
 
 }  // namespace
 
-Result<ModelFit> FitModel(const EngineOptions& options, const Machine& machine,
+Result<ModelFit> FitModel(const EngineOptions& options, int replicas, const Machine& machine,
                           const Budget& budget, const Plan& plan) {
   PINION_ASSIGN(const PlannedModel model, PlanModel(options));
   PINION_ASSIGN(const DecoderOptions decoder, DecoderOptionsFor(options, model.formats));
@@ -60,6 +81,7 @@ Result<ModelFit> FitModel(const EngineOptions& options, const Machine& machine,
   PINION_ASSIGN(const size_t length, ResolveModelLength(spec, options));
   ModelFit fit;
   fit.name = options.model;
+  fit.replicas = replicas;
   fit.architecture = spec.architecture;
   fit.kv_dtype = kernels::Name(decoder.cached());
   fit.sequence_tokens = LongestServed(spec, options, length);
@@ -74,14 +96,15 @@ Result<ModelFit> FitModel(const EngineOptions& options, const Machine& machine,
     fit.held_bytes_per_sequence += of_one * rank.kv.block_bytes() + rank.state;
   }
   const uint64_t fixed = fit.weight_bytes + fit.workspace_bytes;
-  const auto fits = CheckCapacity(needs, options, fit.sequence_tokens, machine, budget, plan);
+  EngineOptions one = options;
+  const Status fits = ShareMemory(options, model, machine, budget, plan, needs, fit, one);
   if (!fits) {
     fit.refusal = fits.error().message;
     return fit;
   }
   const uint64_t free = budget.memory_available_bytes;
-  const uint64_t most = MostKvBytes(needs, options, machine, budget, plan);
-  PINION_TRY(FillCache(needs, options, std::min(free - std::min(free, fixed), most), fit));
+  const uint64_t most = MostKvBytes(needs, one, machine, budget, plan);
+  PINION_TRY(FillCache(needs, one, std::min(free - std::min(free, fixed), most), fit));
   return fit;
 }
 
@@ -96,23 +119,23 @@ Json ToJson(const ModelFit& fit) {
     item.Set("bytes_per_sequence", kind.sequence_bytes);
     kinds.Append(std::move(item));
   }
-  Json json;
-  json.Set("name", fit.name);
-  json.Set("architecture", fit.architecture);
-  json.Set("weight_bytes", fit.weight_bytes);
-  json.Set("workspace_bytes", fit.workspace_bytes);
-  json.Set("kv_dtype", fit.kv_dtype);
-  json.Set("sequence_tokens", static_cast<uint64_t>(fit.sequence_tokens));
-  json.Set("kv_bytes_per_token", fit.kv_bytes_per_token);
-  json.Set("kv_bytes_per_sequence", fit.kv_bytes_per_sequence);
-  json.Set("state_bytes_per_sequence", fit.state_bytes_per_sequence);
-  json.Set("held_bytes_per_sequence", fit.held_bytes_per_sequence);
-  json.Set("kinds", std::move(kinds));
-  json.Set("cache_bytes", fit.cache_bytes);
-  json.Set("sequences", static_cast<uint64_t>(fit.sequences));
-  json.Set("longest_tokens", static_cast<uint64_t>(fit.longest_tokens));
-  json.Set("refusal", fit.refusal.empty() ? Json() : Json(fit.refusal));
-  return json;
+  return Json::Object{{"name", fit.name},
+                      {"architecture", fit.architecture},
+                      {"replicas", fit.replicas},
+                      {"weight_copies", fit.weight_copies},
+                      {"weight_bytes", fit.weight_bytes},
+                      {"workspace_bytes", fit.workspace_bytes},
+                      {"kv_dtype", fit.kv_dtype},
+                      {"sequence_tokens", static_cast<uint64_t>(fit.sequence_tokens)},
+                      {"kv_bytes_per_token", fit.kv_bytes_per_token},
+                      {"kv_bytes_per_sequence", fit.kv_bytes_per_sequence},
+                      {"state_bytes_per_sequence", fit.state_bytes_per_sequence},
+                      {"held_bytes_per_sequence", fit.held_bytes_per_sequence},
+                      {"kinds", std::move(kinds)},
+                      {"cache_bytes", fit.cache_bytes},
+                      {"sequences", static_cast<uint64_t>(fit.sequences)},
+                      {"longest_tokens", static_cast<uint64_t>(fit.longest_tokens)},
+                      {"refusal", fit.refusal.empty() ? Json() : Json(fit.refusal)}};
 }
 
 std::vector<std::pair<std::string, std::string>> Describe(const ModelFit& fit) {
@@ -120,6 +143,8 @@ std::vector<std::pair<std::string, std::string>> Describe(const ModelFit& fit) {
   lines.emplace_back("model", StrCat(fit.name, " · ", fit.architecture, " · weights ",
                                      FormatBytes(fit.weight_bytes), " · workspace ",
                                      FormatBytes(fit.workspace_bytes)));
+  if (fit.replicas > 1)
+    lines.emplace_back("engines", StrCat(fit.replicas, ", with ", CopiesText(fit)));
   const uint64_t sequence = fit.kv_bytes_per_sequence + fit.state_bytes_per_sequence;
   lines.emplace_back(
       "cache", StrCat(fit.kv_dtype, " · ", FormatBytes(fit.kv_bytes_per_token), " per token · ",

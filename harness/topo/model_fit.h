@@ -13,9 +13,12 @@
 
 namespace pinion::harness {
 
-// What a model's weights and sequences take, and how many sequences a machine has room for.
+// What a model's weights and sequences take, and how many sequences a machine has room for; of one
+// engine, if a server is to have several.
 struct ModelFit {
   std::string name, architecture, kv_dtype;
+  int replicas = 1;                                // engines
+  int weight_copies = 1;                           // that they read
   uint64_t weight_bytes = 0, workspace_bytes = 0;  // over all ranks
   size_t sequence_tokens = 0;                      // of the longest sequence served
   std::vector<CacheKind> kinds;                    // for a sequence of that length
@@ -32,12 +35,13 @@ struct ModelFit {
   std::string refusal;        // why the model does not start here; else empty
 };
 
-// From shapes alone: opens the model's files and reads no weights. Errors are those of the model
-// and of its settings; memory that does not suffice is a `refusal`.
-Result<ModelFit> FitModel(const EngineOptions& options, const Machine& machine,
+// From shapes alone: opens the model's files and reads no weights. `plan`: of all replicas
+// (PlanReplicas). Errors are those of the model and of its settings; memory that does not suffice
+// is a `refusal`.
+Result<ModelFit> FitModel(const EngineOptions& options, int replicas, const Machine& machine,
                           const Budget& budget, const Plan& plan);
 
-// {"name","architecture","weight_bytes","workspace_bytes","kv_dtype","sequence_tokens",
+// {"name","architecture","replicas","weight_copies","weight_bytes","workspace_bytes","kv_dtype","sequence_tokens",
 //  "kv_bytes_per_token","kv_bytes_per_sequence","state_bytes_per_sequence",
 //  "held_bytes_per_sequence","kinds":[{"name","layers","most_tokens","bytes_per_token",
 //  "bytes_per_sequence"}],"cache_bytes","sequences","longest_tokens","refusal"}; most_tokens is

@@ -12,21 +12,9 @@ constexpr std::array kRankColours = {"\x1b[1;36m", "\x1b[1;32m", "\x1b[1;34m",
                                      "\x1b[1;33m", "\x1b[1;31m", "\x1b[1;37m"};
 
 const char* Escape(Style style, int rank) {
-  switch (style) {
-    case Style::kPlain:
-      return "";
-    case Style::kBold:
-      return "\x1b[1m";
-    case Style::kDim:
-      return "\x1b[2m";
-    case Style::kWarning:
-      return "\x1b[33m";
-    case Style::kFrontend:
-      return "\x1b[1;35m";
-    case Style::kRank:
-      return kRankColours[static_cast<size_t>(rank) % kRankColours.size()];
-  }
-  return "";
+  constexpr const char* kEscapes[] = {"", "\x1b[1m", "\x1b[2m", "\x1b[33m", "\x1b[1;35m"};
+  if (style != Style::kRank) return kEscapes[static_cast<size_t>(style)];
+  return kRankColours[static_cast<size_t>(rank) % kRankColours.size()];
 }
 
 }  // namespace

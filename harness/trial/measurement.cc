@@ -49,6 +49,15 @@ Status CheckNoneFailed(const ServerLoadResult& load, const std::string& name) {
                      " requests of the ", name, " failed: ", first->error));
 }
 
+// Whether a load ended by its time: conversations were left to begin, or requests were cut off.
+bool EndedByTime(const ServerLoadResult& load, const LoadPlan& phase) {
+  const auto& all = load.requests;
+  const auto begun =
+      std::count_if(all.begin(), all.end(), [](const RequestRecord& one) { return one.turn == 0; });
+  return begun < phase.num_prompts ||
+         std::any_of(all.begin(), all.end(), [](const auto& one) { return one.cut; });
+}
+
 }  // namespace
 
 Measurement::Measurement(LoadTarget& target, const TrialRequest& request, int64_t start_ns,
@@ -108,11 +117,9 @@ Status Measurement::Measure(bool counts) {
 }
 
 void Measurement::Describe() {
-  Json& rest = result_.info.rest;
-  rest.Set("warm_up_s", warm_up_s_);
-  rest.Set("warm_up_batches", warm_up_batches_);
-  rest.Set("windows", std::move(windows_));
-  rest.Set("generator", Json::Object{{"cpus", Json(generator_cpus_)}, {"late_share", late_share_}});
+  result_.info.warm_up_s = warm_up_s_;
+  result_.info.warm_up_batches = warm_up_batches_;
+  result_.info.generator = GeneratorPlace{.cpus = generator_cpus_, .late_share = late_share_};
   Add("generator_cpu_share", 0, generator_cpu_share_);
 }
 
@@ -295,7 +302,7 @@ Status Measurement::Take(const LoadPlan& phase, LoadLevel level, const std::stri
   CountOutput(load);
   Keep(load, level, level.is_open() ? "rate" : level.any() ? "clients" : "batch");
   const ServingSummary summary =
-      level.any() ? SummariseSteady(load, level)
+      level.any() ? SummariseSteady(load, phase, level)
                   : SummariseWindow(load, {load.start_ns, load.end_ns, false}, limits());
   for (const std::string& fault : GeneratorFaults(load)) Suspect(fault);
   generator_cpus_ = load.generator.cpus;
@@ -309,19 +316,18 @@ Status Measurement::Take(const LoadPlan& phase, LoadLevel level, const std::stri
   return {};
 }
 
-// The loop's steady part, which info "windows" tells: when it began and ended, in seconds since the
-// loop's start, or null if there were too few requests for one.
-ServingSummary Measurement::SummariseSteady(const ServerLoadResult& load, LoadLevel level) {
+// The loop's steady part, which info "windows" tells.
+ServingSummary Measurement::SummariseSteady(const ServerLoadResult& load, const LoadPlan& phase,
+                                            LoadLevel level) {
   const SteadyWindow window = SteadyWindowOf(load, level);
-  const auto since_start = [&](int64_t at_ns) {
-    return window.is_steady ? Json(static_cast<double>(at_ns - load.start_ns) * 1e-9) : Json();
-  };
   ServingSummary summary = SummariseWindow(load, window, limits());
-  Json told = Json::Object{{"start_s", since_start(window.start_ns)},
-                           {"end_s", since_start(window.end_ns)},
-                           {"requests", static_cast<int64_t>(summary.requests)}};
-  SetLevel(level, told);
-  windows_.Append(std::move(told));
+  LoadWindow& told = result_.info.windows.emplace_back();
+  told.level = level;
+  told.requests = static_cast<int>(summary.requests);
+  told.by_time = EndedByTime(load, phase);
+  if (!window.is_steady) return summary;
+  told.start_s = static_cast<double>(window.start_ns - load.start_ns) * 1e-9;
+  told.end_s = static_cast<double>(window.end_ns - load.start_ns) * 1e-9;
   return summary;
 }
 

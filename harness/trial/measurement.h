@@ -71,7 +71,8 @@ class Measurement {
 
   // Sends a phase, and adds its samples at that level.
   Status Take(const LoadPlan& phase, LoadLevel level, const std::string& name);
-  ServingSummary SummariseSteady(const ServerLoadResult& load, LoadLevel level);
+  ServingSummary SummariseSteady(const ServerLoadResult& load, const LoadPlan& phase,
+                                 LoadLevel level);
   Status CheckAnswered(const ServerLoadResult& load);
   void Describe();
 
@@ -94,7 +95,6 @@ class Measurement {
   int warm_up_batches_ = 0;
   double most_requests_per_s_ = 0;  // of the batch and the loops
   size_t output_tokens_ = 0;        // while energy was counted
-  Json windows_ = Json::MakeArray();
   std::vector<int> generator_cpus_;
   double generator_cpu_share_ = 0, late_share_ = 0;  // the worst of all phases
   TrialResult result_;

@@ -19,7 +19,7 @@ Result<std::unique_ptr<CeilingProbe>> ProbeFor(const TrialRequest& request, cons
   const auto isa = kernels::ParseIsa(isa_name);
   if (!isa)
     return Fail(ErrorCode::kUnsupported, StrCat("there is no probe for the ISA '", isa_name, "'"));
-  PINION_ASSIGN(const PlannedModel model, PlanModel(request.options));
+  PINION_ASSIGN(const PlannedModel model, PlanModel(request.configuration.options));
   return CeilingProbe::Start(plan.whole, *isa, model.formats.dtype,
                              model.formats.Count(IntegerProduct::kInt8) > 0);
 }

@@ -2,8 +2,6 @@
 
 #include <cstddef>
 #include <functional>
-#include <map>
-#include <string>
 #include <vector>
 
 #include "engine/base/result.h"

@@ -1,5 +1,7 @@
 #include "harness/trial/trial.h"
 
+#include "engine/base/json_lists.h"
+#include "engine/base/strings.h"
 #include "harness/load/exchange.h"
 
 namespace pinion::harness {
@@ -15,6 +17,27 @@ Result<RequestRow> ReadRequestRow(const Json& object) {
   return row;
 }
 
+// The settings that are no options of an engine: the server's and the process's.
+Json OtherSettings(const Configuration& configuration) {
+  Json settings = Json::MakeObject();
+  for (const SettingRow& row : SettingRows())
+    if (!row.is_of_engine()) settings.Set(row.key, row.get(configuration));
+  return settings;
+}
+
+Status TakeSettings(const Json& settings, Configuration& configuration) {
+  if (!settings.is_object())
+    return Fail(ErrorCode::kUsage, "'settings' of a trial request must be an object");
+  for (const auto& [key, value] : settings.object()) {
+    const SettingRow* row = FindSetting(key);
+    if (!row)
+      return Fail(ErrorCode::kUsage, StrCat("a trial request has an unknown setting '", key, "'"));
+    PINION_ASSIGN(const Json read, ReadSetting(*row, value, key));
+    row->set(read, configuration);
+  }
+  return {};
+}
+
 Result<const Json::Array*> SidesOf(const Json& object) {
   const Json* sides = object.Find("sides");
   if (!sides || !sides->is_array() || sides->array().size() != 2)
@@ -27,9 +50,8 @@ Result<const Json::Array*> SidesOf(const Json& object) {
 Json ToJson(const TrialRequest& request) {
   Json object = Json::MakeObject();
   object.Set("engine", ToJson(request.engine));
-  object.Set("options", ToJson(request.options));
-  object.Set("replicas", request.replicas);
-  object.Set("prefill_replicas", request.prefill_replicas);
+  object.Set("options", ToJson(request.configuration.options));
+  object.Set("settings", OtherSettings(request.configuration));
   object.Set("log", request.log);
   object.Set("workload", ToJson(request.workload));
   if (request.batch_prompts) object.Set("batch_prompts", *request.batch_prompts);
@@ -49,7 +71,9 @@ Result<TrialRequest> ReadTrialRequest(const Json& object) {
   if (const Json* engine = object.Find("engine")) {
     PINION_ASSIGN(request.engine, ReadEngineChoice(*engine));
   }
-  PINION_TRY(FromJson(*options, request.options));
+  PINION_TRY(FromJson(*options, request.configuration.options));
+  if (const Json* settings = object.Find("settings"))
+    PINION_TRY(TakeSettings(*settings, request.configuration));
   PINION_TRY(FromJson(*workload, request.workload));
   if (object.Find("batch_prompts")) {
     PINION_ASSIGN(request.batch_prompts, Require<int>(object, "batch_prompts"));
@@ -59,8 +83,6 @@ Result<TrialRequest> ReadTrialRequest(const Json& object) {
   if (object.Find("deadline_s")) {
     PINION_ASSIGN(request.deadline_s, Require<double>(object, "deadline_s"));
   }
-  PINION_ASSIGN(request.replicas, Optional<int>(object, "replicas", 1));
-  PINION_ASSIGN(request.prefill_replicas, Optional<int>(object, "prefill_replicas", 0));
   PINION_ASSIGN(request.log, Optional<std::string>(object, "log", ""));
   PINION_ASSIGN(request.ceilings, Optional(object, "ceilings", false));
   request.seed = static_cast<uint64_t>(seed);
@@ -123,11 +145,10 @@ Result<TrialResult> ReadTrialResult(const Json& object) {
   if (!samples || !samples->is_array() || !suspect || !suspect->is_array() || !info)
     return Fail(ErrorCode::kFailed, "a trial's result needs 'samples', 'suspect' and 'info'");
   PINION_ASSIGN(result.samples, ReadSamples(*samples));
-  if (const Json* requests = object.Find("requests"); requests && requests->is_array())
-    for (const Json& one : requests->array()) {
-      PINION_ASSIGN(RequestRow row, ReadRequestRow(one));
-      result.requests.push_back(std::move(row));
-    }
+  for (const Json& one : ItemsOf(object, "requests")) {
+    PINION_ASSIGN(RequestRow row, ReadRequestRow(one));
+    result.requests.push_back(std::move(row));
+  }
   result.suspect = StringsIn(*suspect);
   PINION_ASSIGN(result.too_slow, Optional<std::string>(object, "too_slow", ""));
   result.info = ReadTrialInfo(*info);

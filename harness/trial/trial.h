@@ -9,7 +9,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/result.h"
-#include "engine/run/options.h"
+#include "engine/run/settings.h"
 #include "harness/space/definition.h"
 #include "harness/store/store.h"
 
@@ -18,10 +18,8 @@ namespace pinion::harness {
 // The request to a trial's process: how to start the server, and its load.
 struct TrialRequest {
   EngineChoice engine;
-  EngineOptions options;
-  int replicas = 1;          // engines behind the server
-  int prefill_replicas = 0;  // of them, those that compute the others' prompts
-  std::string log;           // the file that the process writes its standard error to; "": unknown
+  Configuration configuration;  // its libraries are those of the trial's process already
+  std::string log;  // the file that the process writes its standard error to; "": unknown
   Workload workload;
   // Of the offline batch, if the machine is too slow for the workload's number.
   std::optional<int> batch_prompts;
@@ -72,8 +70,8 @@ Result<PairResult> ReadPairResult(const Json& object);
 // healthy, loads it from a generator in a process of its own, and stops it. The trial fails if the
 // server ends: its error is the last one in the log. The generator runs on the CPUs that neither
 // ranks nor front end use, if there are any.
-// Sample "generator_cpu_share" and info "generator" {"cpus","late_share"} are of its worst phase:
-// how busy it was itself, and how often it was late (LateShare in harness/load/summary.h).
+// Sample "generator_cpu_share" and the info's generator are of its worst phase: how busy it was
+// itself, and how often it was late (LateShare in harness/load/summary.h).
 //
 // `start_ns` is when the process began; the limit counts from there, but the load always gets at
 // least half of it, and at least as long as the start took; a phase that would not see one request

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "engine/run/replicas.h"
 #include "harness/counters/at_rest.h"
@@ -72,9 +73,10 @@ Result<ServerPlan> PlanServer(const TrialRequest& request) {
   ServerPlan plan;
   PINION_ASSIGN(plan.machine, ThisMachine());
   PINION_ASSIGN(const Budget budget, ComputeBudget(plan.machine));
-  plan.configuration = {request.options, {}, request.replicas, request.prefill_replicas};
+  plan.configuration = request.configuration;
   plan.load = LoadOf(request.workload);
-  PINION_ASSIGN(plan.whole, PlanReplicas(request.options, request.replicas, plan.machine, budget));
+  const Configuration& all = plan.configuration;
+  PINION_ASSIGN(plan.whole, PlanReplicas(all.options, all.replicas, plan.machine, budget));
   plan.generator_cpus = SpareCpus(budget, plan.whole);
   return plan;
 }
@@ -193,15 +195,16 @@ void TrialServer::Describe(TrialResult& result) const {
   add("start_s", server_->start_s());
   add("peak_rss_bytes", static_cast<double>(server_->peak_rss_bytes()));
   TrialInfo& info = result.info;
-  info.plan = ToJson(plan_.whole);
+  info.plan = plan_.whole;
   info.threads = plan_.whole.total_threads();
   info.ranks = static_cast<int>(plan_.whole.ranks.size());
+  info.ignored_settings = ignored_;
+  if (info.generator) info.generator->is_apart = plan_.generator_cpus.has_value();
   Json& rest = info.rest;
   rest.Set("engine", Name(request_.engine.kind));
-  rest.Set("replicas", request_.replicas);
+  rest.Set("replicas", request_.configuration.replicas);
   rest.Set("model", loaded_.style.model);
   rest.Set("tokens_per_word", loaded_.scale.is_known ? Json(loaded_.scale.per_word) : Json());
-  rest.Set("ignored_settings", Json(ignored_));
   if (request_.engine.is_pinion()) TakeServerInfo(result);
 }
 
@@ -212,8 +215,8 @@ void TrialServer::TakeServerInfo(TrialResult& result) const {
   const auto text = HttpFetch(server_->url(), "/server_info", kPatienceSeconds);
   const auto told = text ? Json::Parse(*text) : Unexpected(text.error());
   if (!told) return;
-  info.isa = Optional<std::string>(*told, "isa", "").value_or("");
-  info.dtype = Optional<std::string>(*told, "dtype", "").value_or("");
+  info.isa = TextAt(*told, "isa");
+  info.dtype = TextAt(*told, "dtype");
   if (const Json* stages = told->Find("stages")) info.rest.Set("stages", *stages);
   result.samples.push_back({"load_s", 0, Optional<double>(*told, "load_s", 0).value_or(0)});
   const Json* each = told->Find("replicas");

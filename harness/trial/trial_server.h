@@ -53,7 +53,7 @@ class TrialServer final : public LoadTarget {
 
   Result<PhaseResult> Send(const LoadPlan& phase) override;
   std::vector<pid_t> processes() const override { return server_->processes(); }
-  int replicas() const override { return request_.replicas; }
+  int replicas() const override { return request_.configuration.replicas; }
   int threads() const override { return plan_.whole.total_threads(); }
   void Settle(double limit_s) override;
 

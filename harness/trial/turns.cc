@@ -118,6 +118,8 @@ TrialResult Joined(std::vector<TrialResult> waves) {
       Pool(*wave.info.slo, joined.info.slo ? *joined.info.slo : joined.info.slo.emplace());
     AddOnce(wave.suspect, joined.suspect);
     AddOnce(wave.info.cut, joined.info.cut);
+    std::move(wave.info.windows.begin(), wave.info.windows.end(),
+              std::back_inserter(joined.info.windows));
     if (wave.info.batch_over_s)
       joined.info.batch_over_s =
           std::max(joined.info.batch_over_s.value_or(0), *wave.info.batch_over_s);

@@ -210,7 +210,8 @@ def hosts(tmp_path):
 # Stages change no sum: over hosts, a pipeline computes what one rank does, to the bit.
 @pytest.mark.parametrize("count, model, split", [
     (2, "llama", ["-tp", 2]), (2, "gemma3n", ["-tp", 2]), (3, "gptoss", ["-tp", 3]),
-    (2, "gemma3n", ["-pp", 2]), (3, "qwen3.5-moe", ["-pp", 3]), (4, "deepseekv3", ["-pp", 2, "-tp", 2])])
+    (2, "gemma3n", ["-pp", 2]), (3, "qwen3.5-moe", ["-pp", 3]), (2, "gptoss", ["-pp", 2, "-tp", 2]),
+    (3, "llama", ["-pp", 3, "-tp", 2]), (4, "deepseekv3", ["-pp", 2, "-tp", 2])])
 def test_hosts_score_as_ranks_of_one_process(hosts, binary, pinion, data, tmp_path, count, model, split):
     assert_hosts_score_as_one(hosts(count), binary, pinion, data / "models" / model, tmp_path, split)
 

@@ -105,6 +105,13 @@ def test_ranks_have_cores_of_their_own_in_one_place(described, pinion):
         assert not idle or any("idle" in warning for warning in plan["warnings"]), idle
 
 
+def test_an_engine_for_every_node_has_a_node_of_its_own(described, pinion):
+    nodes = described.machine.nodes
+    placement = described.topo(pinion, "--data-parallel-size", str(len(nodes)))["placement"]
+    assert [(place["engine"], place["rank"], place["stage"], place["nodes"]) for place in placement] == [
+        (engine, 0, 0, [node.id]) for engine, node in enumerate(nodes)]
+
+
 def test_the_front_end_takes_a_small_core_if_there_is_one(described, pinion):
     plan = described.topo(pinion, "--frontend")["plan"]
     cpu, = plan["frontend_cpus"]

@@ -123,8 +123,8 @@ def test_stages_that_do_not_fit_are_refused(mpirun, pinion, data, prompts):
     done = mpirun(2, *command, "-pp", 3)
     assert done.returncode == 2
     assert sentence(done) == (
-        "pinion: -tp 1 -pp 3 cannot be divided by the 2 processes that were started together; use -tp 2 or "
-        "-pp 2 or a multiple of it, or start one process alone")
+        "pinion: -tp 1 -pp 3 cannot be divided by the 2 processes that were started together; use -tp 1 -pp 4 or "
+        "-tp 2 -pp 1, or start one process alone")
     assert pinion(*command, "-pp", 0).returncode == 2
 
 

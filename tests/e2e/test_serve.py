@@ -218,7 +218,7 @@ def test_says_what_it_is(server, client, version):
     assert {stage["stage"] for stage in info["stages"]} >= {"load and pack", "warm-up"}
     assert info["placement"][0]["rank"] == 0
     assert sum(node["bytes"] for node in info["placement"][0]["weights"]) == info["weight_bytes"]
-    assert set(info["placement"][0]["remote_share"]) == {"weights", "kv"}
+    assert set(info["placement"][0]["remote_share"]) == {"weights", "kv", "workspace"}
     assert info["allocator"] and "omp" in info["openmp"]
 
 
@@ -230,7 +230,7 @@ def test_topo_shows_the_pages_of_a_running_server(server, client, pinion, pinion
     [rank] = shown["engines"][0]["ranks"]
     assert (rank["rank"], rank["nodes"]) == (0, placed["nodes"])
     assert rank["weights"]["nodes"] == placed["weights"]
-    for memory in ("weights", "kv"):
+    for memory in ("weights", "kv", "workspace"):
         assert sum(node["pages"] for node in rank[memory]["nodes"]) > 0
         assert rank[memory]["remote_share"] == placed["remote_share"][memory]
     text = pinion("topo", "--live", server.url).stdout

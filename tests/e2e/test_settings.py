@@ -20,8 +20,17 @@ BY_THEMSELVES = [{"replicas": 2, "prefill_replicas": 1}, {"reserved_cpus": 1},
 SMT = pathlib.Path("/sys/devices/system/cpu/smt/active")
 if SMT.exists() and SMT.read_text().strip() == "1":
     BY_THEMSELVES.append({"smt": "on"})
-# Of the process, without a flag. huge_pages is none of /server_info: unit tests of `launch` hold it.
-OF_THE_PROCESS = {"allocator", "openmp", "huge_pages"}
+# Of the process, without a flag: {key: (its default, another value, what the server then tells, what a machine needs)}.
+LIBRARIES = pathlib.Path("/usr/lib/x86_64-linux-gnu"), pathlib.Path("/usr/lib/llvm-14/lib")
+PAGES = pathlib.Path("/sys/kernel/mm/transparent_hugepage/enabled")
+OF_THE_PROCESS = {
+    "allocator": ("system", "tcmalloc", "tcmalloc", lambda: has_library("libtcmalloc_minimal.so.4")),
+    "openmp": ("system", "libomp", "libomp", lambda: has_library("libomp.so.5")),
+    "huge_pages": ("on", "off", "off", lambda: PAGES.exists() and "[never]" not in PAGES.read_text())}
+
+
+def has_library(name):
+    return any((folder / name).exists() for folder in LIBRARIES)
 
 
 @pytest.fixture(scope="module")
@@ -99,19 +108,32 @@ def test_settings_that_do_not_go_with_the_others_walk_as_well(registry, wanted, 
     assert all(before[key] != after[key] for key in wanted), (before, after)
 
 
+def test_every_flag_of_serve_is_made_from_its_row(registry, pinion_json):
+    serve = next(one for one in pinion_json("describe-commands")["commands"] if one["name"] == "serve")
+    told = {name: option["description"] for option in serve["options"] for name in option["names"]}
+    rows = [line.strip("| ").split(" | ") for line in registry["settings_table"].splitlines()[2:]]
+    for row in rows:
+        for flag in row[1].split(", ") if row[1] != "none" else []:
+            assert row[-1].replace("\\|", "|") in told[flag.strip("`")], flag
+
+
 def test_no_setting_stays_behind(registry, wanted):
     walked = {*wanted, *OF_THE_PROCESS, *(key for one in BY_THEMSELVES for key in one)}
     assert set(registry["settings"]["properties"]) - walked <= {"smt"}, "without hardware threads it has one value"
 
 
-def test_an_allocator_walks_from_a_profile_to_the_launched_server(start_server, tmp_path):
+@pytest.mark.parametrize("key", OF_THE_PROCESS)
+def test_a_setting_of_the_process_walks_from_a_profile_to_the_launched_server(start_server, tmp_path, key):
+    usual, other, told, is_here = OF_THE_PROCESS[key]
+    if not is_here():
+        pytest.skip(f"{other} cannot be had on this machine")
     profile = tmp_path / "profile.json"
     found = []
-    for name in ("system", "tcmalloc"):
+    for value in (usual, other):
         profile.write_text(json.dumps({"format": 2, "objective": "throughput", "model": MODEL, "machine": {},
-                                       "cpus": [], "configuration": {"allocator": name}}))
-        found.append(json.loads(start_server(profile, command="launch").get("/server_info"))["allocator"])
-    assert "tcmalloc" not in found[0] and "tcmalloc" in found[1], found
+                                       "cpus": [], "configuration": {key: value}}))
+        found.append(json.loads(start_server(profile, command="launch").get("/server_info"))[key])
+    assert told not in found[0] and told in found[1], found
 
 
 def test_a_setting_is_read_from_its_variable(registry, wanted, pinion_json):

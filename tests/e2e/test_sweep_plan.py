@@ -38,6 +38,10 @@ def test_a_plan_by_stated_limits_needs_no_probe_and_leaves_no_folder(binary, tmp
     assert {"auto", "all", "nobind"} < set(unknown["axes"]["threads_bind"])
     longer = plan_of(binary, *machine, "--prompt-len", "2048")
     assert max(longer["axes"]["kv_cache_space"][1:]) > 4 * max(unknown["axes"]["kv_cache_space"][1:])
+    # Four documents of 1,500 tokens that 16 contexts share, or one for each of them.
+    shared, apart = (max(plan_of(binary, *machine, "--workload", "rag", flag)["axes"]["kv_cache_space"][1:])
+                     for flag in ("--enable-prefix-caching", "--no-enable-prefix-caching"))
+    assert 2.5 < apart / shared < 4, "a cache of which half is free binds nothing"
     slow, fast = (plan_of(binary, *machine, "--node-bandwidth", rate) for rate in ("100GB/s", "200GB/s"))
     tpot = [plan["candidates"][0]["prediction"]["tpot_s"] for plan in (slow, fast)]
     assert 1.5 < tpot[0] / tpot[1] <= 2.01

@@ -89,8 +89,13 @@ def plan(ran, name):
 
 def placement(ran, name):
     """[(nodes of the weights, nodes of the KV cache)] of the ranks, as the kernel told Pinion (move_pages)."""
+    return [rank[:2] for rank in memory_of_ranks(ran, name)]
+
+
+def memory_of_ranks(ran, name):
+    """[(nodes of the weights, of the KV cache, of the workspace)] of the ranks."""
     told = re.search(r"placement \(.*?\): (.*)", ran[name][2])[1]
-    ranks = re.findall(r"rank \d: weights (.*?); KV (.*?)(?:;|$)", told)
+    ranks = re.findall(r"rank \d: weights (.*?); KV (.*?); workspace (.*?)(?:;|$)", told)
     return [tuple(sorted(map(int, re.findall(r"on node (\d)", part))) for part in rank)
             for rank in ranks]
 
@@ -117,7 +122,7 @@ def test_one_rank_spans_both_nodes_and_says_so(ran):
 ])
 def test_every_ranks_memory_lies_on_its_node(ran, name, ranks):
     assert plan(ran, name) == ranks
-    assert placement(ran, name) == [(nodes, nodes) for _, nodes in ranks]
+    assert memory_of_ranks(ran, name) == [(nodes, nodes, nodes) for _, nodes in ranks]
 
 
 def test_a_list_across_nodes_is_obeyed_with_a_warning(ran):

@@ -21,8 +21,8 @@ void Profile(std::string_view text) {
   // What launch does with it before it asks the machine.
   (void)Validate(profile->configuration.options);
   (void)harness::ShellText(harness::ServeCommand(profile->configuration, "127.0.0.1", 8000));
-  (void)harness::VllmShellText(profile->configuration, Json());
-  (void)harness::LlamaShellText(profile->configuration, Json(), {});
+  (void)harness::VllmShellText(profile->configuration, {});
+  (void)harness::LlamaShellText(profile->configuration, {}, {});
   (void)harness::WithoutCounterpart(profile->configuration, &SettingRow::vllm);
 }
 

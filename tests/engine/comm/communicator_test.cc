@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "engine/base/strings.h"
 #include "tests/engine/comm/communicator_cases.h"
 #include "tests/engine/comm/thread_world.h"
@@ -35,6 +37,17 @@ TEST(Communicator, NumbersOfAllProcesses) {
   ThreadWorld(4).Run([](Communicator& world) {
     EXPECT_EQ(LeastOf(world, 10 - world.process()), 7u);
     EXPECT_EQ(SumOf(world, 10 - world.process()), 34u);
+  });
+}
+
+TEST(Communicator, NobodyLeavesABarrierBeforeAllHaveCome) {
+  std::atomic<size_t> come = 0;
+  ThreadWorld(4).Run([&](Communicator& world) {
+    for (size_t round = 1; round <= 20; ++round) {
+      ++come;
+      Barrier(world);
+      EXPECT_GE(come, 4 * round);
+    }
   });
 }
 

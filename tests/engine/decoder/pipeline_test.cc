@@ -9,6 +9,8 @@
 #include <functional>
 #include <future>
 #include <numeric>
+#include <regex>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -69,6 +71,24 @@ TEST(StagePlaces, RefusesStagesThatNoProcessHasWhole) {
        std::vector<std::tuple<int, int, size_t>>{{3, 2, 3}, {1, 3, 2}, {1, 2, 4}, {1, 1, 2}})
     EXPECT_THAT(StagePlaces::Of({tensor, stages}, processes).error().message,
                 HasSubstr("processes that were started together"));
+}
+
+TEST(StagePlaces, OfferWhatTheProcessesCanShare) {
+  const std::regex offer("-tp (\\d+)(?: -pp (\\d+))?");
+  for (int tensor = 1; tensor <= 6; ++tensor)
+    for (int stages = 1; stages <= 6; ++stages)
+      for (size_t processes = 2; processes <= 8; ++processes) {
+        const auto places = StagePlaces::Of({tensor, stages}, processes);
+        if (places) continue;
+        const std::string& told = places.error().message;
+        const std::string ways = told.substr(told.find("; use "));
+        std::sregex_iterator way(ways.begin(), ways.end(), offer), end;
+        EXPECT_NE(way, end) << told;
+        for (; way != end; ++way) {
+          const int offered = (*way)[2].matched ? std::stoi((*way)[2]) : 1;
+          EXPECT_TRUE(StagePlaces::Of({std::stoi((*way)[1]), offered}, processes)) << told;
+        }
+      }
 }
 
 // 16 layers of the same size, and a head as large as four of them: so that no stage has more than

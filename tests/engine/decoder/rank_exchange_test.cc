@@ -222,9 +222,7 @@ TEST(RankExchange, LiesInTheMemoryOfTheFirstRank) {
       options.communicator = &world;
       options.memory = {policy, {}};
       options.wire = wire;
-      std::vector<Workspace> workspaces(1);
-      const auto exchange =
-          RankExchange::Create(spec, options, std::vector<RankWeights>(1), workspaces);
+      const auto exchange = RankExchange::Create(spec, options, std::vector<RankModel>(1));
       ASSERT_TRUE(exchange) << exchange.error().message;
       EXPECT_TRUE(testing::IsBound(exchange->storage().data()));
     });

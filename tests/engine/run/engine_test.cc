@@ -292,7 +292,7 @@ TEST(Engine, TellsThePagesOfEachNode) {
 TEST(Engine, TellsTheShareOfPagesOnOtherNodesThanPlanned) {
   const auto engine = Start(Tiny(64));
   const Json rank = engine->ServerInfo().Find("placement")->array().at(0);
-  for (const char* memory : {"weights", "kv"}) {
+  for (const char* memory : {"weights", "kv", "workspace"}) {
     const Json& share = *rank.Find("remote_share")->Find(memory);
     uint64_t planned = 0, all = 0;
     for (const Json& node : rank.Find(memory)->array()) {

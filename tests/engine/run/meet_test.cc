@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "engine/base/log.h"
+#include "engine/base/strings.h"
+#include "engine/base/version.h"
 #include "engine/exec/order.h"
 #include "tests/engine/comm/thread_world.h"
 
@@ -77,6 +79,29 @@ TEST(StartTogether, NobodyIsToldOfWhatTheLeaderCannotStart) {
   });
 }
 
+TEST(StartTogether, TheLeadersOptionsArriveAsTheyAre) {
+  EngineOptions options;
+  options.model = "preset:tiny";
+  options.tensor_parallel = 3;
+  const auto read = OptionsOf(StartText(options));
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(ToJson(*read), ToJson(options));
+}
+
+TEST(StartTogether, AnotherVersionIsRefusedWithBothWhateverItsOptions) {
+  const auto read = OptionsOf("9.9.9\n{\"from_the_future\": 1}");
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().code, ErrorCode::kUsage);
+  EXPECT_EQ(read.error().message,
+            StrCat("the processes differ: Pinion is 9.9.9 in process 0 and ", Version(),
+                   " in this one; start the same program with the same files on all hosts, with an "
+                   "--isa that all of them have"));
+  const auto other_build = OptionsOf(StrCat(Version(), "\n{\"from_the_future\": 1}"));
+  ASSERT_FALSE(other_build);
+  EXPECT_THAT(other_build.error().message, HasSubstr("from_the_future"));
+  EXPECT_FALSE(OptionsOf(""));
+}
+
 TEST(AgreeOnCpuTime, UnequalQuotasAreRefusedWithBothValues) {
   for (const std::string& told : Told({{0.5}, {0.5}, {3}}))
     EXPECT_THAT(told, HasSubstr("the CPU time of a process is 0.5 CPUs in process 0 and 3 CPUs in "
@@ -143,14 +168,13 @@ TEST(AgreeOnCpuTime, AProcessWithoutAPlanTellsAll) {
   });
 }
 
-// Such as two hosts of which one has an older Pinion, or an older CPU.
+// Such as two hosts of which one has an older CPU, or other files.
 TEST(AgreeOnIdentity, EveryDifferenceIsRefusedWithBothValues) {
-  const Identity usual = {"1.4.0", "avx512_bf16", "bfloat16, KV bf16", "Llama with weights 12"};
+  const Identity usual = {"avx512_bf16", "bfloat16, KV bf16", "Llama with weights 12"};
   const struct {
     std::string Identity::*field;
     std::string other, told;
   } cases[] = {
-      {&Identity::version, "1.3.9", "Pinion is 1.4.0 in process 0 and 1.3.9 in process 1"},
       {&Identity::isa, "avx2", "ISA path is avx512_bf16 in process 0 and avx2 in process 1"},
       {&Identity::types, "bfloat16, KV int8",
        "type is bfloat16, KV bf16 in process 0 and bfloat16, KV int8 in process 1"},

@@ -87,6 +87,17 @@ TEST_F(HalfABlock, WhoseRoomWasTakenIsNotCompleted) {
   ExpectRightAnswer(1);
 }
 
+// The request does not wait for the rest, and the other engine does not compute it.
+TEST_F(HalfABlock, WhoseRoomWasTakenIsGivenUpAtOnce) {
+  engine_->DropPrefixCache();
+  SendLayer(1);
+  ExpectRightAnswer(1);
+  std::optional<PrefillServer::Arrived> cancelled;
+  while (!(cancelled = server_->Next())) std::this_thread::yield();
+  EXPECT_FALSE(cancelled->order);
+  EXPECT_EQ(cancelled->from.id, order_->from.id);
+}
+
 TEST_F(HalfABlock, OfAnAbortedPromptIsNoPrefix) {
   engine_->Abort(request_.id);
   std::vector<TokenEvent> events;

@@ -50,14 +50,15 @@ class CompareTest : public ::testing::Test {
     put("origin", StrCat("{\"model\":\"m\",\"commit\":\"", name, "\"}"));
     CandidateRow baseline, other;
     baseline.label = "default";
-    baseline.options = *Json::Parse("{\"model\":\"m\",\"isa\":\"auto\"}");
+    baseline.configuration.options.model = "m";
     other.id = 1;
     other.label = "isa=avx2";
-    other.options = *Json::Parse("{\"model\":\"m\",\"isa\":\"avx2\"}");
+    other.configuration.options.model = "m";
+    other.configuration.options.isa = "avx2";
     // The same options as the baseline's, but twice.
     CandidateRow twice = baseline;
     twice.id = 2;
-    twice.settings = *Json::Parse("[[\"replicas\",\"2\"]]");
+    twice.settings = {{"replicas", "2"}};
     EXPECT_TRUE((*store)->PutCandidates({baseline, other, twice}));
     std::mt19937_64 random(name.size());
     std::normal_distribution<double> noise(0, plant.noise);

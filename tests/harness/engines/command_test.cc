@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "engine/base/strings.h"
 #include "engine/run/replicas.h"
 
 namespace pinion::harness {
@@ -163,6 +164,18 @@ TEST(EngineCommand, AnyCommandGetsItsPlaceholders) {
   EXPECT_THAT(command->command.arguments,
               ElementsAre("./server", "--listen=127.0.0.1:8123", "/models/x", "-j8", "--cpus",
                           "0-7", "{literal}"));
+}
+
+TEST(EngineCommand, EverySettingIsAPlaceholder) {
+  Case made = TwoNodes("auto", 1);
+  made.options.isa = "avx2";
+  made.options.block_size = 32;
+  for (const SettingRow& row : SettingRows()) {
+    const auto command = For(Choice(Kind::kCommand, {"./server", StrCat("{", row.key, "}")}), made);
+    ASSERT_TRUE(command) << command.error().message;
+    const Json value = row.get({made.options});
+    EXPECT_EQ(command->command.arguments.back(), value.is_null() ? "0" : SettingText(value));
+  }
 }
 
 TEST(EngineCommand, RefusesModelsThatTheEngineCannotRead) {

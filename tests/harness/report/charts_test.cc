@@ -260,7 +260,7 @@ TEST(SloChart, NamesTheLargestThatPassesAndTheSmallestThatFails) {
 TEST(KvChart, ShowsPreemptionsAndPrefixHits) {
   Results results = PlantedResults();
   EXPECT_EQ(KvChart(results).absent, "every configuration has the same KV space");
-  results.candidates[1].options.Set("kv_cache_space", 4);
+  results.candidates[1].configuration.options.kv_cache_bytes = uint64_t{4} << 30;
   const Chart chart = KvChart(results);
   ASSERT_EQ(chart.values.array().size(), 4u);  // auto and 4 GiB, 1 and 8 clients
   EXPECT_THAT(chart.conclusion, HasSubstr("sequences were preempted"));
@@ -269,7 +269,7 @@ TEST(KvChart, ShowsPreemptionsAndPrefixHits) {
 
 TEST(KvChart, SequencesThatFewTrialsPreemptedAreNotNone) {
   Results results = PlantedResults();
-  results.candidates[1].options.Set("kv_cache_space", 4);
+  results.candidates[1].configuration.options.kv_cache_bytes = uint64_t{4} << 30;
   for (Candidate& candidate : results.candidates)
     for (Series& series : candidate.series)
       if (series.metric == "preemptions") {
@@ -285,7 +285,7 @@ TEST(KvChart, SequencesThatFewTrialsPreemptedAreNotNone) {
 
 TEST(KvChart, ReportsUncountedValuesAsUnknownNotAsZero) {
   Results results = PlantedResults();
-  results.candidates[1].options.Set("kv_cache_space", 4);
+  results.candidates[1].configuration.options.kv_cache_bytes = uint64_t{4} << 30;
   for (Candidate& candidate : results.candidates)
     std::erase_if(candidate.series, [](const Series& series) {
       return series.metric == "kv_used_share" || series.metric == "preemptions";
@@ -319,8 +319,8 @@ TEST(LaunchForms, ReplicasAreOneServer) {
   Results results = PlantedResults();
   const int winner = results.verdicts[0].recommended;
   Candidate& candidate = results.candidates[static_cast<size_t>(winner)];
-  candidate.settings.push_back({"replicas", "2"});
-  candidate.plan = *Json::Parse(R"({"ranks":[{"rank":0,"cpus":[0]},{"rank":1,"cpus":[1]}]})");
+  candidate.configuration.replicas = 2;
+  candidate.plan.ranks = {{0, {0}, {}, 1}, {1, {1}, {}, 1}};
   std::map<std::string, std::string> forms;
   for (const LaunchForm& form : LaunchForms(results, results.verdicts[0], "/out/x"))
     forms[form.title] = form.text;

@@ -44,11 +44,32 @@ TEST(CounterFacts, ShowWhatWasCountedAndNameWhatWasNotOnce) {
   EXPECT_EQ(table.rows[0].cells[2], "3.10 GHz");
 }
 
+TEST(LoadFacts, StateWhereTheWindowsBeganAndHowTheyEnded) {
+  Results results = PlantedResults();
+  EXPECT_EQ(LoadFacts(results).note, "No trial has ended yet.");
+  results.candidates[1].series.push_back(
+      {"generator_cpu_share", 0, {{1, false, 0.018, false}}, Estimate{1, 0.018, 0, std::nullopt}});
+  results.loads.each = {{8, 12, 1, 3, 0.52, 6.25, 31},
+                        {LoadLevel::AtRate(2.5), 12, 12, {}, {}, {}, 9}};
+  results.loads.warm_up_s = 1.5;
+  results.loads.trials = results.loads.apart = 12;
+  const TextTable table = LoadFacts(results);
+  EXPECT_THAT(table.note, HasSubstr("on CPUs that neither engine nor front end use, took at most "
+                                    "1.8 % of a core. Warm-ups took 1.50 s of a trial."));
+  ASSERT_EQ(table.rows.size(), 2u);
+  EXPECT_THAT(table.rows[0].cells,
+              ElementsAre("8 clients", "520 ms", "6.25 s", "31", "12", "3", "1"));
+  EXPECT_THAT(table.rows[1].cells, ElementsAre("2.5 requests/s", "-", "-", "9", "12", "-", "12"));
+  results.loads.apart = 0;
+  EXPECT_THAT(LoadFacts(results).note, HasSubstr("on the server's CPUs, took at most"));
+}
+
 // Seven rounds in which the configuration is `gain` times as good as the defaults.
 Candidate Tried(std::vector<Setting> settings, double gain, double preemptions) {
   Candidate candidate;
   candidate.engine = "pinion";
   candidate.settings = std::move(settings);
+  candidate.configuration = ConfigurationOf(candidate.settings);
   candidate.label = Label(candidate.settings);
   candidate.is_baseline = candidate.settings.empty();
   candidate.trials = 7;

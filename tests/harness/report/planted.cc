@@ -74,7 +74,7 @@ void Measure(Candidate& candidate, int threads, double speed) {
   candidate.dtype = "bfloat16";
   candidate.threads = threads;
   candidate.ranks = 1;
-  candidate.plan = *Json::Parse(R"({"ranks":[{"rank":0,"cpus":[0,1],"nodes":[0],"threads":2}]})");
+  candidate.plan.ranks = {{0, {0, 1}, {0}, 2}};
   candidate.series = {MakeSeries("output_tokens_per_s", 0, 512 * speed)};
   for (const int clients : {1, 8}) {
     const double tpot_s = 0.021 * (1 + 0.1 * clients) / speed;
@@ -106,14 +106,12 @@ Candidate Add(Results& results, std::vector<Setting> settings, const std::string
   Candidate candidate;
   candidate.id = static_cast<int>(results.candidates.size());
   candidate.is_baseline = candidate.id == 0;
-  EngineOptions options;
   std::vector<std::string> label;
   for (const Setting& setting : settings) {
-    if (setting.key == "threads_bind") options.threads_bind = setting.value;
+    if (setting.key == "threads_bind") candidate.configuration.options.threads_bind = setting.value;
     label.push_back(setting.key + "=" + setting.value + hostile);
   }
   candidate.settings = std::move(settings);
-  candidate.options = ToJson(options);
   candidate.engine = "pinion";
   candidate.label = candidate.is_baseline ? "default" : Join(label, " ");
   return candidate;
@@ -237,7 +235,7 @@ Results ManyResults(int count) {
                                {"max_num_seqs", StrCat(i)},
                                {"kv_cache_space", StrCat(1 + i % 3)}},
                               "");
-    candidate.options.Set("kv_cache_space", 1 + i % 3);
+    candidate.configuration.options.kv_cache_bytes = static_cast<uint64_t>(1 + i % 3) << 30;
     Measure(candidate, threads, 0.6 + 0.8 * ((i * 37) % count) / count);
     results.candidates.push_back(candidate);
   }
@@ -259,7 +257,7 @@ Results FailedResults() {
   results.candidates.erase(results.candidates.begin() + 1, results.candidates.begin() + 3);
   Candidate& baseline = results.candidates.front();
   baseline.series.clear();
-  baseline.plan = Json();
+  baseline.plan = {};
   baseline.slo.reset();
   baseline.distributions.clear();
   baseline.comparisons.clear();

@@ -17,14 +17,14 @@ Candidate Measured() {
   candidate.id = 3;
   candidate.label = "isa=avx2";
   candidate.status = CandidateStatus::kOk;
-  candidate.options = Json::MakeObject();
-  candidate.options.Set("threads_bind", "0-1");
-  candidate.options.Set("reserved_cpus", 1);
-  candidate.options.Set("tensor_parallel", 2);
-  candidate.options.Set("isa", "avx2");
-  candidate.options.Set("dtype", "bfloat16");
-  candidate.options.Set("max_num_batched_tokens", 512);
-  candidate.options.Set("max_num_seqs", 64);
+  EngineOptions& options = candidate.configuration.options;
+  options.threads_bind = "0-1";
+  options.reserved_cpus = 1;
+  options.tensor_parallel = 2;
+  options.isa = "avx2";
+  options.dtype = "bfloat16";
+  options.max_num_batched_tokens = 512;
+  options.max_num_seqs = 64;
   candidate.threads = 7;
   return candidate;
 }
@@ -53,7 +53,8 @@ std::vector<std::map<std::string, std::string>> RowsOf(const std::string& csv) {
 
 TEST(ResultsCsvText, HasEveryFieldUnderItsName) {
   Candidate candidate = Measured();
-  candidate.settings = {{"isa", "avx2"}, {"replicas", "3"}, {"allocator", "tcmalloc"}};
+  candidate.configuration.replicas = 3;
+  candidate.configuration.runtime.allocator = "tcmalloc";
   candidate.series.push_back({"ttft_s", 4, {}, {6, 0.25, 0.01, Interval{0.125, 0.5, 0.96875}}});
   candidate.series.push_back({"output_tokens_per_s", 0, {}, {5, 1234.56789, 3, std::nullopt}});
   auto rows = RowsOf(CsvOf(candidate));

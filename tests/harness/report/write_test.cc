@@ -186,7 +186,7 @@ TEST(ResultsCsvText, HasEveryCandidateAndOnlyFullRows) {
 
 TEST(ResultsCsvText, SaysHowManyReplicasACandidateHas) {
   Results results = PlantedResults();
-  results.candidates[1].settings.push_back({"replicas", "2"});
+  results.candidates[1].configuration.replicas = 2;
   const auto rows = ParseCsv(ResultsCsv(results));
   const auto column = std::find(rows[0].begin(), rows[0].end(), "replicas") - rows[0].begin();
   ASSERT_LT(column, std::ssize(rows[0]));
@@ -276,7 +276,7 @@ TEST(ReportMarkdownText, StatesVerdictCommandsAndReasons) {
   EXPECT_THAT(text, HasSubstr("![Throughput against latency](charts/frontier.svg)"));
   EXPECT_THAT(text, Not(HasSubstr("charts/paired.svg")));
   EXPECT_THAT(text, HasSubstr("E out of memory"));
-  for (const auto facts : {WordFacts, MetricFacts, TimeFacts, CounterFacts, HygieneFacts,
+  for (const auto facts : {WordFacts, MetricFacts, LoadFacts, TimeFacts, CounterFacts, HygieneFacts,
                            MachineFacts, EnvironmentFacts})
     EXPECT_THAT(text, HasSubstr(ToMarkdown(facts(PlantedResults()))));
 }

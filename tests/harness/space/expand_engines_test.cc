@@ -55,6 +55,17 @@ TEST(Expand, SettingsThatAnotherEngineLacksAreInfeasibleWithTheReason) {
   EXPECT_EQ((*points)[5].infeasible, "");
 }
 
+TEST(Expand, ACommandHasTheSettingsWhosePlaceholdersAreInItsWords) {
+  const Definition definition = Parse(R"({
+    "engines":[{"command":["./server","{port}","--simd={isa}"],"environment":{"N":"{replicas}"}}],
+    "candidates":[{"isa":"scalar"},{"replicas":2},{"memory_policy":"interleave"}]})");
+  const auto points = Expand(definition, Base(), Imagine(kTwoSockets), Tiny());
+  ASSERT_TRUE(points) << points.error().message;
+  EXPECT_EQ((*points)[1].infeasible, "");
+  EXPECT_EQ((*points)[2].infeasible, "");
+  EXPECT_EQ((*points)[3].infeasible, "command has no setting for memory_policy=interleave");
+}
+
 TEST(Expand, AValueThatAnotherEngineLacksIsInfeasibleToo) {
   const auto points =
       Expand(Parse(R"({"engines":["vllm"],"axes":{"kv_cache_dtype":["int8","fp8_e5m2"]}})"), Base(),

@@ -19,14 +19,7 @@ CandidateRow Row(int id) {
   row.id = id;
   row.label = id ? "isa=avx2" : "default";
   row.is_baseline = id == 0;
-  row.settings = Json::MakeArray();
-  row.options = Json::MakeObject();
-  if (id) {
-    Json pair = Json::MakeArray();
-    pair.Append("isa");
-    pair.Append("avx2");
-    row.settings.Append(std::move(pair));
-  }
+  if (id) row.settings = {{"isa", "avx2"}};
   return row;
 }
 
@@ -106,6 +99,43 @@ TEST(Assemble, FindsThePlantedGainThroughTheDrift) {
   EXPECT_NEAR(comparison->ratio.median, middle, 1e-9);
   EXPECT_EQ(results.candidates[0].Find("output_tokens_per_s", 0)->samples.size(), 14u);
   EXPECT_DOUBLE_EQ(results.elapsed_s, 84);
+}
+
+TEST(Assemble, SettingsThatAnEngineLacksAreAWarning) {
+  std::vector<CandidateRow> rows = {Row(0), Row(1)};
+  rows[1].engine = "llama.cpp";
+  std::vector<TrialRow> trials = SixRounds(1.1);
+  for (TrialRow& trial : trials)
+    if (trial.candidate == 1) trial.info.ignored_settings = {"isa=avx2", "kv_cache_dtype=int8"};
+  EXPECT_THAT(
+      Assemble(Meta(), {"", 6, true}, rows, trials).warnings,
+      Contains("llama.cpp has no setting for isa=avx2, kv_cache_dtype=int8, and was measured "
+               "without"));
+}
+
+TEST(Assemble, TellsInWhichWindowsTheLoadsWereMeasured) {
+  std::vector<TrialRow> trials = {Trial(0, 1, 100), Trial(1, 1, 100), Trial(0, 2, 100),
+                                  Failed(1, 2)};
+  for (size_t i = 0; i < trials.size(); ++i) {
+    const double start_s = 0.5 * static_cast<double>(i);
+    trials[i].info.windows = {{LoadLevel::AtRate(2), {}, {}, 9, {}},
+                              {8, start_s, start_s + 3, 20 + static_cast<int>(i), i > 0}};
+    trials[i].info.warm_up_s = start_s;
+    trials[i].info.generator = GeneratorPlace{.cpus = {7}, .late_share = 0, .is_apart = i == 0};
+  }
+  const MeasuredLoads loads = Assemble(Meta(), {"", 6, true}, {Row(0), Row(1)}, trials).loads;
+  ASSERT_EQ(loads.each.size(), 2u);
+  EXPECT_EQ(loads.each[0].level, LoadLevel(8));
+  EXPECT_EQ(loads.each[0].trials, 3u) << "not the one that failed";
+  EXPECT_EQ(loads.each[0].by_time, 2u);
+  EXPECT_EQ(loads.each[0].start_s, 0.5);
+  EXPECT_EQ(loads.each[0].length_s, 3);
+  EXPECT_EQ(loads.each[0].requests, 21);
+  EXPECT_EQ(loads.each[1].whole, 3u);
+  EXPECT_FALSE(loads.each[1].start_s || loads.each[1].by_time);
+  EXPECT_EQ(loads.warm_up_s, 0.5);
+  EXPECT_EQ(loads.trials, 3u);
+  EXPECT_EQ(loads.apart, 1u);
 }
 
 TEST(Assemble, TheBaselineIsNotComparedWithItselfButForTheFloor) {

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 TrialRequest Of(const char* model) {
   TrialRequest request;
-  request.options.model = model;
+  request.configuration.options.model = model;
   return request;
 }
 
@@ -25,7 +25,7 @@ TEST(CanTakeTurns, IfMemoryHoldsBothServersOfPinion) {
   EXPECT_TRUE(CanTakeTurns(tiny, tiny));
   const auto budget = ComputeBudget(*ThisMachine());
   TrialRequest large = tiny;  // a cache of more than half of the memory
-  large.options.kv_cache_bytes = budget->memory_available_bytes / 5 * 3;
+  large.configuration.options.kv_cache_bytes = budget->memory_available_bytes / 5 * 3;
   EXPECT_FALSE(CanTakeTurns(large, large));
   EXPECT_TRUE(CanTakeTurns(tiny, tiny));
   TrialRequest other = tiny;
@@ -38,7 +38,7 @@ TEST(WavesFor, LeavesRoomForEnoughRounds) {
   TrialRow alone;
   alone.seconds = 7;
   alone.samples = {{"start_s", 0, 2}};
-  alone.info.rest.Set("warm_up_s", 1.0);
+  alone.info.warm_up_s = 1.0;
   EXPECT_EQ(WavesFor(alone, 600), 4) << "a round has 42.8 s: 6 for the starts, 8 a wave";
   EXPECT_EQ(WavesFor(alone, 500), 3) << "29.7 s beside the starts";
   EXPECT_EQ(WavesFor(alone, 10), 2) << "never fewer";

@@ -14,7 +14,6 @@ inline std::vector<CandidateRow> MadeUpRows(size_t count) {
     rows[i].id = static_cast<int>(i);
     rows[i].label = i ? "c" + std::to_string(i) : "default";
     rows[i].is_baseline = i == 0;
-    rows[i].settings = Json::MakeArray();
   }
   return rows;
 }

@@ -60,8 +60,6 @@ void PutSweep(const std::string& path, const std::vector<Planned>& trials) {
     rows[i].id = static_cast<int>(i);
     rows[i].label = std::string(1, static_cast<char>('a' + i));
     rows[i].is_baseline = i == 0;
-    rows[i].settings = Json::MakeArray();
-    rows[i].options = Json::MakeObject();
   }
   ASSERT_TRUE((*store)->PutCandidates(rows));
   for (const Planned& one : trials) {

@@ -298,9 +298,7 @@ std::string StoredSweep() {
   meta.definition.objectives = {Objective::kThroughput};
   meta.machine = meta.budget = meta.model_facts = Json::MakeObject();
   EXPECT_TRUE(WriteMeta(**store, meta));
-  std::vector<CandidateRow> rows = MadeUpRows(6);
-  for (CandidateRow& row : rows) row.options = Json::MakeObject();
-  EXPECT_TRUE((*store)->PutCandidates(rows));
+  EXPECT_TRUE((*store)->PutCandidates(MadeUpRows(6)));
   std::mt19937 random(5);
   std::normal_distribution<double> normal(0, 1);
   for (int round = 1; round <= 8; ++round)

@@ -34,9 +34,7 @@ class RescoreTest : public testing::Test {
     auto store = Store::Create(folder_ / "results.db");
     ASSERT_TRUE(store) << store.error().message;
     store_ = std::move(*store);
-    CandidateRow candidate;
-    candidate.settings = candidate.options = Json::MakeArray();
-    ASSERT_TRUE(store_->PutCandidates({candidate}));
+    ASSERT_TRUE(store_->PutCandidates({CandidateRow()}));
   }
   void TearDown() override {
     store_.reset();

@@ -17,10 +17,13 @@ constexpr const char* kUrl = "http://127.0.0.1:8000";
 // Two ranks on a node each; 1 of 4 pages of rank 1's weights is on rank 0's node.
 constexpr const char* kInfo = R"({"options": {"model": "org/name"}, "processes": 1, "placement": [
   {"rank": 0, "nodes": [0], "weights": [{"node": 0, "bytes": 16384, "pages": 4}], "kv": [],
-   "remote_share": {"weights": 0.0, "kv": null}},
+   "workspace": [{"node": 0, "bytes": 4096, "pages": 1}],
+   "remote_share": {"weights": 0.0, "kv": null, "workspace": 0.0}},
   {"rank": 1, "nodes": [1],
    "weights": [{"node": 0, "bytes": 4096, "pages": 1}, {"node": 1, "bytes": 12288, "pages": 3}],
-   "kv": [{"node": 1, "bytes": 8192, "pages": 2}], "remote_share": {"weights": 0.25, "kv": 0.0}}]})";
+   "kv": [{"node": 1, "bytes": 8192, "pages": 2}],
+   "workspace": [{"node": 1, "bytes": 4096, "pages": 1}],
+   "remote_share": {"weights": 0.25, "kv": 0.0, "workspace": 0.0}}]})";
 
 Json Info() { return Json::Parse(kInfo).value(); }
 
@@ -51,10 +54,12 @@ TEST(LivePlacement, DrawsPagesAndRemoteShareOfEachRank) {
             "rank 0     planned on node 0\n"
             "           weights: 4 pages (16.0 KiB) on node 0 · 0.0 % remote\n"
             "           KV: not written yet\n"
+            "           workspace: 1 page (4.0 KiB) on node 0 · 0.0 % remote\n"
             "rank 1     planned on node 1\n"
             "           weights: 1 page (4.0 KiB) on node 0, 3 pages (12.0 KiB) on node 1 · 25.0 % "
             "remote\n"
-            "           KV: 2 pages (8.0 KiB) on node 1 · 0.0 % remote\n");
+            "           KV: 2 pages (8.0 KiB) on node 1 · 0.0 % remote\n"
+            "           workspace: 1 page (4.0 KiB) on node 1 · 0.0 % remote\n");
 }
 
 TEST(LivePlacement, RendersJson) {
@@ -67,7 +72,9 @@ TEST(LivePlacement, RendersJson) {
       R"("weights":{"nodes":[{"node":0,"bytes":4096,"pages":1},)"
       R"({"node":1,"bytes":12288,"pages":3}],"bytes":16384,"remote_share":0.25,"unknown":null},)"
       R"("kv":{"nodes":[{"node":1,"bytes":8192,"pages":2}],"bytes":8192,"remote_share":0.0,)"
-      R"("unknown":null}})");
+      R"("unknown":null},)"
+      R"("workspace":{"nodes":[{"node":1,"bytes":4096,"pages":1}],"bytes":4096,)"
+      R"("remote_share":0.0,"unknown":null}})");
   EXPECT_TRUE(ranks.array().at(0).Find("kv")->Find("remote_share")->is_null());
 }
 

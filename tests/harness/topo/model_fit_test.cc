@@ -141,6 +141,30 @@ TEST(ModelFit, SaysWhyAModelDoesNotStart) {
   EXPECT_EQ(*ToJson(fit).Find("refusal"), Json(fit.refusal));
 }
 
+// Two engines on each of two nodes, which read one copy there.
+TEST(ModelFit, SharesMemoryAmongEngines) {
+  TopologyOptions options = On("1GiB", "llama");
+  options.engine.max_model_len = 320;
+  options.engine.max_num_seqs = 100'000;
+  const ModelFit alone = MustFit(options);
+  options.replicas = 4;
+  options.engine.share_weights = "on";
+  const ModelFit each = MustFit(options);
+  EXPECT_EQ(each.weight_bytes, alone.weight_bytes);
+  EXPECT_EQ(each.weight_copies, 2);
+  EXPECT_NEAR(static_cast<double>(each.cache_bytes), static_cast<double>(alone.cache_bytes) / 4,
+              static_cast<double>(alone.cache_bytes) / 40);
+  EXPECT_THAT(Drawn(options), HasSubstr("engines    4, with 2 copies of the weights, shared"));
+  EXPECT_THAT(Drawn(options), HasSubstr("in each engine"));
+  EXPECT_EQ(*ToJson(each).Find("replicas"), Json(4));
+  options.engine.share_weights = "off";
+  EXPECT_EQ(MustFit(options).weight_copies, 4);
+  options.engine.kv_cache_bytes = 600 * kMib;
+  EXPECT_THAT(MustFit(options).refusal, HasSubstr("--data-parallel-size 4: "));
+  options.replicas = 2;
+  EXPECT_EQ(MustFit(options).refusal, "");
+}
+
 TEST(ModelFit, RefusesWhatAnEngineRefuses) {
   TopologyOptions options = On("1GiB", "llama");
   options.engine.max_model_len = 1 << 20;

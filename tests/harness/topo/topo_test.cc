@@ -47,6 +47,37 @@ TEST(Topology, RendersJson) {
   EXPECT_TRUE(plan.Find("warnings")->is_array());
 }
 
+// Replicas x stages x tensor-parallel ranks, in one table.
+TEST(Topology, PlacesTheRanksOfStagesOfSeveralEngines) {
+  TopologyOptions options;
+  options.machine = "pack:2 numa:2 core:8 pu:1";
+  options.engine.tensor_parallel = 2;
+  options.engine.pipeline_parallel = 2;
+  options.replicas = 2;
+  const Topology topology = MustExamine(options);
+  const std::string picture = DrawTopology(topology, false);
+  EXPECT_THAT(picture, HasSubstr("rank 0     engine 0 · stage 2 of 2 · 4 threads · node 0 · cpu "));
+  EXPECT_THAT(picture, HasSubstr("rank 2     engine 0 · stage 1 of 2 · 4 threads · node 1 · cpu "));
+  EXPECT_THAT(picture, HasSubstr("rank 5     engine 1 · stage 2 of 2 · 4 threads · node 2 · cpu "));
+  const Json json = ToJson(topology);
+  const Json::Array& placement = json.Find("placement")->array();
+  ASSERT_EQ(placement.size(), 8u);
+  EXPECT_EQ(placement[7].Dump(), R"({"engine":1,"rank":3,"stage":0,"threads":4,"nodes":[3],)"
+                                 R"("cpus":[28,29,30,31]})");
+  options.replicas = options.engine.pipeline_parallel = 1;
+  EXPECT_THAT(DrawTopology(MustExamine(options), false), Not(HasSubstr("engine 0 ·")));
+}
+
+TEST(Topology, EnginesThatDoNotFitAreRefusedWithWhatFits) {
+  TopologyOptions options;
+  options.machine = "pack:1 numa:1 core:8 pu:1";
+  options.engine.pipeline_parallel = 2;
+  options.replicas = 5;
+  EXPECT_THAT(Examine(options).error().message, HasSubstr("use --data-parallel-size 4 or less"));
+  options.replicas = 4;
+  EXPECT_TRUE(Examine(options));
+}
+
 TEST(Topology, SaysWhyAmxIsLeftUnused) {
   Topology topology = MustExamine(TwoSockets());
   topology.amx_refusal.clear();

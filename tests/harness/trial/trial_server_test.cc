@@ -10,7 +10,7 @@ namespace {
 
 TEST(ShownCommand, HasWhatTheTrialsProcessPreloads) {
   TrialRequest request;
-  request.options.model = "org/name";
+  request.configuration.options.model = "org/name";
   request.engine.kind = EngineChoice::Kind::kVllm;
   const auto plan = PlanServer(request);
   ASSERT_TRUE(plan) << plan.error().message;

@@ -98,7 +98,11 @@ TEST(Trial, MeasuresEveryRequestRate) {
   EXPECT_GT(Find(*result, "e2el_s", LoadLevel::AtRate(20))->value, 0.5);
   EXPECT_NEAR(Find(*result, "output_tokens_per_s", LoadLevel::AtRate(5))->value, 20, 2);
   EXPECT_FALSE(Find(*result, "e2el_s", 5));
-  ASSERT_EQ(result->info.rest.Find("windows")->array().size(), 2u);
+  ASSERT_EQ(result->info.windows.size(), 2u);
+  for (const LoadWindow& window : result->info.windows) {
+    EXPECT_TRUE(window.start_s && window.end_s > window.start_s);
+    EXPECT_EQ(window.by_time, false);
+  }
   const auto again = ReadTrialResult(ToJson(*result));
   ASSERT_TRUE(again);
   EXPECT_EQ(again->requests, result->requests);
@@ -138,8 +142,7 @@ TEST(Trial, ReportsItsCircumstances) {
     EXPECT_GE(Find(*result, share, 0)->value, 0) << share;
     EXPECT_LE(Find(*result, share, 0)->value, 1) << share;
   }
-  const Json& generator = *result->info.rest.Find("generator");
-  EXPECT_EQ(generator.Find("cpus")->Dump(), "[3]");
+  EXPECT_EQ(result->info.generator->cpus, std::vector<int>{3});
   EXPECT_EQ(Find(*result, "generator_cpu_share", 0)->value, 0.25);
   ASSERT_EQ(result->info.quantiles.size(), 4u);  // TTFT and gaps, of 1 and 3 clients
   for (const Distribution& one : result->info.quantiles) {
@@ -155,8 +158,7 @@ TEST(Trial, TheSeedDrawsTheOrderOfTheBatchAndTheLoops) {
     request.seed = seed;
     const auto result = Measured(target, request);
     EXPECT_TRUE(result);
-    EXPECT_GE(result->info.rest.Find("warm_up_batches")->integer(),
-              3);  // of the trial, of each loop
+    EXPECT_GE(result->info.warm_up_batches, 3);  // of the trial, of each loop
     std::vector<int> clients;
     for (const LoadPlan& phase : target.phases)
       if (phase.shape.name != kWarmUpShape) clients.push_back(phase.concurrency);
@@ -194,6 +196,8 @@ TEST(Trial, UnfinishedLoadIsMeasuredAsFarAsItWent) {
   EXPECT_TRUE(Find(*result, "ttft_s", 1));
   EXPECT_TRUE(Find(*result, "tpot_s", 3));
   EXPECT_FALSE(result->info.cut.empty());
+  ASSERT_EQ(result->info.windows.size(), 2u);
+  for (const LoadWindow& window : result->info.windows) EXPECT_EQ(window.by_time, true);
 }
 
 // A batch of six takes 6.6 of the trial's 10 seconds, of which half is its share.
@@ -361,12 +365,17 @@ TEST(Trial, ResultSurvivesTheRoundTripThroughJson) {
 
 TEST(Trial, RequestSurvivesTheRoundTripThroughJson) {
   TrialRequest request = SmallRequest();
-  request.options.model = "preset:tiny";
-  request.options.kv_cache_bytes = uint64_t{512} << 20;
+  request.configuration.options.model = "preset:tiny";
+  request.configuration.options.kv_cache_bytes = uint64_t{512} << 20;
+  request.configuration.replicas = 2;
+  request.configuration.prefill_replicas = 1;
+  request.configuration.runtime.allocator = "tcmalloc";
   request.deadline_s = 149.5;
   const auto again = ReadTrialRequest(*Json::Parse(ToJson(request).Dump()));
   ASSERT_TRUE(again) << again.error().message;
   EXPECT_EQ(ToJson(*again), ToJson(request));
+  for (const SettingRow& row : SettingRows())
+    EXPECT_EQ(row.get(again->configuration), row.get(request.configuration)) << row.key;
   EXPECT_FALSE(ReadTrialRequest(*Json::Parse("{}")));
 }
 

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/json.h"
+
+// What another version or program wrote as JSON, read as far as it is what it should be.
+
+namespace pinion {
+
+// The items of a list; none if there is no list.
+inline const Json::Array& ItemsOf(const Json* list) {
+  static const Json::Array none;
+  return list && list->is_array() ? list->array() : none;
+}
+inline const Json::Array& ItemsOf(const Json& object, std::string_view key) {
+  return ItemsOf(object.Find(key));
+}
+
+// The integers of a list, such as a plan's CPUs, and the strings.
+inline std::vector<int> IntegersIn(const Json* list) {
+  std::vector<int> integers;
+  for (const Json& item : ItemsOf(list))
+    if (item.is_int()) integers.push_back(static_cast<int>(item.integer()));
+  return integers;
+}
+inline std::vector<std::string> StringsIn(const Json& list) {
+  std::vector<std::string> strings;
+  for (const Json& item : ItemsOf(&list))
+    if (item.is_string()) strings.push_back(item.string());
+  return strings;
+}
+
+// The string that an object has under a key; empty if there is none.
+inline std::string TextAt(const Json& object, std::string_view key) {
+  return Optional<std::string>(object, key, "").value_or("");
+}
+
+}  // namespace pinion

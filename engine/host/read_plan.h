@@ -1,0 +1,12 @@
+#pragma once
+
+#include "engine/base/json.h"
+#include "engine/host/binding.h"
+
+namespace pinion {
+
+// The plan that ToJson told. What is missing or of another type is left empty: the JSON may come
+// from another version, or be a part of a plan.
+Plan ReadPlan(const Json& told);
+
+}  // namespace pinion
