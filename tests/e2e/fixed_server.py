@@ -97,7 +97,7 @@ class Server:
         self.lock = threading.Lock()
         self.requests = 0
         self.gathered = threading.Event()
-        self.log = open(options.log, "w") if options.log else None
+        self.log = open(options.log.replace("PID", str(os.getpid())), "w") if options.log else None
 
     def text_of(self, body, chat):
         if chat:
@@ -254,7 +254,8 @@ def main():
     parser.add_argument("--run-length", type=int, default=0)
     parser.add_argument("--slow-every", type=int, default=0)
     parser.add_argument("--gather", type=int, default=0)
-    parser.add_argument("--log", help="file for the times of every answer, CLOCK_MONOTONIC")
+    parser.add_argument("--log", help="file for the times of every answer, CLOCK_MONOTONIC; PID in its name is the "
+                                      "server's, since two may get the same port one after the other")
     parser.add_argument("--count", action="store_true", help="tell in the log how many clients are connected")
     parser.add_argument("--start-s", type=float, default=0)
     options = parser.parse_args()

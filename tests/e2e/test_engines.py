@@ -50,7 +50,7 @@ def test_sweeps_any_server(pinion, tmp_path, no_server_left):
     logs.mkdir()
     # The server has as many places as a candidate's max_num_seqs says.
     definition = define(tmp_path, engine("--slots", "{max_num_seqs}", "--count", "--log",
-                                         str(logs / "{max_num_seqs}-{port}")))
+                                         str(logs / "{max_num_seqs}-PID")))
     done = pinion("sweep", "some/model", "--def", definition, "--out", out, "--max-num-seqs", 8,
                   timeout=300)
     assert done.returncode == 0, done.stderr
@@ -226,7 +226,7 @@ def test_engines_and_builds_stand_in_one_race(pinion, binary, tmp_path, no_serve
     out, seen, build = tmp_path / "out", tmp_path / "seen", tmp_path / "other-build"
     seen.mkdir()
     shutil.copy(binary, build)
-    fixed = engine("--log", str(seen / "{port}"))
+    fixed = engine("--log", str(seen / "PID"))
     path = define(tmp_path, fixed, engines=["pinion", {"name": "build", "binary": str(build)}, fixed],
                   axes={"max_num_seqs": [4, 8], "--slots": [2], "env.LOUD": [1, None]},
                   when={"max_num_seqs": {"engine": "build"}, "env.LOUD": {"engine": "pinion"}},
@@ -258,7 +258,7 @@ def test_engines_and_builds_stand_in_one_race(pinion, binary, tmp_path, no_serve
 def test_an_engines_own_settings_reach_its_command(pinion, tmp_path, no_server_left):
     out, seen = tmp_path / "out", tmp_path / "seen"
     seen.mkdir()
-    choice = engine("--log", str(seen / "{port}"))
+    choice = engine("--log", str(seen / "PID"))
     path = define(tmp_path, choice, axes={"--slots": ["{max_num_seqs}", None]}, candidates=[], workload=LIGHT)
     done = pinion("sweep", "some/model", "--def", path, "--out", out, "--max-num-seqs", 3, timeout=120)
     assert done.returncode == 0, done.stderr
