@@ -11,7 +11,7 @@ namespace pinion {
 namespace {
 
 // What each of the processes is told that have these configurations; empty if they agree.
-std::vector<std::string> Told(const std::vector<const char*>& configs) {
+std::vector<std::string> ToldOfConfigs(const std::vector<const char*>& configs) {
   std::vector<std::string> told(configs.size());
   testing::ThreadWorld(configs.size()).Run([&](Communicator& world) {
     const Json own = Json::Parse(configs[world.process()]).value();
@@ -24,7 +24,7 @@ std::vector<std::string> Told(const std::vector<const char*>& configs) {
 }
 
 void ExpectRefused(const std::vector<const char*>& configs, const std::string& what) {
-  for (const std::string& told : Told(configs))
+  for (const std::string& told : ToldOfConfigs(configs))
     EXPECT_EQ(told,
               "the processes differ: " + what + "; have the same files of the model on all hosts");
 }
@@ -61,10 +61,11 @@ TEST(AgreeOnConfig, AKeyThatOneLacksIsADifference) {
 
 TEST(AgreeOnConfig, OnlyValuesCount) {
   const std::vector<std::string> agreed(2);
-  EXPECT_EQ(Told({kUsual, kUsual}), agreed);
-  EXPECT_EQ(Told({kUsual, R"({"heads": 4.0, "kinds": ["full", "full"], "rope": {"theta": 10000},
+  EXPECT_EQ(ToldOfConfigs({kUsual, kUsual}), agreed);
+  EXPECT_EQ(
+      ToldOfConfigs({kUsual, R"({"heads": 4.0, "kinds": ["full", "full"], "rope": {"theta": 10000},
                               "rms_norm_eps": 0.000001})"}),
-            agreed);
+      agreed);
 }
 
 }  // namespace
