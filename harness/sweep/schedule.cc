@@ -65,18 +65,21 @@ double Spending::RoundSeconds(const std::vector<int>& candidates) const {
   return seconds;
 }
 
+// Of the budget; the rest is for the calibration and for trials that last longer than their limit.
+constexpr double kRacedShare = 0.8;
+
 double TrialLimitSeconds(const Definition& definition, size_t contestants) {
   if (definition.trial_limit_s) return *definition.trial_limit_s;
   constexpr int kConfirmationTrials = 30;  // 10 rounds of three
   const double trials =
       static_cast<double>(contestants) * std::min(definition.rounds, kUsualRounds) +
       kConfirmationTrials;
-  return std::clamp(0.8 * definition.budget_s / trials, 8.0, kMostTrialSeconds);
+  return std::clamp(kRacedShare * definition.budget_s / trials, 8.0, kMostTrialSeconds);
 }
 
 double MostSearchSeconds(const Definition& definition, size_t contestants) {
   const double trials = static_cast<double>(kMinSamples * contestants);
-  return std::min(definition.budget_s / trials, kMostTrialSeconds);
+  return std::min(kRacedShare * definition.budget_s / trials, kMostTrialSeconds);
 }
 
 }  // namespace pinion::harness

@@ -65,7 +65,7 @@ inline constexpr double kMostTrialSeconds = 120;
 double TrialLimitSeconds(const Definition& definition, size_t contestants);
 
 // To which the limit may be raised for searches of an SLO's load that end too early, at most
-// kMostTrialSeconds: as many rounds as an interval needs still fit the budget.
+// kMostTrialSeconds: as many rounds as an interval needs still fit 80 % of the budget.
 double MostSearchSeconds(const Definition& definition, size_t contestants);
 
 }  // namespace pinion::harness

@@ -147,7 +147,7 @@ echo '{"samples":['"$samples"'],"suspect":[],"info":{"isa":"fake","threads":1,"c
 )sh");
 }
 
-// Their limit is 8 s, and may become 25 s.
+// Their limit is 8 s, and may become 20 s.
 constexpr char kGoodputSweep[] =
     R"({"candidates":[{"max_num_seqs":11}],"rounds":6,"objectives":["goodput"],"budget":450,
 "workload":{"concurrency":[1],"slo":{"ttft":1}}})";
@@ -175,8 +175,8 @@ TEST_F(SweepFailures, ASearchGetsNoMoreTimeThanTheBudgetHasForEnoughRounds) {
   Define(kGoodputSweep);
   const auto end = RunSweep(request_, progress_);
   ASSERT_TRUE(end) << end.error().message;
-  EXPECT_THAT(progress_.notes, HasSubstr("more than 16 s per trial; they get 25 s"));
-  EXPECT_THAT(progress_.notes, Not(HasSubstr("more than 25 s")));
+  EXPECT_THAT(progress_.notes, HasSubstr("more than 16 s per trial; they get 20 s"));
+  EXPECT_THAT(progress_.notes, Not(HasSubstr("more than 20 s")));
   EXPECT_EQ(Load().verdicts[0].outcome, Outcome::kNoData);
   EXPECT_THAT(Load().warnings, testing::Contains(HasSubstr("ended before their search")));
 }
