@@ -89,12 +89,18 @@ std::optional<std::string> ReferenceOf(const std::vector<Tried>& all, const std:
 // In the order of the candidates.
 std::vector<std::pair<SettingChange, std::vector<Pair>>> ChangesOf(const Results& results) {
   const std::vector<Tried> all = TriedOf(results);
+  std::map<std::pair<std::string, std::string>, std::optional<std::string>> references;
+  for (const Tried& one : all)
+    for (const Setting& setting : one.settings)
+      if (const auto [found, is_new] = references.try_emplace({one.candidate->engine, setting.key});
+          is_new)
+        found->second = ReferenceOf(all, one.candidate->engine, setting.key);
   std::vector<std::pair<SettingChange, std::vector<Pair>>> changes;
   for (const Tried& with : all)
     for (const Setting& setting : with.settings) {
       const std::string& engine = with.candidate->engine;
       const SettingChange change{engine, setting.key, setting.value,
-                                 ReferenceOf(all, engine, setting.key)};
+                                 references.at({engine, setting.key})};
       for (const Tried& without : all) {
         if (!DifferInAlone(setting.key, with, without) ||
             ValueOf(without.settings, setting.key) != change.from)
