@@ -6,11 +6,12 @@
 
 #include "engine/base/json.h"
 
-// What another version or program wrote as JSON, read as far as it is what it should be.
+// Lenient readers of JSON that another version or program may have written: a value that is missing
+// or of another type counts as empty.
 
 namespace pinion {
 
-// The items of a list; none if there is no list.
+// The items of a list, or no items if there is no list.
 inline const Json::Array& ItemsOf(const Json* list) {
   static const Json::Array none;
   return list && list->is_array() ? list->array() : none;

@@ -9,8 +9,9 @@
 
 namespace pinion {
 
-// What the caller wants of a row of a step. Logits are the model's, with the spec's multiplier and
-// cap (logit_multiplier, logit_soft_cap); temperature, penalties and masks are a sampler's.
+// The use that the caller has for a row of a step. Logits are the model's, with the spec's
+// multiplier and cap (logit_multiplier, logit_soft_cap); temperature, penalties and masks are a
+// sampler's.
 enum class RowUse : uint8_t {
   kToken,   // its logits choose the sequence's next token
   kRating,  // its logits say how likely a given token was

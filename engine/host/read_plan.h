@@ -5,8 +5,8 @@
 
 namespace pinion {
 
-// The plan that ToJson told. What is missing or of another type is left empty: the JSON may come
-// from another version, or be a part of a plan.
+// The plan that ToJson wrote. Members that are missing or of another type are left empty: the JSON
+// may come from another version, or be a part of a plan.
 Plan ReadPlan(const Json& told);
 
 }  // namespace pinion

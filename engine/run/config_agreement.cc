@@ -13,7 +13,7 @@
 namespace pinion {
 namespace {
 
-// Where two values differ first, and what is there.
+// The first place at which two values differ, and the values there.
 struct Difference {
   std::string place, first, second;
 };
@@ -40,7 +40,7 @@ std::optional<Difference> FirstOfArrays(const Json& first, const Json& second,
   return std::nullopt;
 }
 
-// Null: there is no such value.
+// A null pointer stands for a value that is absent.
 std::optional<Difference> FirstDifference(const Json* first, const Json* second,
                                           const std::string& place) {
   if (first && second) {

@@ -10,8 +10,8 @@
 
 namespace pinion {
 
-// What says how a model's weights are used: config.json, or what a GGUF file has in its place, the
-// factors of its ropes among it.
+// The description of how a model's weights are used: config.json or, of a GGUF file, its header and
+// the factors of its ropes.
 Json ConfigOf(const ModelFiles& files);
 
 // Refuses processes whose configurations (ConfigOf) differ: the error names the first value that

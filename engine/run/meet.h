@@ -22,7 +22,7 @@ Result<Communicator*> MeetProcesses(const EngineOptions& options, Status able);
 // The same among processes that have joined.
 Status StartTogether(Communicator& world, const EngineOptions& options, Status able);
 
-// What the leader's order to start a model says, and the options that it stands for. kUsage: the
+// The text of the leader's order to start a model, and the options in it. Error (kUsage): the
 // leader's Pinion is another version, or has other options.
 std::string StartText(const EngineOptions& options);
 Result<EngineOptions> OptionsOf(const std::string& start_text);

@@ -162,7 +162,7 @@ bool RemotePrefill::Fits(const Prompt& prompt, const BlocksMessage& message) con
                      [&](size_t bytes) { return bytes == message.at; });
 }
 
-// False: there is no room for them, or it was taken for others.
+// Returns false if there is no room for the blocks, or if others took it.
 bool RemotePrefill::TakeBlocks(Prompt& prompt, const BlocksMessage& message) {
   const size_t table = message.table, count = message.images.size() / message.bytes;
   const size_t bytes = size_t{message.at} + message.bytes;
@@ -233,7 +233,7 @@ void RemotePrefill::Take(const DoneMessage& message) {
   Admit(found);
 }
 
-// What has arrived whole is used; the other engine need not go on, nor the sequences wait for it.
+// Uses the blocks that arrived whole. Neither need the other engine go on, nor the sequences wait.
 void RemotePrefill::GiveUp(Prompts::iterator at, const std::string& why) {
   ++stats_.failed;
   client_->Cancel(at->id);

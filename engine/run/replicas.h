@@ -72,7 +72,7 @@ std::string WhyUnshared(const EngineOptions& options, int replicas, const Plan& 
 Status CheckReplicasFit(const EngineOptions& options, int replicas, const PlannedModel& model,
                         const Machine& machine, const Budget& budget, const Plan& plan);
 
-// What each of several replicas has of the memory.
+// How the memory is divided among several replicas.
 struct MemoryOfReplicas {
   std::vector<int> copies;      // CopiesOfWeights, or a copy for each, if they do not share
   uint64_t kv_cache_bytes = 0;  // per rank of each: as asked for, or KvShareBytes

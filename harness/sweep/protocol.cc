@@ -16,9 +16,8 @@
 namespace pinion::harness {
 namespace {
 
-// Pairs of the baseline against itself at the start: together with the baseline's pairs of the race
-// enough
-// for a floor. They take at most a tenth of the budget.
+// Pairs of the baseline against itself at the start: with the baseline's pairs of the race they are
+// enough for a floor. They take at most a tenth of the budget.
 constexpr int kCalibrationPairs = 3;
 constexpr double kCalibrationShare = 0.10;
 
