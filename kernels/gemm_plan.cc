@@ -17,6 +17,9 @@ constexpr const char* kSuffixes[] = {"", "-far", "-none", "-both"};  // by Prefe
 // multiplied by several blocks per call anyway.
 constexpr size_t kRowsWorthPacking = 64;
 constexpr ProductCut kPackedCut = {.rows = 128, .blocks = 8};
+// Products of pairs: so many rows' sums of a block stay in L2 from chunk to chunk, and a block of a
+// long step is not all that one thread of few still has to do when the others have finished.
+constexpr ProductCut kPairsCut = {.rows = 256, .rows_of_few = 256};
 
 // The rules in force. At first every path uses its own table for everything.
 struct Active {
@@ -145,7 +148,7 @@ ProductCut GemmCut(const Table& table, Dtype weights, size_t rows, size_t k_padd
   const GemmKernel& kernel = RuleFor(ActiveGemmRules(table.isa, weights), rows).kernel;
   if (kernel.is_onednn || kernel.isa == Isa::kScalar) return {};
   if (weights == Dtype::kBf16 && kernel.isa >= Isa::kAvx512Bf16)
-    return kernel.isa == Isa::kAmx ? impl::AmxCutBf16(rows, k_padded) : ProductCut{};
+    return kernel.isa == Isa::kAmx ? impl::AmxCutBf16(rows, k_padded) : kPairsCut;
   return rows >= kRowsWorthPacking ? kPackedCut : ProductCut{};
 }
 

@@ -223,7 +223,9 @@ void CostModel::AddAttention(const DecoderSpec& spec, const Shard& shard, kernel
     const KvShape cached = CachedShape(spec, index);
     const HeadShare& heads = shard.Heads(index);
     TokenCost& cost = of_reach_[LayerAttention(spec, index).reach];
-    cost.kv_bytes += heads.kv_heads.size() * cached.TokenBytes(kv_dtype);
+    // What other layers of an encoder read has been in a cache since they wrote it.
+    if (!KeepsOneLayer(spec) || AddsToCache(spec, index))
+      cost.kv_bytes += heads.kv_heads.size() * cached.TokenBytes(kv_dtype);
     // A product with the key and one with the value.
     cost.flops += 2 * heads.q_heads.size() * (cached.key_dim + cached.value_dim);
     if (heads.q_heads.size() == 0) continue;

@@ -76,13 +76,6 @@ uint64_t KvBytesPerToken(const DecoderSpec& spec, kernels::KvDtype dtype, size_t
          IndexKeyBytes(spec, weights);
 }
 
-uint64_t KvBytesPerToken(const DecoderSpec& spec, kernels::KvDtype dtype) {
-  uint64_t bytes = 0;
-  for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer)
-    if (Caches(spec.layer_specs[layer])) bytes += KvBytesPerToken(spec, dtype, layer);
-  return bytes;
-}
-
 StateShape StateShape::Of(const DeltaSpec& delta, size_t key_heads) {
   if (key_heads == 0) return {};
   const auto size = [](int n) { return static_cast<size_t>(n); };

@@ -33,6 +33,7 @@ std::vector<CacheKind> CacheKinds(const DecoderSpec& spec, kernels::KvDtype dtyp
       kind = kinds.insert(kind, {.name = name, .most_tokens = MostTokens(kept)});
     const uint64_t token_bytes = KvBytesPerToken(spec, dtype, layer);
     ++kind->layers;
+    if (!AddsToCache(spec, layer)) continue;
     kind->token_bytes += token_bytes;
     kind->sequence_bytes += kept.Most(tokens) * token_bytes;
   }

@@ -96,11 +96,18 @@ std::vector<Reach> KvReaches(const DecoderSpec& spec) {
   return reaches;
 }
 
+uint64_t KvBytesPerToken(const DecoderSpec& spec, kernels::KvDtype dtype) {
+  uint64_t bytes = 0;
+  for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer)
+    if (AddsToCache(spec, layer)) bytes += KvBytesPerToken(spec, dtype, layer);
+  return bytes;
+}
+
 uint64_t KvBytesOfSequence(const DecoderSpec& spec, kernels::KvDtype dtype, uint64_t tokens) {
   const std::vector<Reach> reaches = KvReaches(spec);
   uint64_t bytes = 0;
   for (size_t layer = 0; layer < spec.layer_specs.size(); ++layer) {
-    if (!Caches(spec.layer_specs[layer])) continue;
+    if (!AddsToCache(spec, layer)) continue;
     const Reach& reach = reaches[KvPlaceOf(spec, layer).table];
     bytes += reach.Most(tokens) * KvBytesPerToken(spec, dtype, layer);
   }
@@ -118,7 +125,15 @@ bool ShareCacheLayers(const DecoderSpec& spec) {
   return true;
 }
 
+bool KeepsOneLayer(const DecoderSpec& spec) { return spec.bidirectional && ShareCacheLayers(spec); }
+
+bool AddsToCache(const DecoderSpec& spec, size_t layer) {
+  const auto first = spec.layer_specs.begin(), own = first + static_cast<ptrdiff_t>(layer);
+  return Caches(*own) && !(KeepsOneLayer(spec) && std::any_of(first, own, Caches));
+}
+
 KvPlace KvPlaceOf(const DecoderSpec& spec, size_t layer) {
+  if (KeepsOneLayer(spec)) return {};
   const LayerSpec* own = &spec.layer_specs[layer];
   if (own->kv_from >= 0) return KvPlaceOf(spec, static_cast<size_t>(own->kv_from));
   const bool of_table = ShareCacheLayers(spec);

@@ -25,9 +25,10 @@ size_t KvTables(const DecoderSpec& spec);
 // or if nothing is ever behind its window.
 std::vector<Reach> KvReaches(const DecoderSpec& spec);
 
-// Over all layers and KV heads, what a sequence of so many tokens holds when the next one is
-// computed: of layers whose reach is limited no more than that. Whole blocks may be some tokens
-// more.
+// Over all layers and KV heads, what a token takes.
+uint64_t KvBytesPerToken(const DecoderSpec& spec, kernels::KvDtype dtype);
+// The same of all that a sequence of so many tokens holds when the next one is computed: of layers
+// whose reach is limited no more than that. Whole blocks may be some tokens more.
 uint64_t KvBytesOfSequence(const DecoderSpec& spec, kernels::KvDtype dtype, uint64_t tokens);
 
 // The place of a layer's keys and values, or of kv_from's if it has none of its own.
@@ -35,6 +36,11 @@ struct KvPlace {
   size_t table = 0, layer = 0;  // the latter of the cache
 };
 KvPlace KvPlaceOf(const DecoderSpec& spec, size_t layer);
+// Whether one place serves all layers in turn: an encoder computes a text in one step, so that
+// nothing reads a layer's keys and values after that layer. They then stay in the CPU's caches.
+bool KeepsOneLayer(const DecoderSpec& spec);
+// Whether a layer adds to what a token takes in the cache.
+bool AddsToCache(const DecoderSpec& spec, size_t layer);
 // Whether layers of different tables are one layer of the cache, as their entries are of one size.
 // Otherwise each has its own, which overlap in the bytes of a block: it is of one table at a time.
 bool ShareCacheLayers(const DecoderSpec& spec);

@@ -84,7 +84,7 @@ size_t DomainsOf(const Machine& machine, const Plan& plan) {
 uint64_t StreamBytes(const Machine& machine, const Plan& plan, uint64_t free_bytes) {
   uint64_t wanted = kUnknownStreamBytes;
   if (machine.l3_bytes > 0)
-    wanted = std::max(kLeastStreamBytes, 8 * machine.l3_bytes * DomainsOf(machine, plan));
+    wanted = std::max(kLeastStreamBytes, 16 * machine.l3_bytes * DomainsOf(machine, plan));
   return std::clamp(free_bytes / 2, wanted / 4, wanted);
 }
 

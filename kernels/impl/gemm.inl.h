@@ -17,10 +17,16 @@ namespace {
 // memory sets the pace, and short chunks are better, because nothing hides the latency of a call's
 // first one (8 rows: 8 % faster with 16 KiB). With many tiles long ones are better, because each
 // chunk loads and stores the sums once (512 rows: 10 % faster with 32 KiB).
+template <typename Operand>
 constexpr size_t kMaxChunkBytes = 32 * 1024;
+// An operand whose activations are multiplied as they lie leaves all of L2 to a chunk.
+template <typename Operand>
+requires requires { Operand::kMaxChunkBytes; }
+constexpr size_t kMaxChunkBytes<Operand> = Operand::kMaxChunkBytes;
 constexpr size_t kFewTiles = 3;
+template <typename Operand>
 constexpr size_t ChunkBytes(size_t tiles) {
-  return tiles <= kFewTiles ? kMaxChunkBytes / 2 : kMaxChunkBytes;
+  return tiles <= kFewTiles ? size_t{16} * 1024 : kMaxChunkBytes<Operand>;
 }
 // A single tile passes over a chunk once, so it prefetches only as far ahead as covers the latency
 // of memory (200 ns at 40 GB/s).
@@ -85,7 +91,8 @@ TileFn<Operand> GemmTile(size_t rows, size_t prefetch_lines) {
 // Rows of activations in the operand's form: float32 or bfloat16 unchanged, or bfloat16 widened.
 template <typename Operand, typename Activation>
 struct RowSource {
-  static constexpr size_t kMaxK = kMaxChunkBytes / (kBlockN * Operand::kBytes) * Operand::kStepK;
+  static constexpr size_t kMaxK =
+      kMaxChunkBytes<Operand> / (kBlockN * Operand::kBytes) * Operand::kStepK;
 
   const Activation* x;
   size_t stride;
@@ -160,7 +167,7 @@ void Gemm(const GemmArgs& args) {
   const RowGroups groups(args.rows, kTileRows);
   // Chunks are whole units of kPadK, so that rows can be widened a vector at a time.
   constexpr size_t kUnitBytes = kPadK / Operand::kStepK * kBlockN * Operand::kBytes;
-  const RowGroups chunks(args.k_padded / kPadK, ChunkBytes(groups.count) / kUnitBytes);
+  const RowGroups chunks(args.k_padded / kPadK, ChunkBytes<Operand>(groups.count) / kUnitBytes);
   const std::byte* w = args.w;
   for (size_t block = 0; block < args.blocks; ++block) {
     for (size_t chunk = 0; chunk < chunks.count; ++chunk) {

@@ -13,8 +13,16 @@
 namespace pinion::kernels::impl {
 namespace {
 
-// Columns of a chunk, at most. Every chunk loads and stores the sums, so chunks are long.
-constexpr size_t kIntChunk = 512;
+// Columns of a chunk, at most. Every chunk loads and stores the sums, so chunks are long: as long
+// as copies of activations stay in L1 or, without copies and with many tiles, codes in L2
+// (gemm.inl.h).
+constexpr size_t kIntChunk = 512, kLongIntChunk = 2048;
+template <typename Operand>
+constexpr bool kTakesRows = std::is_same_v<typename Operand::X, int8_t>;
+template <typename Operand>
+constexpr size_t IntChunkColumns(size_t tiles) {
+  return kTakesRows<Operand> && tiles > kFewTiles ? kLongIntChunk : kIntChunk;
+}
 
 // `columns` columns of one block's codes. While all rows pass over them, the codes `ahead` bytes
 // further on are prefetched, spread evenly over the tiles, as in gemm.inl.h.
@@ -29,7 +37,7 @@ struct IntChunk {
 template <typename Operand>
 void TakeRows(const int8_t* x, size_t x_stride, size_t rows, size_t columns,
               typename Operand::X (*widened)[kIntChunk], TileArgs<Operand>& args) {
-  if constexpr (std::is_same_v<typename Operand::X, int8_t>) {
+  if constexpr (kTakesRows<Operand>) {
     args.x = x;
     args.x_stride = x_stride;
   } else {
@@ -118,8 +126,9 @@ void PassOfWholeRows(const IntLayout& layout, const IntGemmArgs& args) {
   alignas(64) float sums[kPassRows][kBlockN];  // int32
   const RowGroups tiles(args.rows, kTileRows);
   const size_t row_bytes = layout.row_bytes(), k_padded = layout.k_padded();
-  for (size_t k = 0; k < k_padded; k += kIntChunk) {
-    const size_t columns = k_padded - k < kIntChunk ? k_padded - k : kIntChunk;
+  const size_t most = IntChunkColumns<Operand>(tiles.count);
+  for (size_t k = 0; k < k_padded; k += most) {
+    const size_t columns = k_padded - k < most ? k_padded - k : most;
     const IntChunk chunk{args.w + layout.code_bytes(k), columns, layout.code_bytes(columns),
                          args.prefetch};
     for (size_t tile = 0; tile < tiles.count; ++tile) {
@@ -189,7 +198,8 @@ void PassOfGroups(const IntLayout& layout, const IntGemmArgs& args) {
   const RowGroups tiles(args.rows, kTileRows);
   const size_t row_bytes = layout.row_bytes(), groups = layout.groups();
   const size_t group_bytes = layout.group_bytes(), code_bytes = layout.code_bytes(layout.group);
-  const RowGroups chunks(groups, layout.group < kIntChunk ? kIntChunk / layout.group : 1);
+  const size_t columns = IntChunkColumns<Operand>(tiles.count);
+  const RowGroups chunks(groups, layout.group < columns ? columns / layout.group : 1);
   // Tiles prefetch only codes; the scales and offsets behind them are prefetched here.
   const size_t asked = args.prefetch == Prefetch::kNone ? 0 : group_bytes;
   __builtin_memset(y, 0, args.rows * sizeof(y[0]));

@@ -144,10 +144,11 @@ TEST(Ceilings, AreReadFromMoreMemoryThanTheCachesOfTheirCpusHold) {
   anywhere.ranks.push_back({0, {}, {}, 4});
   two_domains.ranks.push_back({0, {0, 2}, {0}, 2});
   two_domains.ranks.push_back({1, {4, 20}, {0}, 2});
-  EXPECT_EQ(StreamBytes(machine, anywhere, kMuch), 8 * 24 * 32 * kMiB);
-  EXPECT_EQ(StreamBytes(machine, two_domains, kMuch), 8 * 2 * 32 * kMiB);
-  EXPECT_EQ(StreamBytes(machine, two_domains, 512 * kMiB), 256 * kMiB);
-  EXPECT_EQ(StreamBytes(machine, two_domains, 0), 2 * 2 * 32 * kMiB) << "twice the caches at least";
+  EXPECT_EQ(StreamBytes(machine, anywhere, kMuch), 16 * 24 * 32 * kMiB);
+  EXPECT_EQ(StreamBytes(machine, two_domains, kMuch), 16 * 2 * 32 * kMiB);
+  EXPECT_EQ(StreamBytes(machine, two_domains, 1024 * kMiB), 512 * kMiB);
+  EXPECT_EQ(StreamBytes(machine, two_domains, 0), 4 * 2 * 32 * kMiB)
+      << "four times the caches at least";
   const Machine small = *ImagineMachine("pack:1 numa:1 l3:1(size=8388608) core:2 pu:1");
   EXPECT_EQ(StreamBytes(small, anywhere, kMuch), 256 * kMiB);
   EXPECT_EQ(StreamBytes(*ImagineMachine("pack:1 numa:1 core:2 pu:1"), anywhere, kMuch), 1024 * kMiB)
