@@ -11,17 +11,20 @@
 #include "engine/text/helper_process.h"
 
 namespace pinion {
+
+extern const char* const kChatHelperSource;
+
 namespace {
 
+constexpr uint64_t kMaxTemplateBytes = uint64_t{1} << 30;
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kRenderLimitNs = 2 * kSecond;
 
 Result<std::string> ReadAnswer(const std::string& text) {
   PINION_ASSIGN(const Json answer, Json::Parse(text));
-  if (const Json* error = answer.Find("error")) {
-    PINION_ASSIGN(const std::string type, Require<std::string>(*error, "type"));
-    PINION_ASSIGN(const std::string message, Require<std::string>(*error, "message"));
-    return Fail(ErrorCode::kUsage, StrCat(type, ": ", message));
+  if (answer.Find("error")) {
+    PINION_ASSIGN(std::string error, Require<std::string>(answer, "error"));
+    return Fail(ErrorCode::kUsage, std::move(error));
   }
   return Require<std::string>(answer, "rendered");
 }
@@ -29,28 +32,33 @@ Result<std::string> ReadAnswer(const std::string& text) {
 }  // namespace
 
 struct ChatRenderer::State {
-  // One running helper process.
-  struct Helper {
-    Process process;
-    Descriptor socket;
-
-    static Result<Helper> Start() {
-      PINION_ASSIGN(HelperProcess started, StartHelper("chat-helper"));
-      Helper helper{std::move(started.process), std::move(started.socket)};
-      auto ready = ReadFrame(helper.socket.get(), NowNs() + kHelperStartLimitNs);
-      if (!ready) return Unexpected(std::move(ready).error().In("the chat helper does not start"));
-      return helper;
-    }
-
-    Result<std::string> Ask(const std::string& request) {
-      const int64_t deadline = NowNs() + kRenderLimitNs;
-      PINION_TRY(WriteFrame(socket.get(), request, deadline));
-      return ReadFrame(socket.get(), deadline);
-    }
-  };
-
   std::optional<std::string> now;
-  std::optional<Helper> helper;
+  std::optional<HelperProcess> helper;
+
+  Status Start() {
+    const auto first = FirstAnswer();
+    if (first) return {};
+    helper.reset();
+    return Fail(ErrorCode::kIo,
+                StrCat("the chat helper does not start: ", first.error().message, "; want ",
+                       kSystemPython, " with Jinja2, Debian's python3 and python3-jinja2"));
+  }
+
+  // Of an empty template: no request after it waits for Python to start.
+  Result<std::string> FirstAnswer() {
+    PINION_ASSIGN(helper, StartHelper({"chat-helper",
+                                       {{"chat_helper", kChatHelperSource}},
+                                       /*packages=*/"",
+                                       kMaxTemplateBytes}));
+    PINION_ASSIGN(const std::string answer,
+                  Ask(R"({"template": "", "messages": []})", NowNs() + kHelperStartLimitNs));
+    return ReadAnswer(answer);
+  }
+
+  Result<std::string> Ask(const std::string& request, int64_t deadline_ns) {
+    PINION_TRY(WriteFrame(helper->socket.get(), request, deadline_ns));
+    return ReadFrame(helper->socket.get(), deadline_ns);
+  }
 };
 
 ChatRenderer::ChatRenderer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -59,7 +67,7 @@ ChatRenderer::~ChatRenderer() = default;
 Result<std::unique_ptr<ChatRenderer>> ChatRenderer::Start(std::optional<std::string> now) {
   auto state = std::make_unique<State>();
   state->now = std::move(now);
-  PINION_ASSIGN(state->helper, State::Helper::Start());
+  PINION_TRY(state->Start());
   return std::unique_ptr<ChatRenderer>(new ChatRenderer(std::move(state)));
 }
 
@@ -79,10 +87,8 @@ Result<std::string> ChatRenderer::Render(const ChatRequest& request) {
   // once.
   for (int attempt = 0;; ++attempt) {
     const bool fresh = !state_->helper;
-    if (fresh) {
-      PINION_ASSIGN(state_->helper, State::Helper::Start());
-    }
-    auto answer = state_->helper->Ask(text);
+    if (fresh) PINION_TRY(state_->Start());
+    auto answer = state_->Ask(text, NowNs() + kRenderLimitNs);
     if (answer) return ReadAnswer(*answer);
     state_->helper.reset();  // killed: a late answer would be taken for the next one
     const bool gone = answer.error().code == ErrorCode::kIo;

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "engine/base/json.h"
-#include "engine/base/process.h"
 #include "engine/base/result.h"
 
 namespace pinion {
@@ -25,10 +24,9 @@ struct ChatRequest {
   bool moves_instructions = false;
 };
 
-// Renders chat templates with Jinja2 in a helper process (this executable's hidden command
-// `chat-helper`, an embedded CPython), as transformers does: see README of engine/text. Templates
-// are untrusted: a render that takes more than 2 s is an error, and the helper is restarted. Thread
-// rule: one call at a time.
+// Renders chat templates with Jinja2 in a helper process, a Python, as transformers does: see
+// README of engine/text. Templates are untrusted: a render that takes more than 2 s is an error,
+// and the helper is restarted. Thread rule: one call at a time.
 class ChatRenderer {
  public:
   // `now`: ISO time that strftime_now shall see; unset: the clock.
@@ -42,8 +40,5 @@ class ChatRenderer {
   explicit ChatRenderer(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
-
-// The helper's whole life: reads requests on descriptor 3, answers on 4, ends at end of file.
-int RunChatHelper();
 
 }  // namespace pinion

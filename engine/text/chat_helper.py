@@ -304,7 +304,7 @@ def render(request):
 def describe(error):
     # A syntax error's str() adds the line; its message alone is what transformers' users see.
     message = error.message if isinstance(error, jinja2.exceptions.TemplateError) else str(error)
-    return {"type": type(error).__name__, "message": message or ""}
+    return f"{type(error).__name__}: {message or ''}"
 
 
 def handle(request_text):

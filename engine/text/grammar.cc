@@ -13,19 +13,24 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/strings.h"
-#include "engine/text/embedded_python.h"
 #include "engine/text/frames.h"
 #include "engine/text/helper_process.h"
 
 namespace pinion {
+
+extern const char* const kGrammarHelperSource;
+extern const char* const kStructuralTagsSource;
+
 namespace {
 
 constexpr int64_t kCheckLimitNs = 2'000'000'000;
+// A large tokenizer takes some hundreds of MiB, each grammar up to a hundred.
+constexpr uint64_t kMaxGrammarBytes = uint64_t{4} << 30;
 
 // The folder that holds llguidance: beside a built binary, or below an installed one's prefix;
 // empty if it is nowhere.
 std::string Packages() {
-  const std::filesystem::path binary = HelperPath();
+  const std::filesystem::path binary = SelfPath();
   for (const char* place : {"grammar-env", "../lib/pinion/grammar-env"}) {
     const auto folder = binary.parent_path() / place;
     std::error_code ignored;
@@ -44,14 +49,21 @@ Result<Json> OpenRequest(const GrammarVocabulary& vocabulary, GrammarHelper::Row
     open.Set("tokenizer", std::move(tokenizer));
   }
   Json memory = Json::MakeObject();
-  memory.Set("fd", kHelperAnswers + 1);
+  memory.Set("fd", kHelperPassed);
   memory.Set("count", static_cast<uint64_t>(rows.count));
   Json request = Json::MakeObject();
-  request.Set("packages", Packages());
   request.Set("open", std::move(open));
   request.Set("rows", std::move(memory));
   return request;
 }
+
+tl::unexpected<Error> CannotStart(const std::string& why) {
+  return Fail(ErrorCode::kIo,
+              StrCat("the grammar helper does not start: ", why, "; want ", kSystemPython,
+                     " of version 3.10 or later, and llguidance as scripts/build installs it"));
+}
+
+std::string TextOf(const Json& error) { return error.is_string() ? error.string() : error.Dump(); }
 
 }  // namespace
 
@@ -60,7 +72,7 @@ Status CanFollowGrammars(const GrammarVocabulary& vocabulary) {
     return Fail(
         ErrorCode::kUnsupported,
         StrCat("constrained output needs the Python package llguidance, which is not beside '",
-               HelperPath(), "'; build with scripts/build, which installs it"));
+               SelfPath(), "'; build with scripts/build, which installs it"));
   if (vocabulary.file.empty() && !vocabulary.make_tokenizer)
     return Fail(
         ErrorCode::kUnsupported,
@@ -144,9 +156,13 @@ Result<std::unique_ptr<GrammarHelper>> GrammarHelper::Start(const GrammarVocabul
                                                             const std::vector<int>& cpus) {
   PINION_TRY(CanFollowGrammars(vocabulary));
   PINION_ASSIGN(const Json open, OpenRequest(vocabulary, rows));
-  auto process = StartHelper("grammar-helper",
-                             rows.count > 0 ? std::optional<int>(rows.fd) : std::nullopt, cpus);
-  if (!process) return Unexpected(std::move(process).error().In("the grammar helper"));
+  auto process = StartHelper(
+      {"grammar-helper",
+       {{"structural_tags", kStructuralTagsSource}, {"grammar_helper", kGrammarHelperSource}},
+       Packages(),
+       kMaxGrammarBytes},
+      rows.count > 0 ? std::optional<int>(rows.fd) : std::nullopt, cpus);
+  if (!process) return CannotStart(process.error().message);
   auto helper = std::unique_ptr<GrammarHelper>(
       new GrammarHelper(std::make_unique<State>(State{std::move(*process), {}, {}})));
   helper->Send(open);
@@ -179,10 +195,10 @@ Status GrammarChecker::Start() {
   }
   helper_.reset();
   PINION_ASSIGN(auto helper, GrammarHelper::Start(vocabulary_, {}));
-  PINION_ASSIGN(const auto ready, helper->Receive(NowNs() + kHelperStartLimitNs));
-  if (!ready || ready->Find("error"))
-    return Fail(ErrorCode::kIo, StrCat("the grammar helper does not start: ",
-                                       ready ? ready->Dump() : "it takes too long"));
+  auto first = helper->Receive(NowNs() + kHelperStartLimitNs);
+  if (!first) return Unexpected(std::move(first).error().In("the grammar helper does not start"));
+  if (!*first) return CannotStart("it takes too long");
+  if (const Json* error = (*first)->Find("error")) return CannotStart(TextOf(*error));
   helper_ = std::move(helper);
   return {};
 }
@@ -196,7 +212,7 @@ Status GrammarChecker::Check(const Grammar& grammar) {
   if (answer && *answer) {
     const Json* error = (*answer)->Find("error");
     if (!error) return {};
-    return Fail(ErrorCode::kUsage, error->is_string() ? error->string() : error->Dump());
+    return Fail(ErrorCode::kUsage, TextOf(*error));
   }
   helper_.reset();  // killed: a late answer would be taken for the next one
   return Fail(ErrorCode::kUsage, StrCat("the ", grammar.kind, " is too costly: to check it takes ",

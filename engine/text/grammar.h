@@ -31,16 +31,15 @@ struct GrammarVocabulary {
   std::vector<int32_t> eos_ids;  // that end an answer
 };
 
-// kUnsupported, with the way out: llguidance is not installed beside HelperPath(), or the tokenizer
-// has no form that it reads.
+// kUnsupported, with the way out: llguidance is not installed beside the running binary, or the
+// tokenizer has no form that it reads.
 Status CanFollowGrammars(const GrammarVocabulary& vocabulary);
 
 // The memory that a helper takes for this vocabulary, about; 0 if it cannot be started at all.
 uint64_t GrammarHelperBytes(const GrammarVocabulary& vocabulary);
 
-// Follows grammars with llguidance in a process of its own (this executable's hidden command
-// `grammar-helper`, an embedded Python): see README of engine/text. Requests are answered in order.
-// Thread rule: one call at a time.
+// Follows grammars with llguidance in a process of its own, a Python: see README of engine/text.
+// Requests are answered in order. Thread rule: one call at a time.
 class GrammarHelper {
  public:
   // Rows of masks in a file that the caller has mapped: row i begins at byte i x MaskWords x 4.
@@ -87,8 +86,5 @@ class GrammarChecker {
   GrammarVocabulary vocabulary_;
   std::unique_ptr<GrammarHelper> helper_;
 };
-
-// The helper's whole life: reads requests on descriptor 3, answers on 4, ends at end of file.
-int RunGrammarHelper();
 
 }  // namespace pinion

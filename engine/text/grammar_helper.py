@@ -363,3 +363,6 @@ class Helper:
         if not 0 <= slot < self.count:
             raise ValueError(f"slot {slot} is outside the {self.count} there are")
         return self.rows + slot * self.grammars.row_bytes
+
+
+handle = Helper().handle

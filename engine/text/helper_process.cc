@@ -1,40 +1,76 @@
 #include "engine/text/helper_process.h"
 
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <utility>
 
+#include "engine/base/clock.h"
+#include "engine/base/json.h"
+#include "engine/base/memory_file.h"
 #include "engine/base/strings.h"
-#include "engine/text/embedded_python.h"
+#include "engine/text/frames.h"
 
 namespace pinion {
 
-std::string HelperPath() {
-  const char* named = std::getenv("PINION_BINARY");
-  return named && *named ? named : SelfPath();
+extern const char* const kHelperMainSource;
+
+namespace {
+
+constexpr int kRequests = 3, kAnswers = 4;  // its descriptors
+
+// Limits private writable memory only: read-only mappings of libraries do not depend on what the
+// helper is asked. It dumps no core, which would have what it was asked.
+void LimitMemory(pid_t pid, uint64_t max_data_bytes) {
+  const rlimit data{max_data_bytes, max_data_bytes}, no_core{0, 0};
+  prlimit(pid, RLIMIT_DATA, &data, nullptr);
+  prlimit(pid, RLIMIT_CORE, &no_core, nullptr);
 }
 
-Result<HelperProcess> StartHelper(const char* command, std::optional<int> passed,
+std::vector<std::string> Command(const HelperProgram& program) {
+  std::vector<std::string> command = {kSystemPython, "-I", "-B", "-Xutf8"};
+  // Looking for the system's packages takes a third of the time that Python needs to start.
+  if (!program.packages.empty()) command.emplace_back("-S");
+  command.emplace_back("-");  // its source is its standard input
+  command.emplace_back(program.name);
+  return command;
+}
+
+Json FirstFrame(const HelperProgram& program) {
+  Json modules = Json::MakeArray(), packages = Json::MakeArray();
+  for (const auto& [name, source] : program.modules)
+    modules.Append(Json(Json::Array{name, source}));
+  if (!program.packages.empty()) packages.Append(program.packages);
+  Json first = Json::MakeObject();
+  first.Set("modules", std::move(modules));
+  first.Set("packages", std::move(packages));
+  return first;
+}
+
+}  // namespace
+
+Result<HelperProcess> StartHelper(const HelperProgram& program, std::optional<int> passed,
                                   const std::vector<int>& cpus) {
   std::array<int, 2> ends;
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
     return Fail(ErrorCode::kIo, StrCat("cannot make a socket: ", std::strerror(errno)));
-  // Theirs is closed on our side on return: otherwise the end of the helper would not read as end
-  // of file.
-  Descriptor ours(ends[0]);
-  const Descriptor theirs(ends[1]);
+  Descriptor ours(ends[0]), theirs(ends[1]);
+  PINION_ASSIGN(MemoryFile source, MemoryFile::Make("helper_main.py"));
+  PINION_TRY(source.Write(kHelperMainSource));
   Process::Options options;
-  options.arguments = {HelperPath(), command};
+  options.arguments = Command(program);
+  options.stdin_fd = source.fd();
   options.stdout_fd = STDERR_FILENO;  // results belong to our standard output alone
-  options.pass_fds = {{theirs.get(), kHelperRequests}, {theirs.get(), kHelperAnswers}};
+  options.pass_fds = {{theirs.get(), kRequests}, {theirs.get(), kAnswers}};
   if (!cpus.empty()) options.cpus = cpus;
-  if (passed) options.pass_fds.emplace_back(*passed, kHelperAnswers + 1);
+  if (passed) options.pass_fds.emplace_back(*passed, kHelperPassed);
   PINION_ASSIGN(Process process, Process::Start(options));
+  theirs = Descriptor();  // otherwise the end of the helper would not read as end of file
+  LimitMemory(process.pid(), program.max_data_bytes);
+  PINION_TRY(WriteFrame(ours.get(), FirstFrame(program).Dump(), NowNs() + kHelperStartLimitNs));
   return HelperProcess{std::move(process), std::move(ours)};
 }
 

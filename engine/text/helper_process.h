@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/base/descriptor.h"
@@ -11,13 +12,26 @@
 
 namespace pinion {
 
-// The binary that has the hidden commands of helpers: the one that the environment's PINION_BINARY
-// names, else the running one.
-std::string HelperPath();
-
 // Python with Jinja2 takes 50 ms to start on an idle machine, with a large tokenizer a second; a
 // busy one may need very much more.
 inline constexpr int64_t kHelperStartLimitNs = 30'000'000'000;
+
+// The one that runs helpers, whatever PATH, the environment or a virtual environment name.
+inline constexpr const char* kSystemPython = "/usr/bin/python3";
+
+// The number that a descriptor passed to a helper has there.
+inline constexpr int kHelperPassed = 5;
+
+// What a helper runs.
+struct HelperProgram {
+  const char* name;  // by which `ps` shows it
+  // Names and sources, each behind those that it imports. The last one's `handle` makes an answer,
+  // as text, of a request.
+  std::vector<std::pair<const char*, const char*>> modules;
+  // The folder of the packages that it imports besides Python's own; empty: the system's.
+  std::string packages;
+  uint64_t max_data_bytes;  // of private writable memory
+};
 
 // A running helper and our end of its socket.
 struct HelperProcess {
@@ -25,10 +39,10 @@ struct HelperProcess {
   Descriptor socket;
 };
 
-// Starts a hidden command of HelperPath, whose requests and answers are one stream socket, its
-// descriptors 3 and 4; `passed` becomes its descriptor 5. `cpus`: where it may run; empty: where
+// Starts kSystemPython and sends it the program. A first answer {"error": TEXT} says that a module
+// cannot run. `passed` becomes its descriptor kHelperPassed. `cpus`: where it may run; empty: where
 // the calling thread may. It ends at the end of its input, or with the thread that started it.
-Result<HelperProcess> StartHelper(const char* command, std::optional<int> passed = {},
+Result<HelperProcess> StartHelper(const HelperProgram& program, std::optional<int> passed = {},
                                   const std::vector<int>& cpus = {});
 
 }  // namespace pinion

@@ -1,5 +1,4 @@
-// `pinion tokenize`: text, ids and chats through a model's tokenizer, line by line. And the hidden
-// `chat-helper` and `grammar-helper`, which render templates and follow grammars for the others.
+// `pinion tokenize`: text, ids and chats through a model's tokenizer, line by line.
 
 #include <time.h>
 
@@ -14,8 +13,6 @@
 #include "engine/base/json.h"
 #include "engine/base/strings.h"
 #include "engine/checkpoint/model.h"
-#include "engine/text/chat.h"
-#include "engine/text/grammar.h"
 #include "engine/text/tokenize_line.h"
 #include "harness/cli/commands.h"
 
@@ -98,13 +95,6 @@ void AddTokenize(CLI::App& app, int& exit_code) {
   cmd->add_option("--now", options->now, "ISO time that templates see, such as 2025-03-04T09:05:07")
       ->check(CheckTime);
   cmd->callback([options, &exit_code] { exit_code = ExitCodeOf(RunTokenize(*options)); });
-
-  auto* helper = app.add_subcommand("chat-helper", "Render chat templates for another process");
-  helper->group("");  // hidden: other commands run it
-  helper->callback([&exit_code] { exit_code = RunChatHelper(); });
-  auto* grammars = app.add_subcommand("grammar-helper", "Follow grammars for another process");
-  grammars->group("");
-  grammars->callback([&exit_code] { exit_code = RunGrammarHelper(); });
 }
 
 }  // namespace pinion::harness

@@ -19,7 +19,7 @@ void AddRunBatch(CLI::App& app, int& exit_code);  // OpenAI's batch files
 void AddScore(CLI::App& app, int& exit_code);
 void AddEmbed(CLI::App& app, int& exit_code);
 void AddRank(CLI::App& app, int& exit_code);
-void AddTokenize(CLI::App& app, int& exit_code);  // and the hidden helpers
+void AddTokenize(CLI::App& app, int& exit_code);
 void AddBench(CLI::App& app, int& exit_code);
 void AddTrial(CLI::App& app, int& exit_code);  // hidden: the child processes of a sweep
 void AddServe(CLI::App& app, int& exit_code);

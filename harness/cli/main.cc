@@ -38,7 +38,7 @@ const std::vector<Declared> kCommands = {
     {{"probe"}, AddProbe},   {{"model"}, AddModel},
     {{"run"}, AddRun},       {{"run-batch"}, AddRunBatch},
     {{"score"}, AddScore},   {{"embed"}, AddEmbed},
-    {{"rank"}, AddRank},     {{"tokenize", "chat-helper", "grammar-helper"}, AddTokenize},
+    {{"rank"}, AddRank},     {{"tokenize"}, AddTokenize},
     {{"bench"}, AddBench},   {{"trial", kGeneratorCommand, kGuardCommand}, AddTrial},
     {{"serve"}, AddServe},   {{"engine-worker"}, AddEngineWorker},
     {{"load"}, AddLoad},     {{"sweep"}, AddSweep},

@@ -1,5 +1,7 @@
 """Rules that hold for every command."""
 
+import subprocess
+
 import pytest
 
 
@@ -7,6 +9,16 @@ def test_version_is_that_of_the_build_on_standard_output(pinion, version):
     done = pinion("--version")
     assert done.returncode == 0
     assert done.stdout == f"pinion {version}\n"
+
+
+def test_libraries_are_not_taken_from_the_working_folder(pinion, binary, tmp_path):
+    linked = subprocess.run(["ldd", binary], capture_output=True, text=True, check=True).stdout
+    names = [line.split()[0] for line in linked.splitlines() if "=> /" in line]
+    assert len(names) > 10
+    for name in names:
+        (tmp_path / name).touch()  # no library: to load it is an error
+    done = pinion("--version", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
 
 
 def test_help_lists_commands_and_succeeds(pinion):

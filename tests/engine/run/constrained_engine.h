@@ -31,8 +31,6 @@ struct Answer {
 class ConstrainedTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const auto binary = std::filesystem::read_symlink("/proc/self/exe").replace_filename("pinion");
-    setenv("PINION_BINARY", binary.c_str(), 0);
     setenv("OMP_NUM_THREADS", "1", 1);
     EngineOptions options;
     testing::SetTestTarget(options);

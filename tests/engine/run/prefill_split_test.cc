@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -54,8 +53,6 @@ INSTANTIATE_TEST_SUITE_P(Models, SplitKinds,
 
 // Forced tokens jump over positions that follow a prompt computed elsewhere.
 TEST(Split, ForcedTokensJumpBehindThePromptsOfAnotherEngine) {
-  const auto binary = std::filesystem::read_symlink("/proc/self/exe").replace_filename("pinion");
-  setenv("PINION_BINARY", binary.c_str(), 0);
   for (const char* model : {"llama", "qwen3.5-text", "gemma3"}) {
     EngineOptions options = SplitOptions(model);
     options.max_num_seqs = 16;

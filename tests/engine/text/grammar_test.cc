@@ -8,9 +8,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
-
 #include "engine/base/clock.h"
 #include "engine/base/file.h"
 #include "tests/test_data.h"
@@ -29,8 +26,6 @@ GrammarVocabulary Vocabulary() {
 class GrammarTest : public testing::Test {
  protected:
   void SetUp() override {
-    const auto binary = std::filesystem::read_symlink("/proc/self/exe").replace_filename("pinion");
-    setenv("PINION_BINARY", binary.c_str(), 1);
     if (auto can = CanFollowGrammars(Vocabulary()); !can) GTEST_SKIP() << can.error().message;
   }
 };
@@ -96,16 +91,6 @@ TEST_F(GrammarTest, ACheckTellsGoodFromBad) {
   EXPECT_EQ(bad.error().code, ErrorCode::kUsage);
   EXPECT_THAT(bad.error().message, HasSubstr("the regex is not supported"));
   EXPECT_TRUE(checker.Check({"choice", R"(["a","b"])"})) << "a bad one spoils no later one";
-}
-
-TEST(CanFollowGrammars, NamesWhatIsMissing) {
-  const auto saved = std::filesystem::temp_directory_path() / "pinion_without_packages";
-  setenv("PINION_BINARY", saved.c_str(), 1);
-  const auto lacking = CanFollowGrammars(Vocabulary());
-  ASSERT_FALSE(lacking);
-  EXPECT_EQ(lacking.error().code, ErrorCode::kUnsupported);
-  EXPECT_THAT(lacking.error().message, HasSubstr("llguidance"));
-  unsetenv("PINION_BINARY");
 }
 
 }  // namespace
