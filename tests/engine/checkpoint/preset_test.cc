@@ -9,7 +9,7 @@
 
 #include "engine/base/strings.h"
 #include "engine/checkpoint/model.h"
-#include "engine/spec/attention_spec.h"
+#include "engine/spec/kv_tables.h"
 #include "engine/spec/tensor_list.h"
 
 namespace pinion {

@@ -162,7 +162,7 @@ TEST(Cost, EncodersSeeBothWays) {
     for (int i = 0; i < 40; ++i)
       for (int j = 0; j < 40; ++j) pairs += window == 0 || std::abs(i - j) < window ? 1 : 0;
     const StepCost cost = CostModel(spec, Dtype::kBf16, 1).Rows(0, 40, 0);
-    EXPECT_EQ(cost.kv_bytes, 40u * 32 * 1024) << window;
+    EXPECT_EQ(cost.kv_bytes, 40u * 2 * 1024) << window << ": of one layer";
     EXPECT_EQ(cost.flops, 40 * 2 * kLayers * (kQkv + kO + kMlp) + pairs * kLayers * 32 * 64 * 4)
         << window;
   }

@@ -133,6 +133,34 @@ TEST(KvTables, AreOneAndKeepEverythingIfTokensSeeThoseBehindThem) {
   EXPECT_THAT(WindowsOf(spec), ElementsAre(0));
 }
 
+// Nothing reads a layer's keys and values after the layer, as a text is computed in one step.
+TEST(KvTables, AnEncodersLayersTakeTurnsInOnePlace) {
+  DecoderSpec decoder = WithWindows(4, {0, 8});
+  DecoderSpec encoder = decoder;
+  encoder.bidirectional = true;
+  AssignKvTables(encoder);
+  EXPECT_EQ(KvLayers(encoder), 1u);
+  for (size_t layer = 0; layer < 4; ++layer)
+    EXPECT_EQ(KvPlaceOf(encoder, layer).layer, 0u) << layer;
+  for (const auto dtype : {kernels::KvDtype::kBf16, kernels::KvDtype::kI8}) {
+    EXPECT_EQ(KvBytesPerToken(encoder, dtype), KvBytesPerToken(encoder, dtype, 0));
+    EXPECT_EQ(KvBytesPerToken(decoder, dtype), 4 * KvBytesPerToken(decoder, dtype, 0));
+    EXPECT_EQ(KvBytesOfSequence(encoder, dtype, 100), 100 * KvBytesPerToken(encoder, dtype, 0));
+  }
+}
+
+TEST(KvTables, AnEncodersLayersOfDifferentShapesHavePlacesOfTheirOwn) {
+  DecoderSpec encoder = WithWindows(3, {0});
+  encoder.bidirectional = true;
+  encoder.layer_specs[1].kv_heads = 1;
+  AssignKvTables(encoder);
+  EXPECT_EQ(KvLayers(encoder), 3u);
+  EXPECT_EQ(KvPlaceOf(encoder, 2).layer, 2u);
+  EXPECT_EQ(KvBytesPerToken(encoder, kernels::KvDtype::kBf16),
+            2 * KvBytesPerToken(encoder, kernels::KvDtype::kBf16, 0) +
+                KvBytesPerToken(encoder, kernels::KvDtype::kBf16, 1));
+}
+
 TEST(KvTables, AStagesLayersKeepTheirTables) {
   const DecoderSpec whole = WithWindows(24, {128, 0});
   const DecoderSpec stage = StageOf(whole, 12, 24);
