@@ -63,8 +63,8 @@ bool Caches(const LayerSpec& layer);
 // has the type of activations, because a rounding may change what is chosen.
 uint64_t IndexKeyBytes(const DecoderSpec& spec, kernels::Dtype dtype);
 
-// Over all KV heads, as TokenBytes; an indexer's keys as they are beside weights of that type, or of
-// bfloat16 if the cache holds bytes.
+// Over all KV heads, as TokenBytes; an indexer's keys as they are beside weights of that type, or
+// of bfloat16 if the cache holds bytes.
 uint64_t KvBytesPerToken(const DecoderSpec& spec, kernels::KvDtype dtype, size_t layer);
 
 // What one recurrent layer keeps of a sequence, float32: the last inputs of its convolution,
