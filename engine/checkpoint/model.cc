@@ -14,6 +14,7 @@
 #include "engine/checkpoint/quantised_source.h"
 #include "engine/checkpoint/rounded_tensor.h"
 #include "engine/checkpoint/stored.h"
+#include "engine/checkpoint/tokenizer_end.h"
 #include "engine/spec/tensor_list.h"
 
 namespace pinion {
@@ -203,6 +204,7 @@ Result<ModelFiles> OpenFolder(const std::string& model, const std::string& folde
   auto spec = SpecOf(files.config, files.generation_config);
   if (!spec) return Unexpected(std::move(spec).error().In(config));
   files.spec = std::move(*spec);
+  PINION_TRY(JoinTokenizerEnd(folder, files.spec));
   ChooseExpertNames(folder, files.spec);
   PINION_ASSIGN(files.embedder, ReadEmbedder(folder));
   if (files.embedder) DropHead(files.spec);  // which a checkpoint may have kept from generation

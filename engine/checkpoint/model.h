@@ -23,7 +23,7 @@ struct ModelFiles {
   std::string folder;  // empty for a preset and a GGUF file
   Json config;         // config.json, or its equivalent from a GGUF file
   std::optional<Json> generation_config;
-  DecoderSpec spec;                   // eos_ids already joined with generation_config.json's
+  DecoderSpec spec;                   // eos_ids of all its files
   std::optional<QuantScheme> scheme;  // of config.json's quantization_config
   // Of a folder in sentence-transformers' layout, or of a GGUF file that says how it pools; the
   // model is then without a head.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/checkpoint/model.h"
+#include "engine/checkpoint/tokenizer_end.h"
 #include "engine/serve/options.h"
 #include "engine/serve/served_model.h"
 
@@ -26,9 +27,10 @@ Result<ServedModel> ServedModelOf(ModelFiles& files, const ServeOptions& options
                     options.generation_config ? options.generation_config : files.generation_config,
                     options.generation_overrides));
   if (const auto& config = options.generation_config; config && !config->object().empty()) {
-    // As in vLLM the file has those of the model's own, whose config.json still counts.
+    // As in vLLM the file has those of the model's own, whose config.json and tokenizer still count.
     PINION_ASSIGN(DecoderSpec spec, ReadSpec(files.config));
     PINION_TRY(JoinEosIds(*config, spec));
+    PINION_TRY(JoinTokenizerEnd(files.folder, spec));
     model.defaults.params.eos_ids = std::move(spec.eos_ids);
   }
   return model;

@@ -302,7 +302,8 @@ struct DecoderSpec {
   int position_offset = 0;       // OPT: learned positions begin at row 2
   int token_types = 0;           // rows of type_embedding
   std::string checkpoint_dtype;  // "bfloat16", ...: --dtype auto uses it
-  std::vector<int32_t> eos_ids;  // config.json's, then also generation_config.json's
+  // config.json's, then also generation_config.json's and the tokenizer's.
+  std::vector<int32_t> eos_ids;
   std::optional<int32_t> bos_id;
   TensorNames names;
   StageSpec stage;

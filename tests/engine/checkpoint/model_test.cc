@@ -91,6 +91,32 @@ TEST_F(Model, JoinsTheGenerationConfig) {
   EXPECT_THAT(FindModel(copy)->spec.eos_ids, ElementsAre(2));
 }
 
+TEST_F(Model, EndsWithTheTokenizersEndAsWell) {
+  const std::string copy = Copy("llama"), config = copy + "/tokenizer_config.json";
+  const auto ends_by = [&](const std::string& text) {
+    EXPECT_TRUE(WriteFile(config, text));
+    const auto files = FindModel(copy);
+    EXPECT_TRUE(files) << files.error().message;
+    return files ? files->spec.eos_ids : std::vector<int32_t>{};
+  };
+  const std::string added =
+      R"("added_tokens_decoder": {"2": {"content": "</s>"}, "7": {"content": "<|im_end|>"}})";
+  EXPECT_THAT(ends_by(R"({"eos_token": "<|im_end|>", )" + added + "}"), ElementsAre(2, 7));
+  EXPECT_THAT(ends_by(R"({"eos_token": {"content": "<|im_end|>"}, )" + added + "}"),
+              ElementsAre(2, 7));
+  EXPECT_THAT(ends_by(R"({"eos_token": "</s>", )" + added + "}"), ElementsAre(2));
+  EXPECT_THAT(ends_by(R"({"eos_token": null, )" + added + "}"), ElementsAre(2));
+  EXPECT_THAT(ends_by("{" + added + "}"), ElementsAre(2));
+  // What names no token of the model, or cannot be read, adds nothing.
+  for (const char* strange :
+       {R"({"eos_token": "<|im_end|>"})", R"({"eos_token": 7})", R"({"eos_token": "x")", "[]",
+        R"({"eos_token": "x", "added_tokens_decoder": {"-1": {"content": "x"}}})",
+        R"({"eos_token": "x", "added_tokens_decoder": {"999999999": {"content": "x"}}})",
+        R"({"eos_token": "x", "added_tokens_decoder": {"seven": {"content": "x"}, "8": 3}})",
+        R"({"eos_token": "x", "added_tokens_decoder": [{"content": "x"}]})"})
+    EXPECT_THAT(ends_by(strange), ElementsAre(2)) << strange;
+}
+
 TEST_F(Model, NamesTheMisshapenTensorAndItsFile) {
   const std::string copy = Copy("llama2");
   Json config = Json::ParseFile(copy + "/config.json").value();
