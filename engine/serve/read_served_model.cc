@@ -27,7 +27,8 @@ Result<ServedModel> ServedModelOf(ModelFiles& files, const ServeOptions& options
                     options.generation_config ? options.generation_config : files.generation_config,
                     options.generation_overrides));
   if (const auto& config = options.generation_config; config && !config->object().empty()) {
-    // As in vLLM the file has those of the model's own, whose config.json and tokenizer still count.
+    // As in vLLM the file has those of the model's own, whose config.json and tokenizer still
+    // count.
     PINION_ASSIGN(DecoderSpec spec, ReadSpec(files.config));
     PINION_TRY(JoinEosIds(*config, spec));
     PINION_TRY(JoinTokenizerEnd(files.folder, spec));
