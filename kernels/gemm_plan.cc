@@ -17,9 +17,9 @@ constexpr const char* kSuffixes[] = {"", "-far", "-none", "-both"};  // by Prefe
 // multiplied by several blocks per call anyway.
 constexpr size_t kRowsWorthPacking = 64;
 constexpr ProductCut kPackedCut = {.rows = 128, .blocks = 8};
-// Products of pairs: so many rows' sums of a block stay in L2 from chunk to chunk, and a block of a
-// long step is not all that one thread of few still has to do when the others have finished.
-constexpr ProductCut kPairsCut = {.rows = 256, .rows_of_few = 256};
+// Products of pairs: so many rows' sums of a block stay in L2 from chunk to chunk, and with smaller
+// pieces of a long step few threads finish at about the same time.
+constexpr ProductCut kPairsCut = {.rows = 256};
 
 // The rules in force. At first every path uses its own table for everything.
 struct Active {

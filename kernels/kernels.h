@@ -71,8 +71,8 @@ struct GemmArgs {
 };
 // How products of many rows are best cut into calls. Kernels on matrix tiles want few enough rows
 // for the activations to stay in L2 while block after block of weights passes and, if K is so deep
-// that only some columns of the activations fit, several blocks per call. Any other cut computes
-// the same bits.
+// that only some columns of the activations fit, several blocks per call; others want few enough
+// rows for their sums to stay there. Any other cut computes the same bits.
 struct ProductCut {
   size_t rows = ~size_t{0};         // at most per call: a multiple of kCutRows
   size_t blocks = 1;                // at least per call, if there are that many

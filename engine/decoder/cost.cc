@@ -223,7 +223,7 @@ void CostModel::AddAttention(const DecoderSpec& spec, const Shard& shard, kernel
     const KvShape cached = CachedShape(spec, index);
     const HeadShare& heads = shard.Heads(index);
     TokenCost& cost = of_reach_[LayerAttention(spec, index).reach];
-    // What other layers of an encoder read has been in a cache since they wrote it.
+    // The least: an encoder's later layers may find their keys and values in the CPU's caches.
     if (!KeepsOneLayer(spec) || AddsToCache(spec, index))
       cost.kv_bytes += heads.kv_heads.size() * cached.TokenBytes(kv_dtype);
     // A product with the key and one with the value.

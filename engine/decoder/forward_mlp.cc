@@ -73,7 +73,7 @@ void RunMlpIn(const ForwardPass& pass, const LayerWeights& layer, std::byte* mlp
     }
   };
   // The cut in rows is that of calls with as many blocks.
-  const size_t rows = most.blocks > unit ? cut.rows : cut.rows_of_few;
+  const size_t rows = most.blocks >= cut.blocks ? cut.rows : cut.rows_of_few;
   ShareProducts(pass, layer.mlp_in, rows, most.blocks, unit, run);
 }
 

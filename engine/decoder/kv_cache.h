@@ -16,8 +16,8 @@ namespace pinion {
 
 // Keys and values of one rank, laid out as KvLayout says. Block numbers are the scheduler's, the
 // same for every rank and layer; each is of one of a sequence's tables. Layers are those of the
-// cache, in each of which one layer of every table finds its keys and values (KvPlace). Fresh
-// memory reads as zero.
+// cache, in each of which one layer of every table finds its keys and values (KvPlace), or all
+// layers of an encoder. Fresh memory reads as zero.
 class KvCache {
  public:
   static Result<KvCache> Allocate(const DecoderSpec& spec, const Shard& shard,

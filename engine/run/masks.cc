@@ -132,7 +132,13 @@ void Masks::OnAnswer(const Json& answer) {
   const Asked asked = std::move(asked_.front());
   asked_.pop_front();
   limit_ns_ = NowNs() + kAnswerLimitNs;
-  if (std::exchange(starting_, false)) return;
+  if (std::exchange(starting_, false)) {
+    const Json* error = answer.Find("error");
+    if (error)
+      Lose(StrCat("the process that follows grammars does not start: ",
+                  error->is_string() ? error->string() : error->Dump()));
+    return;
+  }
   const Json* failed = answer.Find("failed");
   const Json* forced = answer.Find("forced");
   for (const auto& [number, serial] : asked) {

@@ -125,7 +125,11 @@ bool ShareCacheLayers(const DecoderSpec& spec) {
   return true;
 }
 
-bool KeepsOneLayer(const DecoderSpec& spec) { return spec.bidirectional && ShareCacheLayers(spec); }
+bool KeepsOneLayer(const DecoderSpec& spec) {
+  const auto reads_another = [](const LayerSpec& layer) { return layer.kv_from >= 0; };
+  return spec.bidirectional && ShareCacheLayers(spec) &&
+         std::ranges::none_of(spec.layer_specs, reads_another);
+}
 
 bool AddsToCache(const DecoderSpec& spec, size_t layer) {
   const auto first = spec.layer_specs.begin(), own = first + static_cast<ptrdiff_t>(layer);

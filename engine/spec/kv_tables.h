@@ -25,10 +25,10 @@ size_t KvTables(const DecoderSpec& spec);
 // or if nothing is ever behind its window.
 std::vector<Reach> KvReaches(const DecoderSpec& spec);
 
-// Over all layers and KV heads, what a token takes.
+// What a token takes in the cache, over all layers and KV heads; of an encoder, in each stage.
 uint64_t KvBytesPerToken(const DecoderSpec& spec, kernels::KvDtype dtype);
-// The same of all that a sequence of so many tokens holds when the next one is computed: of layers
-// whose reach is limited no more than that. Whole blocks may be some tokens more.
+// What a sequence of so many tokens takes when the next one is computed: layers whose reach is
+// limited keep no more tokens than that. Whole blocks may be some tokens more.
 uint64_t KvBytesOfSequence(const DecoderSpec& spec, kernels::KvDtype dtype, uint64_t tokens);
 
 // The place of a layer's keys and values, or of kv_from's if it has none of its own.

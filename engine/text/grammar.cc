@@ -196,7 +196,7 @@ Status GrammarChecker::Start() {
   helper_.reset();
   PINION_ASSIGN(auto helper, GrammarHelper::Start(vocabulary_, {}));
   auto first = helper->Receive(NowNs() + kHelperStartLimitNs);
-  if (!first) return Unexpected(std::move(first).error().In("the grammar helper does not start"));
+  if (!first) return CannotStart(first.error().message);
   if (!*first) return CannotStart("it takes too long");
   if (const Json* error = (*first)->Find("error")) return CannotStart(TextOf(*error));
   helper_ = std::move(helper);

@@ -37,7 +37,10 @@ def serve():
     try:
         handle = load(**json.loads(read_frame()))
     except Exception as problem:
-        return write_frame(json.dumps({"error": f"{type(problem).__name__}: {problem}"}))
+        write_frame(json.dumps({"error": f"{type(problem).__name__}: {problem}"}))
+        while read_frame() is not None:  # if it ended here, a request on its way would hide the reason
+            pass
+        return
     while (request := read_frame()) is not None:
         write_frame(handle(request))
 

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -23,11 +24,17 @@ namespace {
 constexpr int kRequests = 3, kAnswers = 4;  // its descriptors
 
 // Limits private writable memory only: read-only mappings of libraries do not depend on what the
-// helper is asked. It dumps no core, which would have what it was asked.
-void LimitMemory(pid_t pid, uint64_t max_data_bytes) {
-  const rlimit data{max_data_bytes, max_data_bytes}, no_core{0, 0};
-  prlimit(pid, RLIMIT_DATA, &data, nullptr);
-  prlimit(pid, RLIMIT_CORE, &no_core, nullptr);
+// helper is asked. It dumps no core, which would have what it was asked. A lower limit stands.
+Status LimitMemory(pid_t pid, uint64_t max_data_bytes) {
+  const rlimit no_core{0, 0};
+  rlimit data{};
+  bool done = prlimit(pid, RLIMIT_DATA, nullptr, &data) == 0;
+  data.rlim_cur = data.rlim_max = std::min<rlim_t>(data.rlim_max, max_data_bytes);
+  done = done && prlimit(pid, RLIMIT_DATA, &data, nullptr) == 0 &&
+         prlimit(pid, RLIMIT_CORE, &no_core, nullptr) == 0;
+  if (done) return {};
+  return Fail(ErrorCode::kIo,
+              StrCat("cannot limit the memory of a helper process: ", std::strerror(errno)));
 }
 
 std::vector<std::string> Command(const HelperProgram& program) {
@@ -69,7 +76,7 @@ Result<HelperProcess> StartHelper(const HelperProgram& program, std::optional<in
   if (passed) options.pass_fds.emplace_back(*passed, kHelperPassed);
   PINION_ASSIGN(Process process, Process::Start(options));
   theirs = Descriptor();  // otherwise the end of the helper would not read as end of file
-  LimitMemory(process.pid(), program.max_data_bytes);
+  PINION_TRY(LimitMemory(process.pid(), program.max_data_bytes));
   PINION_TRY(WriteFrame(ours.get(), FirstFrame(program).Dump(), NowNs() + kHelperStartLimitNs));
   return HelperProcess{std::move(process), std::move(ours)};
 }

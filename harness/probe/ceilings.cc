@@ -85,7 +85,7 @@ uint64_t StreamBytes(const Machine& machine, const Plan& plan, uint64_t free_byt
   uint64_t wanted = kUnknownStreamBytes;
   if (machine.l3_bytes > 0)
     wanted = std::max(kLeastStreamBytes, 16 * machine.l3_bytes * DomainsOf(machine, plan));
-  return std::clamp(free_bytes / 2, wanted / 4, wanted);
+  return std::clamp(free_bytes / 2, wanted / 8, wanted);
 }
 
 Result<std::unique_ptr<CeilingProbe>> CeilingProbe::Start(const Plan& plan, kernels::Isa isa,

@@ -20,8 +20,9 @@ struct Ceilings {
 
 // Memory that a probe of bandwidth reads again and again, so that caches hold next to nothing of it
 // for the next time: sixteen times what the L3 caches of the plan's CPUs hold, and 256 MiB at
-// least; down to a quarter of that if less than twice as much is free. On a Zen 5 core's L3 of 32
-// MiB, reading 256 MiB was 9 to 11 % faster than reading 2 GiB, 512 MiB at most 1 %.
+// least. On a Zen 5 core with 32 MiB of L3, reading 256 MiB was 9 to 11 % faster than reading 2
+// GiB, and 512 MiB at most 1 %. If less than twice as much is free, it is half of what is free, but
+// an eighth of it at least: such figures are too high. The first probe touches all of it.
 uint64_t StreamBytes(const Machine& machine, const Plan& plan, uint64_t free_bytes);
 
 // A short probe to run repeatedly beside a measurement, because a machine's speed changes.

@@ -86,8 +86,15 @@ Result<ModelFit> FitModel(const EngineOptions& options, int replicas, const Mach
   fit.kv_dtype = kernels::Name(decoder.cached());
   fit.sequence_tokens = LongestServed(spec, options, length);
   fit.kinds = CacheKinds(spec, decoder.cached(), fit.sequence_tokens);
-  fit.kv_bytes_per_token = KvBytesPerToken(spec, decoder.cached());
-  fit.kv_bytes_per_sequence = KvBytesOfSequence(spec, decoder.cached(), fit.sequence_tokens);
+  // Each stage of an encoder has a place that its layers share.
+  const auto places = static_cast<uint64_t>(KeepsOneLayer(spec) ? options.pipeline_parallel : 1);
+  for (CacheKind& kind : fit.kinds) {
+    kind.token_bytes *= places;
+    kind.sequence_bytes *= places;
+  }
+  fit.kv_bytes_per_token = places * KvBytesPerToken(spec, decoder.cached());
+  fit.kv_bytes_per_sequence =
+      places * KvBytesOfSequence(spec, decoder.cached(), fit.sequence_tokens);
   fit.state_bytes_per_sequence = StateBytesPerSequence(spec);
   const size_t of_one = BlocksOfSequence(needs, options, fit.sequence_tokens);
   for (const RankNeeds& rank : needs) {

@@ -19,7 +19,7 @@ namespace {
 // chunk loads and stores the sums once (512 rows: 10 % faster with 32 KiB).
 template <typename Operand>
 constexpr size_t kMaxChunkBytes = 32 * 1024;
-// An operand whose activations are multiplied as they lie leaves all of L2 to a chunk.
+// An operand may name a longer one, which then stays in L2.
 template <typename Operand>
 requires requires { Operand::kMaxChunkBytes; }
 constexpr size_t kMaxChunkBytes<Operand> = Operand::kMaxChunkBytes;

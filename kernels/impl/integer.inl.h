@@ -1,8 +1,8 @@
 #pragma once
 
-// Integer products for a vector ISA: tiles of rows pass over chunks of K that stay in L1, as in
-// gemm.inl.h. A chunk lies within a group of columns, whose int32 sums are scaled into floats; if
-// whole rows are one group the int32 sums themselves are kept from chunk to chunk. Include the
+// Integer products for a vector ISA: tiles of rows pass over chunks of K that stay in L1 or L2, as
+// in gemm.inl.h. A chunk lies within a group of columns, whose int32 sums are scaled into floats;
+// if whole rows are one group the int32 sums themselves are kept from chunk to chunk. Include the
 // ISA's multiplication of bytes first: int_fours.inl.h or int_pairs.inl.h.
 
 #include "kernels/impl/gemm.inl.h"
@@ -13,9 +13,8 @@
 namespace pinion::kernels::impl {
 namespace {
 
-// Columns of a chunk, at most. Every chunk loads and stores the sums, so chunks are long: as long
-// as copies of activations stay in L1 or, without copies and with many tiles, codes in L2
-// (gemm.inl.h).
+// Columns of a chunk, at most. Every chunk loads and stores the sums, so chunks are long: copies of
+// activations must stay in L1; without copies, and with many tiles, codes stay in L2.
 constexpr size_t kIntChunk = 512, kLongIntChunk = 2048;
 template <typename Operand>
 constexpr bool kTakesRows = std::is_same_v<typename Operand::X, int8_t>;

@@ -12,8 +12,9 @@ struct OperandBf16 {
   static constexpr Dtype kDtype = Dtype::kBf16;
   static constexpr size_t kStepK = 2, kSubs = 1, kBytes = 4;
   // Of a GEMM. A tile of six rows takes 12 clocks or more for a step's 256 bytes, which L2 delivers
-  // in 8. On a Zen 5 core 24 to 512 rows took 0.94 to 0.97 of the time of chunks of 32 KiB, and
-  // longer chunks gained nothing (pinion-bench --benchmark_filter='gemm/avx512_bf16/bfloat16/').
+  // in 8. On a Zen 5 core 32, 64 and 512 rows took 0.94 to 0.98 of the time of chunks of 32 KiB,
+  // and chunks of 256 KiB gained nothing more (pinion-bench
+  // --benchmark_filter='gemm/avx512_bf16/bfloat16/.*/(32|64|512)/real_time/threads:1').
   static constexpr size_t kMaxChunkBytes = 128 * 1024;
 
   template <bool half>

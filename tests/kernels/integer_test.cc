@@ -74,7 +74,7 @@ TEST_P(IntegerTest, RoundsColumnsInTheOrderAskedFor) {
 // Whole rows: integers to the end, so the same bits on every ISA.
 TEST_P(IntegerTest, WholeRowsAreExact) {
   for (const int bits : {4, 8}) {
-    for (size_t k : {1, 31, 64, 520, 1100}) {
+    for (size_t k : {1, 31, 64, 520, 1100, 2100}) {  // the last: several chunks of any length
       for (size_t rows : {1, 2, 3, 4, 5, 6, 7, 13, 101}) {
         const IntProblem p({bits, k, k, bits == 8 ? -128 : -8, false}, rows, 2);
         for (const Rounding rounding : {Rounding{}, Rounding{0.02f, -7}}) {
@@ -185,9 +185,9 @@ TEST_P(IntegerTest, LargestSumsOfE2M1DoNotOverflow) {
 TEST_P(IntegerTest, EveryPrefetchGivesTheSameBits) {
   for (const IntLayout layout :
        {IntLayout{8, 1100, 1100, -128, false}, IntLayout{4, 1100, 1100, -8, false},
-        IntLayout{4, 256, 128, 0, true}, IntLayout{8, 96, 32, -128, false},
-        IntLayout{4, 96, 32, -12, false, true}}) {
-    for (size_t rows : {1, 2, 5, 13}) {
+        IntLayout{8, 2100, 2100, -128, false}, IntLayout{4, 2176, 128, 0, true},
+        IntLayout{8, 96, 32, -128, false}, IntLayout{4, 96, 32, -12, false, true}}) {
+    for (size_t rows : {1, 2, 5, 13, 19}) {
       const IntProblem p(layout, rows, 2);
       const auto x = p.Rounded(scalar(), {});
       for (const Prefetch prefetch : kPrefetches)

@@ -83,5 +83,16 @@ TEST(CacheKinds, AddUpToTheModelsBytes) {
   }
 }
 
+TEST(CacheKinds, AnEncodersLayersTakeThePlaceOfOne) {
+  DecoderSpec spec = SpecOf("llama");
+  const uint64_t of_layer = KvBytesPerToken(spec, KvDtype::kBf16, 0);
+  spec.bidirectional = true;
+  AssignKvTables(spec);
+  const auto layers = static_cast<size_t>(spec.layers);
+  ASSERT_GT(layers, 1u);
+  EXPECT_THAT(CacheKinds(spec, KvDtype::kBf16, 300),
+              ElementsAre(CacheKind{"full", layers, 0, of_layer, 300 * of_layer}));
+}
+
 }  // namespace
 }  // namespace pinion

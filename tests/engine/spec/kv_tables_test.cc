@@ -149,6 +149,15 @@ TEST(KvTables, AnEncodersLayersTakeTurnsInOnePlace) {
   }
 }
 
+TEST(KvTables, AnEncoderKeepsALayerThatAnotherReads) {
+  DecoderSpec encoder = WithWindows(3, {0});
+  encoder.bidirectional = true;
+  encoder.layer_specs[2].kv_from = 0;
+  AssignKvTables(encoder);
+  EXPECT_EQ(KvLayers(encoder), 2u);
+  EXPECT_EQ(KvPlaceOf(encoder, 1).layer, 1u);
+}
+
 TEST(KvTables, AnEncodersLayersOfDifferentShapesHavePlacesOfTheirOwn) {
   DecoderSpec encoder = WithWindows(3, {0});
   encoder.bidirectional = true;
