@@ -23,6 +23,7 @@ namespace fs = std::filesystem;
 class KeepRunningTest : public testing::Test {
  protected:
   KeepRunningTest() {
+    signal(SIGHUP, SIG_DFL);  // nohup ignores it, and a shell cannot trap what it began by ignoring
     folder_ = fs::path(testing::TempDir()) / StrCat("pinion-keep-", getpid(), "-", Name());
     fs::create_directories(folder_);
   }
