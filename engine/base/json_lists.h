@@ -34,6 +34,11 @@ inline std::vector<std::string> StringsIn(const Json& list) {
   return strings;
 }
 
+// A string as it is, any other value as JSON.
+inline std::string AsText(const Json& value) {
+  return value.is_string() ? value.string() : value.Dump();
+}
+
 // The string that an object has under a key; empty if there is none.
 inline std::string TextAt(const Json& object, std::string_view key) {
   return Optional<std::string>(object, key, "").value_or("");

@@ -9,6 +9,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/clock.h"
+#include "engine/base/json_lists.h"
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
@@ -133,10 +134,8 @@ void Masks::OnAnswer(const Json& answer) {
   asked_.pop_front();
   limit_ns_ = NowNs() + kAnswerLimitNs;
   if (std::exchange(starting_, false)) {
-    const Json* error = answer.Find("error");
-    if (error)
-      Lose(StrCat("the process that follows grammars does not start: ",
-                  error->is_string() ? error->string() : error->Dump()));
+    if (const Json* error = answer.Find("error"))
+      Lose(StrCat("the process that follows grammars does not start: ", AsText(*error)));
     return;
   }
   const Json* failed = answer.Find("failed");
@@ -151,7 +150,7 @@ void Masks::OnAnswer(const Json& answer) {
     if (!failed)
       row.failure = "the grammar cannot be followed";
     else if (why)
-      row.failure = why->is_string() ? why->string() : why->Dump();
+      row.failure = AsText(*why);
     else
       row.forced = TokensOf(forced ? forced->Find(std::to_string(number)) : nullptr);
   }

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "engine/spec/architecture.h"
 
@@ -77,7 +78,7 @@ bool Matches(const Json& value, std::string_view allowed) {
     const auto number = ParseDouble(allowed, "");
     return number && *number == value.number();
   }
-  return (value.is_string() ? value.string() : value.Dump()) == allowed;
+  return AsText(value) == allowed;
 }
 
 std::string Shortened(const Json& value) {

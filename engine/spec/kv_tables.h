@@ -25,9 +25,9 @@ size_t KvTables(const DecoderSpec& spec);
 // or if nothing is ever behind its window.
 std::vector<Reach> KvReaches(const DecoderSpec& spec);
 
-// What a token takes in the cache, over all layers and KV heads; of an encoder, in each stage.
+// The bytes of a token in the cache, over all layers and KV heads; of an encoder, in each stage.
 uint64_t KvBytesPerToken(const DecoderSpec& spec, kernels::KvDtype dtype);
-// What a sequence of so many tokens takes when the next one is computed: layers whose reach is
+// The bytes of a sequence of so many tokens when the next one is computed: layers whose reach is
 // limited keep no more tokens than that. Whole blocks may be some tokens more.
 uint64_t KvBytesOfSequence(const DecoderSpec& spec, kernels::KvDtype dtype, uint64_t tokens);
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "engine/base/clock.h"
+#include "engine/base/json_lists.h"
 #include "engine/base/strings.h"
 #include "engine/text/frames.h"
 #include "engine/text/helper_process.h"
@@ -62,8 +63,6 @@ tl::unexpected<Error> CannotStart(const std::string& why) {
               StrCat("the grammar helper does not start: ", why, "; want ", kSystemPython,
                      " of version 3.10 or later, and llguidance as scripts/build installs it"));
 }
-
-std::string TextOf(const Json& error) { return error.is_string() ? error.string() : error.Dump(); }
 
 }  // namespace
 
@@ -198,7 +197,7 @@ Status GrammarChecker::Start() {
   auto first = helper->Receive(NowNs() + kHelperStartLimitNs);
   if (!first) return CannotStart(first.error().message);
   if (!*first) return CannotStart("it takes too long");
-  if (const Json* error = (*first)->Find("error")) return CannotStart(TextOf(*error));
+  if (const Json* error = (*first)->Find("error")) return CannotStart(AsText(*error));
   helper_ = std::move(helper);
   return {};
 }
@@ -212,7 +211,7 @@ Status GrammarChecker::Check(const Grammar& grammar) {
   if (answer && *answer) {
     const Json* error = (*answer)->Find("error");
     if (!error) return {};
-    return Fail(ErrorCode::kUsage, TextOf(*error));
+    return Fail(ErrorCode::kUsage, AsText(*error));
   }
   helper_.reset();  // killed: a late answer would be taken for the next one
   return Fail(ErrorCode::kUsage, StrCat("the ", grammar.kind, " is too costly: to check it takes ",

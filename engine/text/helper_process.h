@@ -22,7 +22,7 @@ inline constexpr const char* kSystemPython = "/usr/bin/python3";
 // The number that a descriptor passed to a helper has there.
 inline constexpr int kHelperPassed = 5;
 
-// What a helper runs.
+// The program of a helper.
 struct HelperProgram {
   const char* name;  // by which `ps` shows it
   // Names and sources, each behind those that it imports. The last one's `handle` makes an answer,

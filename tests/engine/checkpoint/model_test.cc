@@ -107,7 +107,7 @@ TEST_F(Model, EndsWithTheTokenizersEndAsWell) {
   EXPECT_THAT(ends_by(R"({"eos_token": "</s>", )" + added + "}"), ElementsAre(2));
   EXPECT_THAT(ends_by(R"({"eos_token": null, )" + added + "}"), ElementsAre(2));
   EXPECT_THAT(ends_by("{" + added + "}"), ElementsAre(2));
-  // What names no token of the model, or cannot be read, adds nothing.
+  // Files that name no token of the model, or cannot be read, add nothing.
   for (const char* strange :
        {R"({"eos_token": "<|im_end|>"})", R"({"eos_token": 7})", R"({"eos_token": "x")", "[]",
         R"({"eos_token": "x", "added_tokens_decoder": {"-1": {"content": "x"}}})",

@@ -1,4 +1,4 @@
-// What every helper has, whatever it runs: the system's Python, limits, and an end.
+// Every helper, whatever its program, is the system's Python, has limits, and ends.
 
 #include "engine/text/helper_process.h"
 
@@ -41,7 +41,7 @@ std::string Ask(HelperProcess& helper, const std::string& request) {
   return answer ? *answer : answer.error().message;
 }
 
-// What an expression is in a helper that has imported these modules.
+// The value of an expression in a helper that has imported these modules.
 std::string Value(const std::string& modules, const std::string& expression) {
   const std::string source =
       StrCat("import ", modules, "\ndef handle(text): return str(", expression, ")");

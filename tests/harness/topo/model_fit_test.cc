@@ -182,6 +182,18 @@ TEST(ModelFit, ComputesNoMoreTextsThanAStepOfAnEncoder) {
   EXPECT_EQ(MustFit(options).sequence_tokens, 100u);
 }
 
+// The layers of a stage share one place of the cache; each stage has its own.
+TEST(ModelFit, CountsAnEncodersCacheOnceForEachStage) {
+  TopologyOptions options = On("1GiB", "");
+  options.engine.model = StrCat(tests::TestData(), "/embedders/bert-mean");
+  const ModelFit whole = MustFit(options);
+  options.engine.pipeline_parallel = 2;
+  const ModelFit staged = MustFit(options);
+  EXPECT_EQ(staged.kv_bytes_per_token, 2 * whole.kv_bytes_per_token);
+  EXPECT_EQ(staged.kv_bytes_per_sequence, staged.held_bytes_per_sequence);
+  EXPECT_EQ(whole.kv_bytes_per_sequence, whole.held_bytes_per_sequence);
+}
+
 // What an engine has with the same settings.
 TEST(ModelFit, IsWhatAnEngineHolds) {
   SetLogLevel(LogLevel::kError);
