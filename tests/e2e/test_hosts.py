@@ -152,7 +152,8 @@ class Hosts:
                                capture_output=True, text=True).stdout
         return json.loads(shown)[0]["stats64"]["tx"]["bytes"]
 
-    def mpirun(self, binary, *arguments, bind=("--bind-to", "none")):
+    def mpirun(self, binary, *arguments, bind=("--bind-to", "none"), asks_after_s=2):
+        """`asks_after_s`: how long mpirun hears nothing of a host before it asks whether the host is lost."""
         hosts = ",".join(f"10.99.7.{i}" for i in range(1, len(self.names) + 1))
         network = "10.99.7.0/24"
         return self.on_first(
@@ -160,7 +161,7 @@ class Hosts:
             "--mca", "plm_rsh_agent", self.agent, "--mca", "oob_tcp_if_include", network,
             "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", network,
             # Without these, mpirun itself waits for a lost host's daemon for some eight minutes.
-            "--mca", "oob_tcp_keepalive_time", "2", "--mca", "oob_tcp_keepalive_intvl", "1",
+            "--mca", "oob_tcp_keepalive_time", asks_after_s, "--mca", "oob_tcp_keepalive_intvl", "1",
             "--mca", "oob_tcp_keepalive_probes", "3",
             binary, *arguments)
 
@@ -263,14 +264,15 @@ def test_a_host_computes_on_all_its_cpus(hosts, binary):
 
 @pytest.fixture
 def served(request, hosts, binary, tmp_path):
-    """A server over two hosts, or as many as the test says, in the middle of a stream: (hosts, mpirun,
-    client, log)."""
-    count = getattr(request, "param", 2)
+    """A server over two hosts, in the middle of a stream: (hosts, mpirun, client, log). A test may give another number of
+    hosts, and arguments of Hosts.mpirun."""
+    given = {"count": 2, **getattr(request, "param", {})}
+    count = given.pop("count")
     pair = hosts(count)
     log = tmp_path / "log"
     with open(log, "wb") as output:
         server = subprocess.Popen(
-            pair.mpirun(binary, "serve", "preset:tiny", "--port", PORT, "-tp", count, *EXACT),
+            pair.mpirun(binary, "serve", "preset:tiny", "--port", PORT, "-tp", count, *EXACT, **given),
             stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment())
     client = None
     try:
@@ -326,13 +328,20 @@ class Since:
 REQUEST_ENDS_S, MPIRUN_ENDS_S = 10, 14
 
 
-def everything_ends(served, since):
-    """In time: the client with an error, mpirun with a code; and nothing is left on the host that was not lost.
-    Returns what the server and the client's stream said."""
-    pair, server, client, log = served
+def request_ends(served, since):
+    """In time, and with an error. Returns what the client's stream said."""
+    _, _, client, log = served
     stream = client.communicate(timeout=PATIENCE_S)[0]
     assert client.returncode != 0
     assert since.seconds() < REQUEST_ENDS_S, log.read_text()
+    return stream
+
+
+def everything_ends(served, since):
+    """In time: the client with an error, mpirun with a code; and nothing is left on the host that was not lost.
+    Returns what the server and the client's stream said."""
+    pair, server, _, log = served
+    stream = request_ends(served, since)
     assert server.wait(PATIENCE_S) != 0
     assert since.end() < MPIRUN_ENDS_S, log.read_text()
     assert wait_until(lambda: not pair.processes(1))
@@ -341,8 +350,18 @@ def everything_ends(served, since):
 
 def test_a_broken_link_ends_everything(served):
     served[0].cut(2)
-    said, _ = everything_ends(served, Since())  # mpirun may be the first to notice, and leaves no time for more
-    assert "gave no sign of life" in said or "lost communication with a remote daemon" in said, said
+    said, _ = everything_ends(served, Since())
+    # The first to notice says so: the other is ended by it, and may have no time to.
+    assert "process 1 of the model gave no sign of life for 5 s" in said or "lost communication with a remote daemon" in said, said
+
+
+# mpirun, which might be the first to notice, does not for ten minutes.
+@pytest.mark.parametrize("served", [{"asks_after_s": 600}], indirect=True)
+def test_a_broken_link_is_noticed_without_mpirun(served):
+    served[0].cut(2)
+    assert '"error"' in request_ends(served, Since())
+    assert wait_until(lambda: "process 1 of the model gave no sign of life for 5 s" in served[3].read_text()), \
+        served[3].read_text()
 
 
 def test_a_process_that_stands_still_ends_everything(served):
@@ -357,7 +376,7 @@ def test_a_process_that_stands_still_ends_everything(served):
 
 
 # Process 0 hears both all the while.
-@pytest.mark.parametrize("served", [3], indirect=True)
+@pytest.mark.parametrize("served", [{"count": 3}], indirect=True)
 def test_a_broken_link_between_followers_ends_everything(served):
     served[0].part(2, 3)
     said, _ = everything_ends(served, Since())
