@@ -136,7 +136,7 @@ def test_values_fit_the_charts_schema(pinion, profile, objects_of):  # noqa: F81
 @pytest.mark.parametrize("image, parts", [
     ("pinion", ("pinion", "latest")), ("a:5000/pinion", ("a:5000/pinion", "latest")),
     ("pinion@sha256:01ab", ("pinion@sha256", "01ab"))])
-def test_an_image_is_what_the_chart_joins(pinion, profile, image, parts):
+def test_an_image_is_split_into_the_charts_repository_and_tag(pinion, profile, image, parts):
     spec = spec_of(emitted(pinion, profile, "production-stack", "--image", image))
     assert (spec["repository"], spec["tag"]) == parts
 
@@ -159,7 +159,7 @@ def test_the_charts_command_launches_the_profile(pinion, profile, tmp_path, name
         "--served-model-name", name]
 
 
-def test_a_template_in_a_model_is_no_template(pinion, profile):
+def test_a_template_in_a_model_is_not_a_template(pinion, profile):
     model = "/models/{{ .Release.Name }}"
     data = emitted(pinion, changed(profile, model=model), "production-stack")["extraObjects"][0]["data"]
     assert "{{" not in data["profile.json"] and json.loads(data["profile.json"])["model"] == model
@@ -372,7 +372,7 @@ def test_a_report_links_to_the_files_that_it_wrote(pinion, real_sweep):
     assert "<b>recipe</b>: none, because &quot;preset:tiny&quot; is no ORG/REPO of the Hugging Face hub" in page
 
 
-def test_a_sweeps_profile_tells_what_its_files_need(pinion, real_sweep):
+def test_a_sweeps_profile_tells_the_needs_of_its_files(pinion, real_sweep):
     profile = json.loads((real_sweep / "profiles/throughput.json").read_text())
     assert {"parameters", "active_parameters", "context_length"} <= profile["evidence"]["model_facts"].keys()
     assert sum(len(cores.split("|")) for cores in profile["machine"]["cores_by_l3"]) == profile["machine"]["cores"]

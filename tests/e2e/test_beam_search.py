@@ -52,7 +52,7 @@ def plain_search(client, prompt, width, max_tokens, penalty, ends):
 
 @pytest.mark.parametrize("width, max_tokens, penalty, ends", [(1, 8, 1, []), (2, 6, 1, []), (4, 12, 1, []), (3, 5, 0, []),
                                                               (4, 10, 2, [100, 200, 300])])
-def test_it_finds_what_a_plain_search_finds(client, width, max_tokens, penalty, ends):
+def test_it_finds_the_texts_of_a_plain_search(client, width, max_tokens, penalty, ends):
     prompt = searched(client, "The king said", 1, 1).choices[0].prompt_token_ids
     # The model seldom ends by itself: its likeliest first tokens end answers as well.
     ends = ends and [token for token, _ in behind(client, [prompt], 8)[0][2:]]
@@ -74,7 +74,7 @@ def test_several_prompts_are_searched_each_by_itself(client):
     assert [choice.text for choice in both] == [choice.text for choices in alone for choice in choices]
 
 
-def test_chats_show_log_probabilities_of_what_was_found(client):
+def test_chats_show_log_probabilities_of_the_found_texts(client):
     answer = client.chat.completions.create(
         model="tiny", messages=[{"role": "user", "content": "Hi"}], n=2, max_tokens=5, logprobs=True, top_logprobs=2,
         extra_body={"use_beam_search": True})
@@ -88,6 +88,6 @@ def test_chats_show_log_probabilities_of_what_was_found(client):
     ({"n": 11}, "'n' is 11, the width of a beam search that looks at 22 alternatives of each token, want at most 20"),
     ({"extra_body": {"use_beam_search": True, "length_penalty": 99}}, "'length_penalty' is 99, want -10 to 10"),
 ])
-def test_what_it_cannot_do_is_refused_in_one_sentence(client, fields, why):
+def test_impossible_searches_are_refused_in_one_sentence(client, fields, why):
     with pytest.raises(openai.BadRequestError, match=why):
         client.completions.create(**{"model": "tiny", "prompt": "a", "extra_body": {"use_beam_search": True}, **fields})

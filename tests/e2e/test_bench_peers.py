@@ -113,7 +113,7 @@ def test_the_interval_is_that_of_a_median():
     assert {count: pairs.interval([*range(count, 0, -1)]) for count in ranks} == ranks
 
 
-def test_work_of_others_is_what_neither_the_script_nor_its_children_did(tmp_path):
+def test_work_of_others_excludes_the_script_and_its_children(tmp_path):
     (tmp_path / "stat").write_text("cpu  100 200 300 9999 9999 10 20 370 5 5\n")
     assert Usage.now(tmp_path / "stat").busy_s * os.sysconf("SC_CLK_TCK") == 1000
     before = Usage.now()
@@ -223,7 +223,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_gguf_copy_computes_what_the_checkpoint_computes(shape, pinion, pinion_json, tmp_path):
+def test_the_gguf_copy_computes_the_checkpoints_results(shape, pinion, pinion_json, tmp_path):
     config, folder, copy = tmp_path / "config.json", tmp_path / "folder", tmp_path / "copy.gguf"
     config.write_text(json.dumps(SMALL | SHAPES[shape]))
     made = pinion("model", "make", "--config", config, folder)

@@ -64,7 +64,7 @@ def test_a_run_that_fails_is_a_row_with_its_reason(pinion):
     (("--threads-bind", "nobind"), "nobind"),
     (("--trace", "x.json"), "--trace"),
 ])
-def test_what_it_cannot_vary_is_refused(pinion, flags, says):
+def test_settings_that_it_cannot_vary_are_refused(pinion, flags, says):
     done = pinion("bench", "preset:tiny", "--scaling", *flags, *SMALL)
     assert done.returncode == 2 and says in done.stderr
     assert done.stdout == ""

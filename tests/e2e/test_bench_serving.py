@@ -69,7 +69,7 @@ def test_times_of_several_loads_are_compared_by_the_machines_clock():
     ([1, 2, 7], [(4, [8])], "a stream ended before the long prompt had its first token"),
     ([1, 2, 9], [(4, [8]), (8.5, [9])], "had its first token after 4.0 s, before the last short one was sent"),
 ])
-def test_measurements_that_do_not_show_what_they_should_are_refused(stream, arrivals, sentence):
+def test_measurements_without_streams_beside_the_prompt_are_refused(stream, arrivals, sentence):
     with pytest.raises(Failed, match=sentence):
         gaps.beside(run_of((0, stream)), run_of(*arrivals), run_of((0, [1])), 3)
 

@@ -84,6 +84,6 @@ def test_no_field_of_vllm_is_unknown(servers, path):
     assert unknown(servers.get(path, servers[None]), path, OF_VLLM[path].split()) == []
 
 
-def test_what_does_not_exist_is_unknown(servers):
+def test_made_up_fields_are_unknown(servers):
     for path in {**OF_CLIENTS, **OF_VLLM}:
         assert unknown(servers.get(path, servers[None]), path, ["colour"]) == ["colour"], path

@@ -186,6 +186,6 @@ def test_all_sleep_and_wake(two):
     (("--data-parallel-size", "2", "--threads-bind", "0"), "ranks"),
     (("--data-parallel-size", "2", "--kv-cache-space", "900GiB"), "--data-parallel-size 2"),
 ])
-def test_what_cannot_be_divided_is_refused(pinion, flags, says):
+def test_impossible_numbers_of_engines_are_refused(pinion, flags, says):
     done = pinion("serve", "preset:tiny", "--port", "0", *flags)
     assert done.returncode in (1, 2) and says in done.stderr and len(done.stderr.strip().splitlines()) == 1

@@ -229,7 +229,7 @@ def test_a_cross_encoder_ranks_as_the_reference(reranker, data):
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/v1/messages",
                                   "/v1/responses", "/classify"])
-def test_an_embedder_refuses_by_name_what_it_cannot_answer(embedder, path):
+def test_an_embedder_refuses_unsupported_requests_by_name(embedder, path):
     status, answer = ask(embedder, path, {"model": "e", "prompt": "x", "messages": []})
     assert status == 400
     message = answer["error"]["message"]
@@ -245,7 +245,7 @@ def test_a_generative_model_refuses_the_endpoints_of_vectors(start_server, data)
     assert "--task" not in ask(server, "/classify", {"input": "x"})[1]["error"]["message"]
 
 
-def test_the_task_of_pooling_is_what_the_model_does(embedder, reranker):
+def test_the_task_of_pooling_is_the_models(embedder, reranker):
     for server, fits, others in ((embedder, ("embed",), ("token_embed", "score")),
                                  (reranker, ("classify", "score"), ("token_classify", "embed"))):
         for task in fits:
@@ -279,7 +279,7 @@ def test_a_text_too_long_for_a_generative_reranker_is_not_to_be_truncated(start_
     assert "truncate_prompt_tokens" not in answer["error"]["message"]
 
 
-def test_documents_are_cut_to_what_is_asked_of_them(embedder, reranker):
+def test_documents_are_cut_to_the_requested_length(embedder, reranker):
     """A cut document is scored as its beginning alone, and shown whole."""
     begin = "The cat sat on the mat"
     for server in (embedder, reranker):

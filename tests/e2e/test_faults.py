@@ -171,7 +171,7 @@ def test_a_restart_keeps_the_size_of_the_cache(start_server, model):
     assert after["options"]["kv_cache_space"]  # not because as much was free by chance
 
 
-def test_health_says_what_is_wrong(start_server, model):
+def test_health_names_the_fault(start_server, model):
     server = start_server(model, *FLAGS, "--max-engine-restarts", 1000)
     seen = []
 
@@ -197,7 +197,7 @@ def test_too_many_deaths_end_the_server(start_server, model):
     assert "--max-engine-restarts" in server.log.read_text()
 
 
-def test_a_shutdown_says_what_it_cuts(start_server, model):
+def test_a_shutdown_reports_the_answers_that_it_cuts(start_server, model):
     server = start_server(model, *FLAGS, "--shutdown-timeout", "200ms", "--engine-timeout", "10m")
     os.kill(engine_of(server), signal.SIGSTOP)  # no time would be enough for it
     # The header of an answer tells that its sequences live.

@@ -148,7 +148,7 @@ def test_a_better_priority_is_answered_first(start_server, data):
     assert ended == ["better", "worse"]
 
 
-def test_documents_are_what_the_template_makes_of_them(start_server, data):
+def test_documents_are_rendered_by_the_template(start_server, data):
     server = start_server(data / "models" / "tiny-trained", "--stand-in", 5000, "--served-model-name", "echo",
                           "--chat-template", "{% for one in documents or [] %}[{{ one.title }}: {{ one.text }}]{% endfor %}")
     asked = {"messages": [{"role": "user", "content": "x"}], "documents": [{"title": "A", "text": "one"},
@@ -181,7 +181,7 @@ def test_contents_reach_a_template_in_the_form_that_it_writes(start_server, data
     assert tokens == server.post("/tokenize", {"prompt": prompt, "add_special_tokens": False})["count"]
 
 
-def test_spaces_between_special_tokens_are_none_either_way(server, create):  # noqa: F811
+def test_spaces_between_special_tokens_are_dropped_either_way(server, create):  # noqa: F811
     mark = server.post("/detokenize", {"tokens": [MARK]})["prompt"]
     assert mark == "<|start_header_id|>"
     for spaces in (True, False):

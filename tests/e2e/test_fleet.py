@@ -74,7 +74,7 @@ def test_a_gathered_sweep_has_every_trial_and_request_of_both(pinion, two_sweeps
     (["{a}", "--gather", "{b}", "{a}"], "DIR or --gather, not both"),
     ([], "the folder of a sweep, or --gather"),
 ])
-def test_what_cannot_be_gathered_is_refused(pinion, two_sweeps, arguments, says):
+def test_sweeps_that_cannot_be_gathered_are_refused(pinion, two_sweeps, arguments, says):
     names = {"a": two_sweeps[0], "b": two_sweeps[1]}
     done = pinion("report", *[word.format(**names) for word in arguments])
     assert done.returncode == 2

@@ -147,7 +147,7 @@ def test_the_server_embeds_as_the_reference_does(start_server, data, encoder_fil
 
 @pytest.mark.parametrize("name, command", [("bert-mean", "embed"), ("nomicbert", "embed"), ("xlmr-reranker", "rank"),
                                            ("embeddinggemma", "embed")])
-def test_matrices_in_q8_0_give_what_their_values_give(pinion, data, tmp_path, name, command):
+def test_matrices_in_q8_0_give_the_results_of_their_values(pinion, data, tmp_path, name, command):
     _, golden = golden_of(data, name)
     lines = (texts_of if command == "embed" else pairs_of)(golden, tmp_path)
     found = [results_of(pinion, command, altered(data, name, tmp_path / f"{which}.gguf",
@@ -263,7 +263,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("which", REFUSALS)
-def test_what_is_not_computed_is_refused_in_one_sentence(pinion, data, tmp_path, which):
+def test_unsupported_models_are_refused_in_one_sentence(pinion, data, tmp_path, which):
     name, entries, tensors, sentence = REFUSALS[which]
     path = altered(data, name, tmp_path / "odd.gguf", entries=entries, tensors=tensors)
     done = pinion("model", "info", path)

@@ -300,7 +300,7 @@ def test_a_slot_that_ended_can_begin_again(helper):
     pytest.param("structural_tag", json.dumps({"format": {"type": "or", "elements": [
         {"type": "const_string", "value": str(i)} for i in range(3000)]}}), "too costly: .*max is 2000", id="wide"),
 ])
-def test_a_check_refuses_what_costs_too_much_or_allows_nothing(grammars, kind, text, why):
+def test_a_check_refuses_grammars_that_cost_too_much_or_allow_nothing(grammars, kind, text, why):
     with pytest.raises(helper_module.Refused, match=why):
         grammars.check(kind, text)
 

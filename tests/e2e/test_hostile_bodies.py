@@ -59,7 +59,7 @@ def events(*values, end=""):
     (MESSAGES, 200, SSE, events({"type": "message_start"}, {"type": "message_stop"})),
     (RESPONSES, 200, SSE, events({"type": "response.incomplete"})), (LLAMA, 200, SSE, events({"stop": True})),
 ])
-def test_what_may_be_answered_is_fine(path, status, kind, text):
+def test_allowed_answers_are_fine(path, status, kind, text):
     assert verdict(path, status, kind, text) is None
 
 
@@ -74,5 +74,5 @@ def test_what_may_be_answered_is_fine(path, status, kind, text):
     (RESPONSES, 200, SSE, events({"type": "response.created"}), "without its end"),
     (LLAMA, 200, SSE, events({"stop": False}), "without its end"),
 ])
-def test_what_may_not_be_answered_is_noticed(path, status, kind, text, why):
+def test_forbidden_answers_are_noticed(path, status, kind, text, why):
     assert why in verdict(path, status, kind, text)

@@ -51,7 +51,7 @@ def check(pinion, tmp_path, text, says):
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_text_that_is_no_definition_is_bad_usage(pinion, tmp_path, name):
+def test_a_text_that_is_not_a_definition_is_bad_usage(pinion, tmp_path, name):
     check(pinion, tmp_path, *TEXTS[name])
 
 

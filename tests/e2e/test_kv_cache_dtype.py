@@ -129,7 +129,7 @@ def test_every_path_computes_as_the_scalar_one_with_the_same_roundings(measure, 
 # twice the reference's own bfloat16 error; the cache, twice for one sample, to what it costs the scalar
 # path with these weights.
 @pytest.mark.parametrize("name", WEIGHTS)
-def test_the_cache_costs_quantised_weights_what_it_costs_the_scalar_path(measure, cost, data, name):
+def test_the_cache_costs_quantised_weights_as_much_as_the_scalar_path(measure, cost, data, name):
     model = f"quantised/{name}"
     of_activations = 0.01
     if "w8a8" in name:

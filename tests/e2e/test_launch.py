@@ -118,7 +118,7 @@ def test_an_impossible_launch_is_one_sentence_and_exit_code_1(launch, profile, c
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100000, "null", "\x00\xff", '"profile"'])
-def test_a_file_that_is_no_profile_is_named(launch, text):
+def test_a_file_that_is_not_a_profile_is_named(launch, text):
     done = launch(text)
     assert done.returncode == 1
     assert "profile.json" in done.stderr
@@ -172,7 +172,7 @@ def test_a_server_that_was_killed_is_ready_again_and_answers(kept):
     assert not is_alive(last)
 
 
-def test_a_server_does_not_outlive_what_keeps_it(kept):
+def test_a_server_does_not_outlive_its_supervisor(kept):
     server = only_child(kept.process.pid)
     engine = only_child(server)
     kept.process.kill()

@@ -185,7 +185,7 @@ def test_two_constraints_are_refused_by_the_names_that_were_sent(server, first, 
         assert {first, second} == set(re.findall(r"'(\w+)'", why)), why
 
 
-def test_what_is_not_supported_is_refused_by_name(server):
+def test_unsupported_fields_are_refused_by_name(server):
     for body, why in (({"mirostat": 2}, "'mirostat' is 2"), ({"lora": [{"id": 0}]}, "'lora' is not supported"),
                       ({"repetition_penalty": 2}, "'repetition_penalty'"), ({"colour": 1}, "'colour' is not a field"),
                       ({"min_keep": 2}, "'min_keep' is not supported"), ({"n_indent": 4}, "'n_indent' is not supported"),

@@ -42,7 +42,7 @@ def asked(text, **more):
             "messages": [{"role": "user", "content": text + STOP}], **more}
 
 
-def test_messages_have_blocks_of_what_the_model_wrote(client):
+def test_messages_have_blocks_of_the_models_words(client):
     message = client.messages.create(**asked(f"<think>hm</think>I ask.\n{CALL}", tools=TOOLS))
     thought, text, call = message.content
     assert (thought.type, thought.thinking) == ("thinking", "hm")
@@ -118,7 +118,7 @@ def test_claude_codes_requests_are_taken(client):
     assert message.content[0].text == "You are Claude. Hi"
 
 
-def test_what_only_anthropics_servers_do_is_refused_with_another_way(client):
+def test_services_of_anthropics_servers_are_refused_with_another_way(client):
     for fields, why in (({"container": "c"}, "runs no code"), ({"thread": {"type": "create"}}, "all of its messages"),
                         ({"mcp_servers": [{"type": "url", "url": "http://x", "name": "x"}]}, "that you call yourself"),
                         ({"compaction": {"type": "x"}}, "sums up no conversation")):

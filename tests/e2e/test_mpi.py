@@ -301,7 +301,7 @@ def test_a_server_of_two_processes_answers_as_one(two_processes, binary, data, t
                 assert step["steps"] == 3 * 23 and 0 < step["predicted_s"]
         finally:
             status = server.stop()
-        assert status == 0 or program == two_processes
+        assert status == (1 if program == two_processes else 0), "mpirun's own code for a signal, whatever its processes return"
     assert answers[0] == answers[1]
 
 
@@ -326,13 +326,13 @@ def test_a_server_whose_engine_dies_ends_with_all_its_processes(two_processes, d
 
 
 @pytest.mark.parametrize("flag", [["--data-parallel-size", "2"], ["--enable-sleep-mode"]])
-def test_what_a_server_of_several_processes_refuses(mpirun, data, flag):
+def test_a_server_of_several_processes_refuses_replicas_and_sleep(mpirun, data, flag):
     done = mpirun(2, "serve", data / "models/llama", "-tp", 4, "--port", 0, *flag)
     assert done.returncode == 2
     assert sentence(done).startswith(f"pinion: {flag[0]} needs engines of one process each, and 2 were ")
 
 
-def test_bench_shows_the_exchange_beside_what_the_link_costs(mpirun):
+def test_bench_shows_the_exchange_beside_the_links_cost(mpirun):
     done = mpirun(2, "bench", "preset:tiny", "-tp", 2, "--prompt-len", 8, "--output-len", 5,
                   "--rounds", 2, "--json", *EXACT)
     assert done.returncode == 0, done.stderr

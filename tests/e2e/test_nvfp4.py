@@ -129,7 +129,7 @@ def rms(values):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("model", ["llama", "qwen3moe"])
-def test_float32_gives_what_the_values_give(pinion, folders, tmp_path, model, way):
+def test_float32_gives_the_results_of_the_values(pinion, folders, tmp_path, model, way):
     packed, plain = (logits(pinion, folder, tmp_path, "--dtype", "float32") for folder in folders(model, way))
     # The bound for a correct engine in float32 (the fixtures' README).
     assert np.abs(packed - plain).max() <= 3e-4 * rms(plain)
@@ -220,7 +220,7 @@ def in_nvfp4(tensor):
             gguf.Tensor(tensor.name, tensor.shape, gguf.TENSOR_F32, len(meant), [meant]))
 
 
-def test_a_gguf_file_in_nvfp4_gives_what_its_values_give(pinion, tmp_path):
+def test_a_gguf_file_in_nvfp4_gives_the_results_of_its_values(pinion, tmp_path):
     config, folder = tmp_path / "config.json", tmp_path / "folder"
     config.write_text(json.dumps(SMALL))
     assert pinion("model", "make", "--config", config, folder).returncode == 0

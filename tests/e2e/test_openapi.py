@@ -147,7 +147,7 @@ OF_VECTORS = {"/v1/embeddings", "/v2/embed", "/embedding", "/embeddings"}
 OF_SCORES = {"/score", "/v1/score", "/rerank", "/reranking", "/v1/rerank", "/v1/reranking", "/v2/rerank"}
 
 
-def test_a_model_offers_what_it_can_answer(generator, embedder, scorer):
+def test_a_model_offers_the_endpoints_that_it_can_answer(generator, embedder, scorer):
     offered = [set(api.document["paths"]) for api in (generator, embedder, scorer)]
     assert offered[0] == OF_ALL | OF_TEXTS | {"/"}
     assert offered[1] == OF_ALL | OF_VECTORS | OF_SCORES | {"/pooling", "/"}
@@ -159,7 +159,7 @@ def test_a_model_offers_what_it_can_answer(generator, embedder, scorer):
                                                                    ("level", "query")}
 
 
-def test_templates_are_a_field_where_clients_are_trusted(generator, embedder):
+def test_templates_are_a_field_if_clients_are_trusted(generator, embedder):
     assert "chat_template" in generator.document["components"]["schemas"]["ChatCompletion"]["properties"]
     assert "chat_template" not in embedder.document["components"]["schemas"]["Embedding"]["properties"]
 

@@ -270,7 +270,7 @@ def test_a_file_that_says_otherwise_how_its_weights_are_used_is_refused(start_se
     (("--prefill-replicas", 1, "--data-parallel-size", 2, "--role", "decode", "--prefill-from", "h:1"), "use one of them"),
     (("--role", "prefill", "--prefill-listen", "203.0.113.1:9"), "cannot listen on 203.0.113.1:9"),
 ])
-def test_what_cannot_be_is_refused_in_a_sentence(binary, model, flags, said):
+def test_impossible_settings_are_refused_in_a_sentence(binary, model, flags, said):
     ended = subprocess.run([binary, "serve", model, "--port", "0", *map(str, flags)], capture_output=True, text=True,
                            timeout=120)
     assert ended.returncode != 0

@@ -140,7 +140,7 @@ def test_the_formulas_are_those_of_the_reference(data):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_quantised_encoder_is_what_the_formulas_make_of_its_file(quantize, outputs, data, target):
+def test_a_quantised_encoder_follows_the_formulas_of_its_file(quantize, outputs, data, target):
     folder = quantize("bert-mean", target)
     assert relative(outputs("bert-mean", folder, "--activations", "float"), bert_of(data, folder)) <= BOUND
 

@@ -85,7 +85,7 @@ def test_one_and_two_engines_are_measured(swept, top):
     assert not running("serve", "preset:tiny")
 
 
-def test_launch_starts_what_a_trial_measured(swept, pinion, start_server, tmp_path):
+def test_launch_starts_the_configuration_of_a_trial(swept, pinion, start_server, tmp_path):
     """The same words, and the same CPUs."""
     out, told = swept
     profile = json.loads((out / "profiles" / "throughput.json").read_text())

@@ -10,7 +10,7 @@ from test_embed import FLAGS, ask, embedder, read_lines, reranker, write_lines  
 UNKNOWN = "a \U0001f9ff"
 
 
-def test_queries_are_cut_to_what_is_asked_of_them(embedder, reranker):  # noqa: F811
+def test_queries_are_cut_to_the_requested_length(embedder, reranker):  # noqa: F811
     begin = "The cat sat on the mat"
     for server in (embedder, reranker):
         size = len(ask(server, "/tokenize", {"prompt": begin, "add_special_tokens": False})[1]["tokens"])
@@ -22,7 +22,7 @@ def test_queries_are_cut_to_what_is_asked_of_them(embedder, reranker):  # noqa: 
         assert cut["results"] == wanted["results"]
 
 
-def test_a_score_is_what_the_models_config_asks_for(start_server, pinion, data, tmp_path):
+def test_a_score_follows_the_models_config(start_server, pinion, data, tmp_path):
     """Most cross-encoders of sentence-transformers ask for no activation: a score is then the logit."""
     folder = tmp_path / "reranker"
     shutil.copytree(data / "embedders" / "bert-reranker", folder)

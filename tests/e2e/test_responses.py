@@ -33,7 +33,7 @@ def asked(text, **more):
     return {"model": "echo", "max_output_tokens": 500, "extra_body": {"stop": [STOP]}, "input": text + STOP, **more}
 
 
-def test_items_are_what_the_model_wrote(client):
+def test_items_are_the_models_words(client):
     response = client.responses.create(**asked(f"<think>hm</think>I ask.\n{CALL}", tools=TOOLS, instructions="Be."))
     thought, message, call = response.output
     assert (thought.type, thought.content[0].text, thought.summary) == ("reasoning", "hm", [])

@@ -42,7 +42,7 @@ def test_every_request_is_answered_as_the_server_answers_it(pinion, tmp_path):
     assert body["choices"][0]["text"] == json.loads(alone.stdout)["text"]
 
 
-def test_an_interrupted_batch_goes_on_where_it_was(pinion, spawn, tmp_path):
+def test_an_interrupted_batch_goes_on_from_its_last_answer(pinion, spawn, tmp_path):
     requests = [request(f"r{i}", prompt=f"number {i}", ignore_eos=True) for i in range(60)]
     for long in requests[4:]:  # a million tokens: it cannot end before it is interrupted
         long["body"] |= {"max_tokens": 400, "n": 64}

@@ -52,7 +52,7 @@ def test_invocations_stream(generator):
     assert events[-2] == "data: [DONE]"
 
 
-def test_bodies_of_texts_go_to_what_the_model_does(embedder, reranker):
+def test_bodies_of_texts_go_to_the_models_task(embedder, reranker):
     pairs = {"text_1": "a cat", "text_2": ["a dog", "a mat"]}
     ranking = {"query": "a cat", "documents": ["a dog", "a mat"]}
     for server, alone in ((embedder, "/v1/embeddings"), (reranker, "/classify")):
@@ -68,7 +68,7 @@ def test_errors_are_those_of_the_endpoint(generator, embedder):
     assert same(embedder, {"input": 5}, "/v1/embeddings")
 
 
-def test_what_fits_nothing_is_refused_with_what_would(generator, embedder):
+def test_bodies_that_fit_no_endpoint_are_refused_with_the_missing_fields(generator, embedder):
     for server, wanted in ((generator, "'messages' or 'prompt'"), (embedder, "'input' or 'messages'")):
         for body in ({}, {"x": {"messages": [], "input": "x"}}, [], "input", 7, None):
             status, answer = ask(server, "/invocations", body)

@@ -75,7 +75,7 @@ def test_models_that_cut_text_differently_are_not_compared(pinion, data, text):
     assert "into different tokens" in done.stderr
 
 
-def test_logits_of_a_killed_run_are_no_reference(spawn, pinion, data, tmp_path):
+def test_logits_of_a_killed_run_are_not_a_reference(spawn, pinion, data, tmp_path):
     many, logits = tmp_path / "many.jsonl", tmp_path / "logits.safetensors"
     many.write_text((json.dumps({"input_ids": list(range(64))}) + "\n") * 2000)
     running = spawn("score", data / MODEL, "--input", many, "--logits", logits, *SMALL)

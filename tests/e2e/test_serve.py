@@ -204,7 +204,7 @@ def test_errors_are_the_clients_own(client):
                                        response_format={"type": "yaml"})
 
 
-def test_says_what_it_is(server, client, version):
+def test_reports_its_version_models_and_metrics(server, client, version):
     before = metric(server, "vllm:generation_tokens_total")
     client.completions.create(model="tiny", prompt="Once", max_tokens=3,
                               extra_body={"ignore_eos": True})

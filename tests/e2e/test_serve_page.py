@@ -81,7 +81,7 @@ def test_reasoning_can_be_turned_off_if_the_template_can(ready):
     assert ready.asked[0]["chat_template_kwargs"] == {"enable_thinking": False}
 
 
-def test_what_a_model_writes_becomes_no_more_than_text(ready):
+def test_words_of_a_model_become_no_more_than_text(ready):
     ready.say('**bold** `code` <img src=x onerror="wrong=1"> <script>wrong=1</script> '
               f'[a](javascript:wrong=1) [b](https://b.example/){STOP}')
     text = ready.answer().locator(".text")

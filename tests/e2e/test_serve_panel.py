@@ -44,7 +44,7 @@ def occupancy(page):
       width: byId("kv-meter").firstElementChild.style.width, kv: samples.at(-1).kv})""")
 
 
-def test_the_caches_occupancy_rises_with_what_is_computed_and_falls_to_nothing(visit, start_server, data):
+def test_the_caches_occupancy_rises_with_computed_tokens_and_falls_to_nothing(visit, start_server, data):
     server = start_server(data / "models/tiny-trained", "--dtype", "float32", "--kv-cache-space", "8MiB", "--served-model-name", "x")
     tokens = json.loads(server.get("/server_info"))["kv_cache"]["tokens"]
     seen = visit(server).wait_until_ready()

@@ -29,7 +29,7 @@ def refused(pinion, model, *flags, env=None):
 @pytest.mark.parametrize("flag", ["--api-key", "--api-key-file", "--ssl-certfile", "--ssl-keyfile", "--host",
                                   "--access-log", "--allowed-hosts", "--request-timeout", "--max-stop",
                                   "--from-profile"])
-def test_an_unset_variable_is_no_value(pinion, model, flag):
+def test_an_unset_variable_is_not_a_value(pinion, model, flag):
     """No key file would mean a server without keys, no certificate one without TLS."""
     assert flag in refused(pinion, model, flag, "")
 
@@ -66,7 +66,7 @@ def test_a_model_may_have_several_names(start_server, model, flags):
     assert 'model_name="two"' not in server.get("/metrics")
 
 
-def test_a_model_behind_its_name_is_no_name(pinion):
+def test_a_model_behind_its_name_is_not_a_name(pinion):
     done = pinion("serve", "--served-model-name", "one", "/nowhere/model", timeout=30)
     assert "/nowhere/model" in done.stderr and "MODEL is missing" not in done.stderr
     assert "MODEL is missing" in pinion("serve", "--served-model-name", "one", timeout=30).stderr
@@ -150,7 +150,7 @@ def test_without_the_page_nothing_is_at_the_root_and_no_page_is_the_servers_own(
 
 
 @pytest.mark.parametrize("text, sentence", [(None, "No such file"), ("{}", "format"), ("[", "")])
-def test_a_profile_that_is_none_is_refused(pinion, model, tmp_path, text, sentence):
+def test_a_file_that_is_not_a_profile_is_refused(pinion, model, tmp_path, text, sentence):
     file = tmp_path / "profile.json"
     if text:
         file.write_text(text)

@@ -96,7 +96,7 @@ def test_both_read_one_copy(two):
         assert sum(node["bytes"] for node in one["placement"][0]["weights"]) == size
 
 
-def test_topo_tells_whose_weights_they_are(two, pinion):
+def test_topo_names_the_engine_whose_weights_are_shared(two, pinion):
     done = pinion("topo", "--live", two.url)
     assert done.returncode == 0 and "engine 1 · its weights are those of engine 0" in done.stdout, done.stderr
 

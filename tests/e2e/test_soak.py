@@ -37,14 +37,14 @@ def test_an_engine_in_anothers_place_has_to_grow_again_and_nothing_else_is_forgi
 
 @pytest.mark.parametrize("field, value", [("rss_bytes", 107 << 20), ("descriptors", 31), ("threads", 7), ("children", 6)])
 @pytest.mark.parametrize("process", ["front", "engine"])
-def test_what_a_process_keeps_is_noticed(process, field, value):
+def test_memory_that_a_process_keeps_is_noticed(process, field, value):
     after = dataclasses.replace(BEFORE, **{process: dataclasses.replace(PROCESS, **{field: value})})
     failures = soak.compare(BEFORE, after)
     assert len(failures) == 1 and failures[0].startswith(f"the {process} process")
 
 
 @pytest.mark.parametrize("name", soak.AT_REST)
-def test_what_the_server_keeps_is_noticed(name):
+def test_memory_that_the_server_keeps_is_noticed(name):
     after = dataclasses.replace(BEFORE, kept={**soak.AT_REST, name: 7})
     assert soak.compare(BEFORE, after) == [f"{name} is 7, want {soak.AT_REST[name]}"]
 

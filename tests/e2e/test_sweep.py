@@ -103,7 +103,7 @@ def test_bad_usage_leaves_no_folder(start, tmp_path, flags):
                                    ["preset:tiny", "--plan", "--probe"],
                                    ["--replay", "results.db", "--planted"]])
 @pytest.mark.parametrize("text", ["", "{", '{"rounds": 2,}', "\0"])
-def test_a_file_that_is_no_json_is_bad_usage(pinion, real_sweep, tmp_path, words, text):
+def test_a_file_that_is_not_json_is_bad_usage(pinion, real_sweep, tmp_path, words, text):
     given = tmp_path / "given.json"
     given.write_text(text)
     done = pinion("sweep", *(real_sweep / word if word == "results.db" else word for word in words), given, cwd=tmp_path)

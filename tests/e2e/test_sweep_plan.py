@@ -13,7 +13,7 @@ def plan_of(binary, *flags, folder=None):
     return json.loads(done.stdout)
 
 
-def test_a_plan_for_another_machine_scales_what_was_probed(binary, tmp_path):
+def test_a_plan_for_another_machine_scales_the_probed_rates(binary, tmp_path):
     probe = tmp_path / "probe.json"
     done = subprocess.run([str(binary), "probe", "--seconds", "1", "--out", str(probe)],
                           capture_output=True, text=True, timeout=120)

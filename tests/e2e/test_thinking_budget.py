@@ -149,7 +149,7 @@ def refusal(server, body, path="/v1/chat/completions"):
     return json.loads(refused.value.read())["error"]["message"]
 
 
-def test_what_is_no_budget_is_refused_by_name(server):
+def test_a_value_that_is_not_a_budget_is_refused_by_name(server):
     for value in (-2, 2**40, "7", 1.5, [], True):
         why = refusal(server, {"thinking_token_budget": value})
         assert why.startswith("'thinking_token_budget'") and why.count(". ") == 0

@@ -51,7 +51,7 @@ def test_topo_reads_variables_and_flags_beat_them(pinion_json):
     assert [rank["cpus"] for rank in ranks] == [[8], [9]]
 
 
-def test_topo_shows_what_a_models_sequences_take(pinion, pinion_json, data):
+def test_topo_shows_the_memory_of_a_models_sequences(pinion, pinion_json, data):
     machine = ("--machine", "pack:2 numa:1(memory=4GiB) core:4 pu:1", "-tp", 2)
     model = data / "models/gemma3"
     flags = ("--max-model-len", 320, "--kv-cache-dtype", "bf16", "--max-num-seqs", 7)

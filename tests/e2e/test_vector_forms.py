@@ -81,7 +81,7 @@ def test_pooling_has_the_same_forms(embedder, plain):
     assert floats_of(raw, "float32", "big").reshape(2, 64).tolist() == plain.tolist()
 
 
-def test_a_refusal_is_json_whatever_form_was_asked_for(embedder):
+def test_a_refusal_is_json_for_any_requested_form(embedder):
     for field in ("embed_dtype", "endianness", "encoding_format"):
         for value in ("hex", 5, [], -1):
             status, answer = ask(embedder, "/v1/embeddings", {"input": "x", "encoding_format": "bytes", field: value})
@@ -120,7 +120,7 @@ def test_an_input_type_is_the_prompt_of_its_name(embedder, data):
     assert "search_query" in answer["error"]["message"] and ", query" in answer["error"]["message"]
 
 
-def test_coheres_own_input_types_are_prompts_where_a_model_has_them(start_server, embedder, data):
+def test_coheres_own_input_types_are_prompts_if_a_model_has_them(start_server, embedder, data):
     """vLLM refuses them unless a prompt has the same name, but Cohere's clients cannot leave them out."""
     without = start_server(data / "embedders" / "bert-mean", *FLAGS)  # it has no prompts
     for server, other in ((embedder, {"search_query": "query", "search_document": "document"}), (without, {})):

@@ -49,7 +49,7 @@ def test_prompts_are_cut_on_the_side_that_is_asked_for(create):
         assert prompt_ids(create(extra_body=body)) == kept
 
 
-def test_what_is_not_asked_for_is_none(client):
+def test_unrequested_fields_are_none(client):
     text = client.completions.create(model="tiny", prompt=IDS, max_tokens=2)
     assert text.choices[0].logprobs is text.choices[0].prompt_logprobs is text.choices[0].token_ids is None
     chat = client.chat.completions.create(model="tiny", messages=MESSAGES, max_completion_tokens=2)
@@ -102,14 +102,14 @@ def test_the_vocabularys_last_token_is_one_of_it(create):
 
 
 @pytest.mark.parametrize("prompt", [[-1], [[-1]], [999999], [], [[]]])
-def test_prompts_that_are_none_are_refused(client, prompt):
+def test_values_that_are_not_prompts_are_refused(client, prompt):
     with pytest.raises(openai.BadRequestError) as refused:
         client.completions.create(model="tiny", prompt=prompt, max_tokens=5)
     assert refused.value.param == "prompt"
 
 
 @pytest.mark.parametrize("body", ["this is not valid json{{{", ["not", "an", "object"], 42, None])
-def test_bodies_that_are_no_objects_are_refused(server, body):
+def test_bodies_that_are_not_objects_are_refused(server, body):
     status, answer = ask(server, "/v1/chat/completions", body)
     assert status == 400 and answer["error"]["type"] == "invalid_request_error"
 
@@ -176,7 +176,7 @@ def test_messages_are_taken_as_clients_keep_them(client):
     assert said(*MESSAGES, kept, MESSAGES[1]).content == said(*MESSAGES, plain, MESSAGES[1]).content
 
 
-def test_a_tool_choice_of_null_is_none_at_all(client):
+def test_a_tool_choice_of_null_is_as_good_as_absent(client):
     def said(**fields):
         return client.chat.completions.create(model="tiny", messages=MESSAGES, max_completion_tokens=5, temperature=0,
                                               **fields)

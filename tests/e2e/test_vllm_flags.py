@@ -143,7 +143,7 @@ def test_every_template_gets_the_servers_arguments(start_server):
     ((), 0.3), (("--generation-config", "auto"), 0.3), (("--generation-config", "vllm"), 1),
     (("--generation-config", "FOLDER"), 0.6), (("--override-generation-config", '{"temperature": 0.5}'), 0.5),
     (("--generation-config", "vllm", "--override-generation-config", '{"top_k": 7}'), 1)])
-def test_what_requests_leave_unsaid(start_server, data, tmp_path, flags, temperature):
+def test_sampling_defaults_come_from_the_chosen_configuration(start_server, data, tmp_path, flags, temperature):
     shutil.copytree(data / "models/tiny-trained", tmp_path / "model")
     for folder, wanted in (("model", 0.3), ("other", 0.6)):
         path = tmp_path / folder / "generation_config.json"

@@ -251,7 +251,7 @@ TEST_P(AttentionTest, QueryTokensMayStandAnywhere) {
 
 // Of the sequences that share a prefix, each call of a step may have any: the sums must be those of
 // one call with all of them.
-TEST_P(AttentionTest, CallsThatShareARunComputeWhatOneCallDoes) {
+TEST_P(AttentionTest, CallsThatShareARunComputeTheResultOfOneCall) {
   constexpr size_t kTokens = 6;
   for (KvDtype dtype : kKvDtypes) {
     for (size_t head_dim : {64, 128}) {

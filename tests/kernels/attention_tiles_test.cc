@@ -191,7 +191,7 @@ TEST(AttentionOnTiles, QueryTokensMayStandAnywhere) {
 
 // Leftovers of other requests behind the context, and later tokens of the same chunk, reach no row
 // that does not see them.
-TEST(AttentionOnTiles, IgnoresWhatIsNotSeen) {
+TEST(AttentionOnTiles, IgnoresUnseenTokens) {
   for (int64_t first : {0, 13, 31, 125, 250}) {
     SCOPED_TRACE(::testing::Message() << "first " << first);
     Scene scene({7, 3, 64, 64, 32, first});
@@ -223,7 +223,7 @@ TEST(AttentionOnTiles, IgnoresTokensBeforeTheWindow) {
   }
 }
 
-TEST(AttentionOnTiles, LeaveWhatDoesNotFillThemToVectors) {
+TEST(AttentionOnTiles, LeaveRowsThatDoNotFillThemToVectors) {
   AttentionArgs args{};
   args.key_dim = args.value_dim = args.block_tokens = 32;
   args.dtype = KvDtype::kBf16;

@@ -99,7 +99,7 @@ TEST_P(E4m3Test, ANanReachesItsOutputAndNoOther) {
 
 // As kernels/integer.h says: halves of 32 outputs, in them fours of outputs 0 to 15 and of 16 to 31
 // in turn, each with two columns side by side.
-TEST(E4m3Packing, PutsBytesWhereTheLayoutSays) {
+TEST(E4m3Packing, PutsBytesInThePlacesOfTheLayout) {
   const E4m3Problem p(E4m3Layout(40, 16), 1, 1, Dtype::kF32);
   const IntLayout& layout = p.layout;
   for (size_t n = 0; n < 64; ++n) {

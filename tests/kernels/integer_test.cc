@@ -262,7 +262,7 @@ TEST_P(IntegerTest, DequantisesToTheWeightsOnceRounded) {
 
 // The layout of integer.h, code by code; also in blocks that are not full, and in the columns up to
 // the padding.
-TEST(IntegerPacking, PutsCodesWhereTheLayoutSays) {
+TEST(IntegerPacking, PutsCodesInThePlacesOfTheLayout) {
   for (const IntLayout layout : {IntLayout{8, 70, 70, -128, false}, IntLayout{4, 70, 70, -8, false},
                                  IntLayout{8, 48, 16, -32, true}, IntLayout{4, 96, 16, -8, false},
                                  IntLayout{4, 200, 128, 0, true}}) {
@@ -364,7 +364,7 @@ TEST(IntegerPacking, SumsTheCodesOfWholeRows) {
 }
 
 // AWQ's and GPTQ's scales are float16, compressed-tensors' bfloat16: neither loses a bit.
-TEST(IntegerPacking, ScalesOfSixteenBitsStayWhatTheyAre) {
+TEST(IntegerPacking, ScalesOfSixteenBitsStayUnchanged) {
   const IntLayout layout{4, 64, 32, -8, false};
   std::vector<int8_t> codes(kBlockN * layout.k, 1);
   std::vector<float> scales, offsets(kBlockN * 2, 0);

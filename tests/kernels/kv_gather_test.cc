@@ -9,7 +9,7 @@ namespace {
 
 // What kv_write leaves of these tokens in blocks of their own is what is gathered, to the bit:
 // elements and scales, over block borders on both sides, whatever lies between the blocks.
-TEST(KvGather, CopiesWhatWritingTheTokensAloneWouldLeave) {
+TEST(KvGather, CopiesTheBytesThatWritingTheTokensAloneWouldLeave) {
   constexpr size_t kContext = 100, kDim = 24;
   const std::vector<float> keys = Normal(kContext * kDim, 1);
   const std::vector<int32_t> positions = {0,  1,  5,  15, 16, 31, 47, 48, 49, 50,

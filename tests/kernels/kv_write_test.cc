@@ -86,7 +86,7 @@ TEST_P(KvWriteTest, RoundsToTheNearest) {
 
 // Bit by bit what the scheme says, on every ISA: random rows of any size, rows of ties, of zeros,
 // of one large element beside many small ones, of elements below an eight-bit float's smallest.
-TEST_P(KvWriteTest, HoldsWhatTheSchemeSays) {
+TEST_P(KvWriteTest, HoldsTheValuesOfTheScheme) {
   using W = WrittenToken;
   for (unsigned seed = 1; seed < 300; ++seed) {
     const float size = std::ldexp(1.0f, static_cast<int>(seed % 50) - 25);

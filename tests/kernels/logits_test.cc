@@ -71,7 +71,7 @@ TEST_P(LogitsTest, ExpWeightsAreTheSoftmaxBeforeItsDivision) {
   }
 }
 
-TEST_P(LogitsTest, ExpWeightsOfWhatIsNoNumberAreZero) {
+TEST_P(LogitsTest, ExpWeightsOfNotANumberAreZero) {
   for (size_t n : {2, 5, 16, 40}) {
     std::vector<float> values(n, -INFINITY);
     values[0] = 7;

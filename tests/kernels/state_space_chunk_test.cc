@@ -159,7 +159,7 @@ TEST_P(StateSpaceChunkTest, IsWithinTheSummationBoundOfTheRecurrence) {
   }
 }
 
-TEST_P(StateSpaceChunkTest, MayWriteWhereItReads) {
+TEST_P(StateSpaceChunkTest, MayWriteOverItsInput) {
   for (const StateChunkShape& shape : kStateChunkShapes) {
     const StateChunkCase of(shape, StateDecays::kNearOne);
     std::vector<float> state = of.before, state_apart = of.before;

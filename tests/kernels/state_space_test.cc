@@ -98,7 +98,7 @@ TEST_P(StateSpaceTest, IsWithinTheSummationBound) {
   }
 }
 
-TEST_P(StateSpaceTest, MayWriteWhereItReads) {
+TEST_P(StateSpaceTest, MayWriteOverItsInput) {
   for (const StateSpaceShape& shape : kStateSpaceShapes) {
     const StateSpaceCase of(shape);
     std::vector<float> state = of.before, state_apart = of.before;

@@ -14,7 +14,7 @@ loader.exec_module(check)
 
 
 class Rooms(unittest.TestCase):
-    def test_a_folder_below_a_room_is_none_unless_it_is_listed(self):
+    def test_a_folder_below_a_room_is_not_a_room_unless_it_is_listed(self):
         self.assertEqual(check.unknown_rooms(["engine/exec/cpu/a.h", "engine/exec/npu/a.h", "kernels/impl/a.h",
                                               "tests/engine/exec/npu/a.cc"]), ["engine/exec/npu"])
 

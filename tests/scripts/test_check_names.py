@@ -41,7 +41,7 @@ class Names(unittest.TestCase):
         self.assertEqual(twice("using Row = A::Row;", "using Row = A::Row;"), [])
         self.assertEqual(twice("using Row = A::Row;", "using Row = B::Row;"), [("alias", "Row")])
 
-    def test_a_type_of_a_header_is_no_name_for_something_else(self):
+    def test_a_type_of_a_header_does_not_name_something_else(self):
         header = {"a.h": "struct FillIn {\n  int x;\n};\nclass Channel;\nstruct Part : Whole {\n};\n"}
         for body, want in (("void FillIn(Json& a) {\n}", [("function", "FillIn(Json&)")]),
                            ("struct Part {\n};", [("type", "Part")]), ("int Channel() {\n}", [])):

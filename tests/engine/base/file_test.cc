@@ -50,7 +50,7 @@ TEST_F(FileTest, ReadsBackTheWrittenText) {
   EXPECT_EQ(std::distance(begin(files), end(files)), 1) << "a temporary file was left";
 }
 
-TEST_F(FileTest, BoundsWhatADeviceGives) {
+TEST_F(FileTest, BoundsTheBytesFromADevice) {
   const auto text = ReadFile("/dev/zero", 1000);
   ASSERT_FALSE(text);
   EXPECT_THAT(text.error().message, HasSubstr("'/dev/zero' is larger than 1000"));

@@ -27,7 +27,7 @@ std::string ErrorOf(std::string_view text) {
   return parsed.error().message;
 }
 
-TEST(Json, ReadsBackWhatItWrites) {
+TEST(Json, ReadsBackItsOwnText) {
   const std::string text =
       R"({"z":[1,-2,2.5,true,false,null],"a":{"nested":{"empty":[],"none":{}}},"s":"\"\\\n\u0001é😀"})";
   const Json value = MustParse(text);

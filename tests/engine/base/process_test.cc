@@ -198,7 +198,7 @@ TEST(Process, KillsAChildThatIgnoresSigtermAndItsChildren) {
   EXPECT_EQ(pipe.ReadAll(), "") << "the grandchild holds the pipe while it lives";
 }
 
-TEST(Process, EndsWhatAChildThatHasEndedLeftBehind) {
+TEST(Process, EndsProcessesLeftBehindByAnEndedChild) {
   Pipe pipe;
   auto options = Shell("sleep 1000 & exit 3");
   options.stdout_fd = pipe.ends[1];

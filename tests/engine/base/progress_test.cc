@@ -30,7 +30,7 @@ TEST(Progress, IsSeenOfEveryThread) {
   }
 }
 
-TEST(Progress, RefusesWhatCannotHoldCounts) {
+TEST(Progress, RefusesFilesThatCannotHoldCounts) {
   EXPECT_FALSE(progress::CountIn(-1));
   const auto empty = MemoryFile::Make("empty");
   ASSERT_TRUE(empty);

@@ -7,7 +7,7 @@
 namespace pinion {
 namespace {
 
-TEST(Ring, GoesFromTheOldestToTheNewestWhereTheyAre) {
+TEST(Ring, GoesFromTheOldestToTheNewestInPlace) {
   Ring<int> ring(3);
   EXPECT_TRUE(ring.empty());
   for (int i = 0; i < 2; ++i) ring.Push() = i;

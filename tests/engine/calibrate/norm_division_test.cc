@@ -24,7 +24,7 @@ std::vector<float> Divided(Dtype dtype, float offset, const std::vector<float>& 
   return weights;
 }
 
-TEST(NormDivision, FactorsAreWhatTheStoredQuotientsMakeThem) {
+TEST(NormDivision, FactorsFollowFromTheStoredQuotients) {
   std::vector<float> factors = {3, 0.3f, 1, 5};
   // 1 / 3 and 7 / 0.3 in bfloat16, of 8 bits
   EXPECT_THAT(Divided(Dtype::kBf16, 0, {1, 7, -2.5f, 0}, factors),

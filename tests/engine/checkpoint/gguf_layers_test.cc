@@ -41,7 +41,7 @@ std::string NameOf(const ::testing::TestParamInfo<Case>& info) { return info.par
 
 class RefusedLayers : public ::testing::TestWithParam<Case> {};
 
-TEST_P(RefusedLayers, AreNamedWithWhatIsAllowed) {
+TEST_P(RefusedLayers, AreNamedWithTheAllowedValues) {
   EXPECT_EQ(ErrorOf(GetParam()), GetParam().says);
 }
 

@@ -84,7 +84,7 @@ TEST(GgufMetadata, GivesTheSpecEveryEnd) {
 }
 
 // Mistral Large 3 says that it is of DeepSeek's architecture; multipliers would be Granite's.
-TEST(GgufMetadata, RefusesWhatItsArchitectureDoesNotCompute) {
+TEST(GgufMetadata, RefusesFieldsThatItsArchitectureDoesNotCompute) {
   const auto refusal = [](std::string_view key, std::string_view value, std::string_view runs) {
     return StrCat("'", key, "' is ", value,
                   ", which changes the model in a way Pinion does not compute; it runs ", runs);
@@ -101,7 +101,7 @@ TEST(GgufMetadata, RefusesWhatItsArchitectureDoesNotCompute) {
             refusal("attn_logit_softcapping", "50", "only 0"));
 }
 
-TEST(GgufMetadata, TakesWhatItsArchitectureReadsAndWhatChangesNothing) {
+TEST(GgufMetadata, TakesFieldsThatItsArchitectureReadsOrThatChangeNothing) {
   EXPECT_EQ(ErrorOf("granite", R"({"attention.scale": 0.5, "embedding_scale": 12,
                                    "residual_scale": 0.2, "logit_scale": 8})"),
             "no error");

@@ -87,7 +87,7 @@ TEST_F(GgufTensors, BlocksDoNotBecomeAColumn) {
   EXPECT_THAT(ErrorOf(), HasSubstr(" has shape [1, 64], its metadata asks for [64, 1]"));
 }
 
-TEST_F(GgufTensors, AVectorOfBlocksIsNoColumnEither) {
+TEST_F(GgufTensors, AVectorOfBlocksIsNotAColumnEither) {
   Describe("llama", "llama");
   spec_.intermediate = 1;
   Add("blk.0.ffn_down.weight", kQ80, {64});
@@ -223,7 +223,7 @@ TEST_F(TiledValueHeads, BlocksThatTwoHeadsShareAreRefused) {
                                    "a head; want a multiple"));
 }
 
-TEST_F(TiledValueHeads, DecaysAreLogarithmsOfWhatTheFileHolds) {
+TEST_F(TiledValueHeads, DecaysAreLogarithmsOfTheFilesValues) {
   AddFloats("blk.0.ssm_a", {-1, -2, -4, 0});
   EXPECT_EQ(RowOf(module_ + "A_log", 0)[0], 0);
   EXPECT_FLOAT_EQ(RowOf(module_ + "A_log", 1)[0], std::log(4.0f));

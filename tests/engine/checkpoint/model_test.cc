@@ -72,7 +72,7 @@ TEST_F(Model, OpensEveryFixture) {
   }
 }
 
-TEST_F(Model, CallsAnAdapterWhatItIs) {
+TEST_F(Model, CallsAnAdapterByItsName) {
   const std::string adapter = folder_ + "/adapter";
   fs::create_directory(adapter);
   EXPECT_THAT(ErrorOf(adapter), HasSubstr("holds no config.json"));

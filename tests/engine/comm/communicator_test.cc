@@ -13,7 +13,7 @@ namespace {
 
 using testing::ThreadWorld;
 
-TEST(Communicator, OfThreadsDoesWhatTheEngineAsksOfAnyTransport) {
+TEST(Communicator, OfThreadsMeetsTheEnginesNeedsOfAnyTransport) {
   for (const size_t processes : {1, 2, 3, 5})
     ThreadWorld(processes).Run(testing::ExpectCommunicates);
 }

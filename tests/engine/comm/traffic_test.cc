@@ -14,7 +14,7 @@ namespace {
 
 using testing::ThreadWorld;
 
-TEST(CountingCommunicator, CountsCallsAndWhatCameInOrWentOut) {
+TEST(CountingCommunicator, CountsCallsAndBytesInAndOut) {
   ThreadWorld(3).Run([](Communicator& threads) {
     CountingCommunicator world(threads);
     const bool leads = world.process() == 0;
@@ -47,7 +47,7 @@ TEST(CountingCommunicator, AStepHasADelayOfItsOwnForItsOrder) {
   });
 }
 
-TEST(CountingCommunicator, CountsWhatPartsExchange) {
+TEST(CountingCommunicator, CountsBytesBetweenParts) {
   ThreadWorld(3).Run([](Communicator& threads) {
     CountingCommunicator world(threads);
     const auto part = world.Part(world.process() == 0 ? 0 : 1);
@@ -132,7 +132,7 @@ void RunStep(Communicator& world, DelayedCommunicator& link, size_t layers, doub
 
 // The order and its payload are under way together, and a term goes both ways at once: the leader
 // waits for the follower that the order reached late, then the follower for the leader, in turns.
-TEST(LinkCost, PredictsWhatTheMessagesOfAStepTakeOneAfterTheOther) {
+TEST(LinkCost, PredictsTheTimeOfAStepsMessagesOneAfterTheOther) {
   for (const size_t layers : {1, 2, 16})
     ThreadWorld(2).Run([&](Communicator& threads) {
       constexpr double kDelay = 0.02, kBytesPerS = 50'000, kCompute = 0.003;

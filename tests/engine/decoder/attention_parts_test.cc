@@ -87,7 +87,7 @@ TEST(AttentionPlan, DividesContextsAlikeForAnyNumberOfParts) {
 }
 
 // A part that reads a common prompt for one sequence alone saves nothing.
-TEST(AttentionPlan, CountsWhatItsPartReadsTogether) {
+TEST(AttentionPlan, CountsTheBlocksThatItsPartReadsTogether) {
   const Blocks table(kBlocks, 5);
   const StepBatch step = Decodes(std::vector(5, std::pair(kBlock * 64, &table)));
   std::vector<size_t> shared, items;

@@ -40,7 +40,7 @@ TEST(AttentionPlan, ReadsACommonPromptOnceForAllSequences) {
 
 // Layers with the same window may have several tables. Sequences whose blocks are the same in one
 // of them need not share them in another: each may have computed its own at the same time.
-TEST(AttentionPlan, SharesWhatAllTablesOfAPlanAgreeOn) {
+TEST(AttentionPlan, SharesBlocksThatAllTablesOfAPlanAgreeOn) {
   Blocks common(64, 0), part(64, 0);
   std::iota(common.begin(), common.end(), 0);
   std::iota(part.begin(), part.end(), 100);
@@ -82,7 +82,7 @@ TEST(AttentionPlan, DoesNotShareAcrossWindows) {
 }
 
 // The second sequence's own chunk begins behind what both have in common.
-TEST(AttentionPlan, DoesNotShareWhatAnotherChunkHides) {
+TEST(AttentionPlan, DoesNotShareBlocksThatAnotherChunkHides) {
   const Blocks table(70, 5);
   const StepBatch batch = Decodes({{900, &table}, {1100, &table}});
   const AttentionPlan plan = PlanOf(batch, TwoGroups(), 1, 32, {.chunk = 1000});

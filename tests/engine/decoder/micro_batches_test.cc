@@ -104,7 +104,7 @@ TEST(CutStep, ChunksOfStatesStayWhole) {
   }
 }
 
-TEST(CutStep, AModelsStatesDecideWhereItMayBeCut) {
+TEST(CutStep, AModelsStatesDecideItsPlacesForCuts) {
   const auto granule = [](const char* model) {
     return CutGranule(FindModel(testing::ModelFolder(model)).value().spec);
   };

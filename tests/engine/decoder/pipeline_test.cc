@@ -73,7 +73,7 @@ TEST(StagePlaces, RefusesStagesThatNoProcessHasWhole) {
                 HasSubstr("processes that were started together"));
 }
 
-TEST(StagePlaces, OfferWhatTheProcessesCanShare) {
+TEST(StagePlaces, OfferSplitsThatTheProcessesCanShare) {
   const std::regex offer("-tp (\\d+)(?: -pp (\\d+))?");
   for (int tensor = 1; tensor <= 6; ++tensor)
     for (int stages = 1; stages <= 6; ++stages)

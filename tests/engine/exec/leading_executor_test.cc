@@ -194,7 +194,7 @@ class BroadcastCounter final : public Communicator {
 };
 
 // A step in flight may be in collective calls itself, and those of a world come one at a time.
-TEST(LeadingExecutor, OrdersBesideStepsInFlightAreNoCollectiveCalls) {
+TEST(LeadingExecutor, OrdersBesideStepsInFlightAreNotCollectiveCalls) {
   for (const size_t steps_in_flight : {1, 2}) {
     std::vector<Seen> seen(2);
     testing::ThreadWorld(2).Run([&](Communicator& world) {

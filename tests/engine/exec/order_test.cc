@@ -9,7 +9,7 @@
 namespace pinion {
 namespace {
 
-TEST(Order, FollowersGetWhatTheLeaderSends) {
+TEST(Order, FollowersGetTheLeadersOrders) {
   testing::ThreadWorld(3).Run([](Communicator& world) {
     for (const Order& sent : {Order{OrderKind::kStart, "options"}, Order{OrderKind::kStop}}) {
       if (world.process() == 0) {

@@ -64,7 +64,7 @@ TEST(StepWire, BringsEveryField) {
   EXPECT_THAT(got->begun[0].prompt, ElementsAre(11, 12, 13));
 }
 
-TEST(StepWire, AStepThatIsCutOrTooLongIsNone) {
+TEST(StepWire, AStepThatIsCutOrTooLongIsRefused) {
   const std::string whole = Encode(Example());
   for (size_t length = 0; length < whole.size(); ++length)
     EXPECT_FALSE(DecodeStep(whole.substr(0, length))) << length;

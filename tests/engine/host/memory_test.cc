@@ -87,7 +87,7 @@ TEST(Pages, AreLocalUnlessTheProcessHasAPolicy) {
       .join();
 }
 
-TEST(Pages, OfAFileAreThoseOfAllWhoMapIt) {
+TEST(Pages, OfAFileAreThoseOfAllItsMappings) {
   const auto file = MemoryFile::Make("test").value();
   ASSERT_EQ(ftruncate(file.fd(), 3 * kHugePageBytes), 0);
   const size_t bytes = kHugePageBytes + 4096;
@@ -118,7 +118,7 @@ uint64_t HugeBytesOfFiles() {
 }
 
 // Unlike private memory, it is not made of huge pages by itself under the kernel's usual setting.
-TEST(MakeHuge, JoinsThePagesOfAFileAndKeepsWhatIsThere) {
+TEST(MakeHuge, JoinsThePagesOfAFileAndKeepsTheirContents) {
   if (!SharedPagesAreHuge()) GTEST_SKIP() << "the kernel gives none";
   const auto file = MemoryFile::Make("test").value();
   const size_t bytes = 2 * kHugePageBytes + 4096;

@@ -5,7 +5,7 @@
 namespace pinion {
 namespace {
 
-TEST(ReadPlan, TakesWhatAPlanTells) {
+TEST(ReadPlan, TakesThePlansFields) {
   const Machine machine = *ImagineMachine("pack:2 numa:1 core:4 pu:2");
   const Budget budget = *ComputeBudget(machine);
   for (const char* bind : {"auto", "nobind", "0-1|4"}) {
@@ -19,7 +19,7 @@ TEST(ReadPlan, TakesWhatAPlanTells) {
   }
 }
 
-TEST(ReadPlan, LeavesOutWhatHasAnotherType) {
+TEST(ReadPlan, LeavesOutFieldsOfAnotherType) {
   const Plan plan = ReadPlan(*Json::Parse(
       R"({"ranks":[{"cpus":[0,"1",2]},7,{"cpus":"all","threads":3}],"frontend_cpus":4,"reasons":[1,"a"]})"));
   ASSERT_EQ(plan.ranks.size(), 3u);

@@ -51,7 +51,7 @@ TEST_F(RuntimeChoiceTest, ShownFilesHaveTheirPathsIfTheyAreHere) {
   EXPECT_THAT(PreloadedFiles({}, offer_), IsEmpty());
 }
 
-TEST_F(RuntimeChoiceTest, WhatWasChosenCanBeTakenAwayAgain) {
+TEST_F(RuntimeChoiceTest, AChoiceCanBeTakenAwayAgain) {
   EXPECT_EQ(WithoutChosenLibraries("/a.so:/usr/lib/libtcmalloc_minimal.so.4:libomp.so.5"), "/a.so");
   EXPECT_EQ(WithoutChosenLibraries("/usr/lib/libtcmalloc_minimal.so.4"), "");
   EXPECT_EQ(WithoutChosenLibraries(""), "");

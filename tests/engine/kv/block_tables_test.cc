@@ -69,7 +69,7 @@ TEST(LongestIn, IsAsLongAsBlocksLast) {
   EXPECT_EQ(LongestIn(4 + 7, kFullAndWindow, 100, kBlock), 28u);
 }
 
-TEST(BlockTables, GiveBackWhatLiesBehindTheWindow) {
+TEST(BlockTables, GiveBackBlocksBehindTheWindow) {
   BlockPool pool(100, kBlock, false);
   BlockTables tables(pool, kFullAndWindow);
   BlockTables::Tables own(2);
@@ -86,7 +86,7 @@ TEST(BlockTables, GiveBackWhatLiesBehindTheWindow) {
   EXPECT_EQ(pool.used(), 0u);
 }
 
-TEST(BlockTables, APrefixOfAWindowIsWhatTheNextTokenSees) {
+TEST(BlockTables, APrefixOfAWindowIsTheTokensThatTheNextOneSees) {
   BlockPool pool(100, kBlock, true);
   BlockTables tables(pool, kFullAndWindow);
   const auto hashes = Hashes(10);
@@ -104,7 +104,7 @@ TEST(BlockTables, APrefixOfAWindowIsWhatTheNextTokenSees) {
 }
 
 // The pool evicts what lies behind windows first, as that was given back first.
-TEST(BlockTables, APrefixWithoutItsWindowIsNoneThoughALongerOneIs) {
+TEST(BlockTables, APrefixWithoutItsWindowIsNotUsedThoughALongerOneIs) {
   BlockPool pool(20, kBlock, true);
   BlockTables tables(pool, kFullAndWindow);
   const auto hashes = Hashes(10);
@@ -121,7 +121,7 @@ TEST(BlockTables, APrefixWithoutItsWindowIsNoneThoughALongerOneIs) {
 
 // The next turn may begin with a block less than was computed, so that what it sees begins before
 // what the sequence holds at its end.
-TEST(BlockTables, SpareWhatIsBehindTheLastWindowsAndNeededByNoPrefix) {
+TEST(BlockTables, SpareBlocksBehindTheLastWindowsThatNoPrefixNeeds) {
   const auto hashes = Hashes(10);
   for (const size_t kept : {0u, 5u}) {
     BlockPool pool(20, kBlock, true);
@@ -176,7 +176,7 @@ TEST(BlockTables, FitAsManyTokensAsBlocksAreLeft) {
 }
 
 // While a prompt is computed in steps its window takes no more than a step and what that sees.
-TEST(BlockTables, LackForAPromptWhatItHoldsAtOnce) {
+TEST(BlockTables, LackForAPromptTheBlocksThatItHoldsAtOnce) {
   BlockPool pool(1000, kBlock, false);
   BlockTables tables(pool, kFullAndWindow);
   BlockTables::Tables own(2);

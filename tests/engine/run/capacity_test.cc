@@ -195,7 +195,7 @@ TEST(CheckCapacity, APolicyThatMaySpillCountsAllNodes) {
 }
 
 // Else the kernel would end the process when the cache is first used.
-TEST(MostKvBytes, IsWhatAStrictRanksNodeHasLeft) {
+TEST(MostKvBytes, IsTheRestOfAStrictRanksNode) {
   const auto most = [](const char* policy, const char* bind, int ranks) {
     Scene scene = OnASmallNode(policy);
     scene.options.tensor_parallel = ranks;
@@ -228,7 +228,7 @@ TEST(CheckCapacity, LeavesRoomForRequests) {
 }
 
 // Llama-3.2-1B's hidden states of a step are 2,048 x 2,048 floats, which is 16 MiB.
-TEST(CountNeeds, StagesNeedWhatTheyKeepForEachOther) {
+TEST(CountNeeds, StagesNeedTheMemoryThatTheyKeepForEachOther) {
   const Scene scene(1);
   const auto kept = [&](const Partition& partition, size_t processes) {
     const auto needs = CountNeeds(scene.spec, scene.decoder, partition,
@@ -256,7 +256,7 @@ TEST(CountNeeds, StagesNeedWhatTheyKeepForEachOther) {
 
 // Everything that loads, in every format. Weights are counted by the layout that places them, so
 // they are equal to the byte; the cache's last spans, counted whole, may reach beyond its blocks.
-TEST(NeedsFor, IsWhatTheEngineHoldsAfterLoading) {
+TEST(NeedsFor, IsTheMemoryOfTheEngineAfterLoading) {
   std::vector<std::string> models;
   const std::vector<std::string> fixtures = tests::ModelFixtures();
   for (const std::string& name : fixtures) models.push_back(testing::ModelFolder(name));

@@ -34,7 +34,7 @@ TEST_F(ConstrainedTest, OutputIsOfTheGrammarAndNeighboursAreAsEver) {
   EXPECT_EQ(answers_[kFree].ids, alone);
 }
 
-TEST_F(ConstrainedTest, TheGrammarsEndEndsTheAnswerWhateverElseIsAsked) {
+TEST_F(ConstrainedTest, TheGrammarsEndEndsTheAnswerAgainstAnyOtherSetting) {
   Request request = Ask(kBound, "abc");
   request.params.ignore_eos = true;
   request.params.min_tokens = 30;
@@ -135,7 +135,7 @@ TEST_F(ConstrainedTest, ABadGrammarEndsItsRequestAlone) {
   EXPECT_EQ(answers_[kFree].ids, alone);
 }
 
-TEST_F(ConstrainedTest, ADeadHelperEndsWhatItFollowedAndIsReplaced) {
+TEST_F(ConstrainedTest, ADeadHelperEndsItsAnswersAndIsReplaced) {
   const auto alone = FreeAlone();
   ASSERT_TRUE(engine_->Add(Ask(kFree)));
   ASSERT_TRUE(engine_->Add(Ask(kBound, "[0-9]{50}")));
@@ -150,7 +150,7 @@ TEST_F(ConstrainedTest, ADeadHelperEndsWhatItFollowedAndIsReplaced) {
   EXPECT_TRUE(std::regex_match(TextOf(kBound + 1), std::regex("[0-9]{3}")));
 }
 
-TEST_F(ConstrainedTest, AStuckHelperEndsWhatItFollowed) {
+TEST_F(ConstrainedTest, AStuckHelperEndsItsAnswers) {
   ASSERT_TRUE(engine_->Add(Ask(kBound, "[0-9]{50}")));
   while (answers_[kBound].ids.empty()) Step();
   ASSERT_EQ(kill(Helper(), SIGSTOP), 0);

@@ -12,7 +12,7 @@
 namespace pinion {
 namespace {
 
-TEST(Devices, ANameThatIsNoneOfTheirsIsRefused) {
+TEST(Devices, ANameThatIsNotOneOfTheirsIsRefused) {
   EngineOptions options = OnBytes();
   options.device = "abacus";
   const auto refused = StartModel(options, kDevices);
@@ -21,7 +21,7 @@ TEST(Devices, ANameThatIsNoneOfTheirsIsRefused) {
   EXPECT_EQ(refused.error().message, "--device 'abacus' is unknown; use one of auto, other, bytes");
 }
 
-TEST(Devices, NeedWhatTheirOwnProcesssRanksNeed) {
+TEST(Devices, NeedTheMemoryOfTheirOwnProcesssRanks) {
   EngineOptions options = OnBytes();
   options.pipeline_parallel = 2;
   const auto all = NeedsFor(options, PlanModel(options).value()).value();
@@ -116,7 +116,7 @@ TEST(ExecutorSeam, AStepBeginsBeforeTheOneBeforeItEndsIfSequencesAreLeft) {
   EXPECT_EQ(g_executor->calls_, "BFBFBFBF") << "one alone waits for its token";
 }
 
-TEST(ExecutorSeam, WhatIsAbortedInFlightEndsOnceWithoutAnotherToken) {
+TEST(ExecutorSeam, ASequenceAbortedInFlightEndsOnceWithoutAnotherToken) {
   const auto engine = OnDevice(20, 2);
   for (uint64_t id = 1; id <= 4; ++id) AddTo(*engine, id, 6);
   std::vector<TokenEvent> events;
@@ -148,7 +148,7 @@ TEST(ExecutorSeam, AnEngineMayEndWithStepsInFlight) {
   engine.reset();  // its executor looks for those that are left
 }
 
-TEST(ExecutorSeam, WhatEndsIsToldToTheExecutorEvenIfItIsAborted) {
+TEST(ExecutorSeam, TheExecutorIsToldOfEverySequencesEndEvenIfItIsAborted) {
   const auto engine = OnDevice(12);
   const BytesExecutor& device = *g_executor;
   const auto add = [&](uint64_t id, int most) {

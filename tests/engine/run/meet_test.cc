@@ -65,7 +65,7 @@ TEST(StartTogether, AProcessThatCannotStartTellsAll) {
   });
 }
 
-TEST(StartTogether, NobodyIsToldOfWhatTheLeaderCannotStart) {
+TEST(StartTogether, NobodyIsToldOfAStartThatTheLeaderCannotMake) {
   testing::ThreadWorld(2).Run([](Communicator& world) {
     EngineOptions options;
     options.tensor_parallel = 2;
@@ -88,7 +88,7 @@ TEST(StartTogether, TheLeadersOptionsArriveAsTheyAre) {
   EXPECT_EQ(ToJson(*read), ToJson(options));
 }
 
-TEST(StartTogether, AnotherVersionIsRefusedWithBothWhateverItsOptions) {
+TEST(StartTogether, AnotherVersionIsRefusedWithBothForAnyOptions) {
   const auto read = OptionsOf("9.9.9\n{\"from_the_future\": 1}");
   ASSERT_FALSE(read);
   EXPECT_EQ(read.error().code, ErrorCode::kUsage);
@@ -112,7 +112,7 @@ TEST(AgreeOnCpuTime, UnequalQuotasAreRefusedWithBothValues) {
     EXPECT_THAT(told, HasSubstr("8 CPUs in process 0 and 6 CPUs in process 1"));
 }
 
-TEST(AgreeOnCpuTime, WhatCountsIsTheTimeOfEachProcess) {
+TEST(AgreeOnCpuTime, CountsTheTimeOfEachProcess) {
   const std::vector<std::string> agreed(3);
   EXPECT_EQ(Told({{}, {}, {}}), agreed);
   EXPECT_EQ(Told({{1.5}, {1.5}, {1.5}}), agreed);
@@ -130,7 +130,7 @@ TEST(AgreeOnCpuTime, HostsOfDifferentSizeAreRefusedWithBothValues) {
               "a part in proportion with --unequal-hosts accept");
 }
 
-TEST(AgreeOnCpuTime, UnequalProcessesAreAcceptedIfAskedAndTheLeaderSaysWhatComesOfIt) {
+TEST(AgreeOnCpuTime, UnequalProcessesAreAcceptedIfAskedAndTheLeaderTellsTheConsequence) {
   for (const auto& processes : {std::vector<Process>{{.cpus = 16}, {.cpus = 8}},
                                 std::vector<Process>{{.cpus = 16}, {8, 1, 16}}}) {
     SetLogLevel(LogLevel::kWarning);  // other tests of this program change it

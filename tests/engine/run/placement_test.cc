@@ -5,7 +5,7 @@
 namespace pinion {
 namespace {
 
-TEST(RemoteShare, CountsWhatIsOnNoPlannedNode) {
+TEST(RemoteShare, CountsPagesOnUnplannedNodes) {
   EXPECT_EQ(RemoteShare({0}, {{0, 300}, {1, 100}}), 0.25);
   EXPECT_EQ(RemoteShare({1}, {{0, 300}, {1, 100}}), 0.75);
   EXPECT_EQ(RemoteShare({0, 1}, {{0, 300}, {1, 100}}), 0.0);

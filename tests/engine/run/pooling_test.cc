@@ -68,7 +68,7 @@ TEST_P(Pooling, MatchesTheReferenceHoweverTextsShareSteps) {
 // Whichever steps the texts share, and whatever is in flight at the same time. Attention of a step
 // that may be cut into parts takes fewer rows at a time, and may add up in another order what they
 // see: at most as many float32 numbers as the longest text has tokens.
-TEST_P(Pooling, StagesGiveWhatOneGives) {
+TEST_P(Pooling, StagesGiveTheResultOfOne) {
   const PoolingGolden golden(GetParam());
   EngineOptions options = OfOneKernel(GetParam());
   const auto wanted = PoolGolden(*Start(options), golden);
@@ -119,7 +119,7 @@ TEST(PoolingOfChunks, TakesEachRowOnceOverSeveralSteps) {
 
 // Several chunks of a text are in flight at once, beside those of others. They are of fewer rows
 // than attention takes at a time.
-TEST(PoolingOfChunks, StagesGiveWhatOneGivesToTheBit) {
+TEST(PoolingOfChunks, StagesGiveTheResultOfOneToTheBit) {
   for (const char* model : {"qwen3-embedding", "qwen3-reranker"}) {
     const PoolingGolden golden(model);
     EngineOptions options = OfOneKernel(model);
@@ -130,7 +130,7 @@ TEST(PoolingOfChunks, StagesGiveWhatOneGivesToTheBit) {
   }
 }
 
-TEST(PoolingTask, RefusesWhatTheModelDoesNotDoByName) {
+TEST(PoolingTask, RefusesTasksThatTheModelLacksByName) {
   const auto embedder = Start(PoolingOptions("qwen3-embedding"));
   Request request;
   request.prompt_ids = {1};
@@ -166,7 +166,7 @@ TEST(PoolingLines, ErrorsNameLineAndFieldAndOthersGoOn) {
   EXPECT_FALSE(EmbedLines(*engine, tokenizer.get(), lines, {.dimensions = 65}));
 }
 
-TEST(PoolingKinds, AreWhatTheirNamesSay) {
+TEST(PoolingKinds, DoAsTheirNamesSay) {
   ModelFiles files;
   files.spec.hidden = 2;
   files.embedder.emplace();

@@ -71,7 +71,7 @@ TEST(PrefillSplit, OrdersThatCannotBeComputedAreAnsweredWithTheReason) {
 }
 
 // Beam searches have the highest ids that there are.
-TEST(PrefillSplit, AnEngineForPromptsAnswersItsOwnRequestsWhateverTheirIds) {
+TEST(PrefillSplit, AnEngineForPromptsAnswersItsOwnRequestsOfAnyIds) {
   const EngineOptions options = SplitOptions("preset:tiny");
   std::vector<Request> requests = Prompts(12);
   for (size_t i = 0; i < requests.size(); i += 2) requests[i].id |= uint64_t{1} << 63;
@@ -92,7 +92,7 @@ TEST(PrefillSplit, AnEngineForPromptsAnswersItsOwnRequestsWhateverTheirIds) {
   EXPECT_EQ(engine->stats().transfer.orders, 4u);
 }
 
-TEST(PrefillSplit, BlocksThatAreNoneOfThePromptsAreNotTaken) {
+TEST(PrefillSplit, BlocksOfAnotherPromptAreNotTaken) {
   const EngineOptions options = SplitOptions("preset:tiny");
   const Request request = Prompts(8)[6];
   const Outputs alone = AloneAnswers(options, {request});

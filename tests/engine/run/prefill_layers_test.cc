@@ -69,18 +69,18 @@ class HalfABlock : public ::testing::Test {
   std::unique_ptr<Engine> engine_;
 };
 
-TEST_F(HalfABlock, IsNoPrefix) {
+TEST_F(HalfABlock, IsNotAPrefix) {
   EXPECT_EQ(engine_->stats().blocks_used, 0u) << "it stands in nobody's way";
   SendDone();
   ExpectRightAnswer(0);
 }
 
-TEST_F(HalfABlock, OfALostEngineIsNoPrefix) {
+TEST_F(HalfABlock, OfALostEngineIsNotAPrefix) {
   server_.reset();
   ExpectRightAnswer(1);
 }
 
-TEST_F(HalfABlock, WhoseRoomWasTakenIsNotCompleted) {
+TEST_F(HalfABlock, IsNotCompletedIfItsRoomWasTaken) {
   engine_->DropPrefixCache();
   SendLayer(1);
   SendDone();
@@ -88,7 +88,7 @@ TEST_F(HalfABlock, WhoseRoomWasTakenIsNotCompleted) {
 }
 
 // The request does not wait for the rest, and the other engine does not compute it.
-TEST_F(HalfABlock, WhoseRoomWasTakenIsGivenUpAtOnce) {
+TEST_F(HalfABlock, IsGivenUpAtOnceIfItsRoomWasTaken) {
   engine_->DropPrefixCache();
   SendLayer(1);
   ExpectRightAnswer(1);
@@ -98,7 +98,7 @@ TEST_F(HalfABlock, WhoseRoomWasTakenIsGivenUpAtOnce) {
   EXPECT_EQ(cancelled->from.id, order_->from.id);
 }
 
-TEST_F(HalfABlock, OfAnAbortedPromptIsNoPrefix) {
+TEST_F(HalfABlock, OfAnAbortedPromptIsNotAPrefix) {
   engine_->Abort(request_.id);
   std::vector<TokenEvent> events;
   engine_->Step(events);

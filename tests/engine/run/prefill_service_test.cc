@@ -193,7 +193,7 @@ TEST_F(ServiceTest, ABlockThatAStepEndsBegunByAnotherIsSentOnce) {
   EXPECT_EQ(link_->whole(1), 4u);
 }
 
-TEST_F(ServiceTest, WhatALinkDidNotTakeDuringAStepIsSentLater) {
+TEST_F(ServiceTest, MessagesThatALinkDidNotTakeDuringAStepAreSentLater) {
   Make(100);
   link_->Order(1, 18);
   ASSERT_TRUE(Begin());

@@ -19,7 +19,7 @@ namespace {
 // Whole attention, windows, chunks, latents, an indexer, pages, and states of every kind.
 class SplitKinds : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(SplitKinds, WhatIsSaidDoesNotDependOnWhoComputedThePrompt) {
+TEST_P(SplitKinds, TheAnswerDoesNotDependOnTheEngineThatComputedThePrompt) {
   EngineOptions options = SplitOptions(GetParam());
   options.max_num_seqs = 16;  // room for all at once: none is computed here for lack of it
   const std::vector<Request> requests = Prompts(14);
@@ -143,7 +143,7 @@ TEST(PrefillSplit, APromptThatSeveralHaveIsOrderedOnce) {
   EXPECT_EQ(engine->stats().transfer.orders, 1u);
 }
 
-TEST(PrefillSplit, WhatBothEnginesHaveCachedIsSaidToBeCached) {
+TEST(PrefillSplit, TokensCachedInBothEnginesAreReportedAsCached) {
   const EngineOptions options = SplitOptions("preset:tiny");
   const std::string address = SocketPath("cached");
   Neighbour other(WithRole(options, Role::kPrefill, address));

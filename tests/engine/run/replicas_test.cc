@@ -259,7 +259,7 @@ TEST(WeightCopies, TheLogSaysWhyNoneIsShared) {
   for (const char* other : {"auto", "off"}) EXPECT_EQ(why("auto", 2, other), "");
 }
 
-TEST(WeightCopies, WhatAnotherHasPackedIsNotNeededAgain) {
+TEST(WeightCopies, PackedWeightsOfAnotherAreNotNeededAgain) {
   std::vector<RankNeeds> needs(2);
   needs[0].weights = 100;
   needs[1].weights = 50;

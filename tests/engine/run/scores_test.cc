@@ -84,7 +84,7 @@ constexpr std::string_view kLogitScore =
     R"(, {"path": "1_LogitScore",
           "type": "sentence_transformers.cross_encoder.modules.logit_score.LogitScore"})";
 
-TEST(Scores, ACrossEncodersFolderIsNoEmbedder) {
+TEST(Scores, ACrossEncodersFolderIsNotAnEmbedder) {
   const CrossEncoderFolder folder("bert-reranker",
                                   R"({"model_type": "CrossEncoder",
                                       "activation_fn": "torch.nn.modules.linear.Identity"})");
@@ -130,7 +130,7 @@ TEST(Scores, RefusesCrossEncodersOfOtherModules) {
       << files.error().message;
 }
 
-TEST(Scores, AreWhatTheirActivationsSay) {
+TEST(Scores, FollowTheirActivations) {
   const std::vector<float> logits = {0, std::log(3.0f)};
   EXPECT_EQ(Activated(logits, ScoreActivation::kNone), logits);
   const auto each = Activated(logits, ScoreActivation::kSigmoid);

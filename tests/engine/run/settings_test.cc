@@ -77,7 +77,7 @@ TEST(Settings, DefaultsAreAllowed) {
     EXPECT_TRUE(CheckSetting(row, row.get({}), row.key)) << row.key;
 }
 
-TEST(Settings, ErrorsNameTheValueAndWhatIsAllowed) {
+TEST(Settings, ErrorsNameTheValueAndTheAllowedOnes) {
   const auto error = [](const char* key, const Json& value) {
     const Status status = CheckSetting(Row(key), value, Row(key).name());
     return status ? std::string("allowed") : status.error().message;
@@ -117,7 +117,7 @@ TEST(Settings, ACounterpartTranslatesValuesOrHasNone) {
   EXPECT_EQ(CounterpartValue(Row("max_num_seqs").vllm, 8), "8");
 }
 
-TEST(Settings, SchemasAndDocumentationSayWhatTheRegistrySays) {
+TEST(Settings, SchemasAndDocumentationAgreeWithTheRegistry) {
   const auto folder = tests::SourceFolder();
   const char* hint = "run scripts/registries";
   const Json sweep = *Json::ParseFile(folder / "profiles/sweep.schema.json");

@@ -45,7 +45,7 @@ TEST(StepClock, BeginsWithTheFirstStepsAndGoesOnInProportion) {
   EXPECT_EQ(times.Seconds({}), 0);
 }
 
-TEST(StepClock, CountsWhatARowSees) {
+TEST(StepClock, CountsTheTokensThatARowSees) {
   MeasuredStepTimes times = Times();
   times.Start({{1, 0.1}, {16, 0.12}, {64, 0.3}});
   EXPECT_GT(times.Seconds(Prefill(times, 8000, 64)), 1.5 * times.Seconds(Prefill(times, 0, 64)));

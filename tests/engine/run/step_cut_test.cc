@@ -60,7 +60,7 @@ TEST(StepCut, NoOtherCutIsMuchFaster) {
 
 // Up to 16 rows weights are read for longer than they are multiplied, so that a smaller part is no
 // shorter; from there on each row takes as long as the next.
-TEST(StepCut, PartsAreNotSmallerThanWhatReadingHides) {
+TEST(StepCut, PartsAreNotSmallerThanTheRowsThatReadingHides) {
   const StepCut cut(2, {{1, 16}, {8, 16}, {16, 16}, {32, 32}, {64, 64}});
   EXPECT_EQ(cut.Parts(16), 1u);
   EXPECT_EQ(cut.Parts(64), 4u);
@@ -83,7 +83,7 @@ TEST(StepCut, LongStepsAreCutInAnyCase) {
   }
 }
 
-TEST(StepCut, TellsWhatStepsAddToThoseInFlight) {
+TEST(StepCut, TellsTheTimeThatStepsAddToThoseInFlight) {
   const StepCut cut(2, {{1, 16, 1}, {64, 64, 64}});
   const std::vector<StepSample> added = cut.AddedSamples(2);
   ASSERT_EQ(added.size(), 2u);

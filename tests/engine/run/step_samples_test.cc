@@ -57,14 +57,14 @@ std::vector<size_t> RowsTimed(size_t most_rows, int64_t fixed_ms, int64_t ms_of_
   return rows;
 }
 
-TEST(TimeSamples, LeavesOutWhatTakesLong) {
+TEST(TimeSamples, LeavesOutLongSteps) {
   EXPECT_THAT(RowsTimed(2048, 100, 1), ElementsAre(1, 16, 64));
   EXPECT_THAT(RowsTimed(2048, 300, 1), ElementsAre(1, 16)) << "steps of a large model";
   EXPECT_THAT(RowsTimed(40, 100, 1), ElementsAre(1, 16));
   EXPECT_THAT(RowsTimed(7, 100, 1), ElementsAre(1));
 }
 
-TEST(TimeSamples, LeavesOutWhatFollowsFromShorterSteps) {
+TEST(TimeSamples, LeavesOutStepsThatFollowFromShorterOnes) {
   EXPECT_THAT(RowsTimed(2048, 59, 1), ElementsAre(1, 16, 64)) << "75 ms over 60";
   EXPECT_THAT(RowsTimed(2048, 58, 1), ElementsAre(1, 16)) << "74 ms over 59: more than a quarter";
 }

@@ -58,7 +58,7 @@ struct TwoStages {
   std::unique_ptr<Engine> engine;
 };
 
-TEST(EngineStepsInFlight, AStepsWorkBeginsWhereTheOneBeforeHasEnded) {
+TEST(EngineStepsInFlight, AStepsWorkBeginsAtTheEndOfTheOneBefore) {
   uint64_t bytes[2] = {};
   for (const uint64_t experts : {0, 1000}) {  // bytes of theirs that each step reads
     TwoStages two;
@@ -95,7 +95,7 @@ TEST(EngineStepsInFlight, AStepIsCutIntoPartsOnlyIfNoOtherKeepsTheStagesBusy) {
 
 // Prompts and decodes that have both stages for themselves, and then as many as fill them: the
 // clock knew before how long they take, so nothing may change that.
-TEST(EngineStepsInFlight, StepsAloneTeachTheClockWhatTheyAddToAFullPipeline) {
+TEST(EngineStepsInFlight, StepsAloneTeachTheClockTheTimeThatTheyAddToAFullPipeline) {
   TwoStages two;
   for (uint64_t id = 1; id <= 10; ++id) {
     AddTo(*two.engine, id, 8);
@@ -108,7 +108,7 @@ TEST(EngineStepsInFlight, StepsAloneTeachTheClockWhatTheyAddToAFullPipeline) {
 }
 
 // With --role a step has the stages of a pipeline for itself.
-TEST(EngineStepsInFlight, TheStartTellsTheClockWhatStepsAddIfAsManyAreInFlight) {
+TEST(EngineStepsInFlight, TheStartTellsTheClockTheTimeThatStepsAddIfAsManyAreInFlight) {
   EngineOptions options = OnBytes();
   options.pipeline_parallel = 2;
   options.max_step_ms = 1000;
@@ -130,7 +130,7 @@ TEST(EngineStepsInFlight, EachHasItsShareOfTheTimeForWhichASequenceMayWait) {
 }
 
 // Three chunks, of which two are in flight when it is aborted.
-TEST(EngineStepsInFlight, NoRowOfWhatIsAbortedIsHandedOn) {
+TEST(EngineStepsInFlight, NoRowOfAnAbortedSequenceIsHandedOn) {
   const auto engine = OnDevice(20, 2);
   size_t rows = 0;
   engine->SetScoreSink([&](uint64_t, size_t, const float*, size_t) { ++rows; });

@@ -114,7 +114,7 @@ TEST(Sampler, PenalisesPresenceAndFrequencyOfTheOutputOnly) {
   }
 }
 
-TEST(Sampler, PenalisesWhatItsWindowHoldsOfPromptAndOutput) {
+TEST(Sampler, PenalisesTokensOfPromptAndOutputWithinItsWindow) {
   SamplingParams params;
   params.repetition_penalty = 2;
   params.presence_penalty = 0.5;
@@ -216,7 +216,7 @@ TEST(Sampler, TokensThatAreTakenCountAsDrawnOnes) {
   }
 }
 
-TEST(Sampler, WhatIsPastAMasksEndIsForbidden) {
+TEST(Sampler, TokensPastAMasksEndAreForbidden) {
   std::vector<float> logits(70, 0.0f);
   logits[69] = 9;
   const std::vector<uint32_t> mask{1u << 2, 0};
@@ -231,7 +231,7 @@ TEST(Sampler, AMaskThatAllowsOnlyTheEndOutweighsMinTokens) {
   EXPECT_EQ(Sampler(params, 1, {2}, {}).Sample(Scalar(), logits, mask).id, 2);
 }
 
-TEST(Sampler, MinTokensHoldsWhereAMaskAllowsMoreThanTheEnd) {
+TEST(Sampler, MinTokensHoldsIfAMaskAllowsMoreThanTheEnd) {
   SamplingParams params;
   params.min_tokens = 5;
   std::vector<float> logits{9, 2, 3, 4};

@@ -66,7 +66,7 @@ TEST(ThoughtTracker, CompletesAMarkThatHasBegunAsTheBudgetRunsOut) {
   EXPECT_THAT(Follow(Rules(2), wished), ElementsAre(kBegin, kWord, kEndA, kEndB, kWord, kWord));
 }
 
-TEST(ThoughtTracker, CountsWhatThePromptHasThought) {
+TEST(ThoughtTracker, CountsTheReasoningOfThePrompt) {
   ThoughtRules rules = Rules(3);
   rules.in_prompt = 2;
   EXPECT_THAT(Follow(rules, {kWord, kWord, kWord, kWord}), ElementsAre(kWord, kEndA, kEndB, kWord));
@@ -148,7 +148,7 @@ TEST(Sampler, ForcesTheEndOfReasoningAndChangesNothingElse) {
   EXPECT_LT(bounded[6].logprob, bounded[5].logprob) << "of the token that was forced";
 }
 
-TEST(Sampler, ForcesTheEndOfReasoningWhateverElseForbidsIt) {
+TEST(Sampler, ForcesTheEndOfReasoningAgainstAnyRestriction) {
   SamplingParams params;
   params.allowed_token_ids = {kWord};
   params.bad_words_ids = {{kEndA}};

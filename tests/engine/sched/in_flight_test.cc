@@ -139,7 +139,7 @@ TEST(StepsInFlight, NoneIsPreemptedWhileAStepComputesIt) {
   EXPECT_TRUE(pauses);
 }
 
-TEST(StepsInFlight, WhatIsAbortedEndsWithItsLastStepAndTakesNoToken) {
+TEST(StepsInFlight, AnAbortedSequenceEndsWithItsLastStepAndTakesNoToken) {
   Bench bench({.budget = 20, .steps_in_flight = 2});
   const Sequence* sequence = bench.Add(1, Prompt(50));
   Begin(bench);
@@ -158,7 +158,7 @@ TEST(StepsInFlight, WhatIsAbortedEndsWithItsLastStepAndTakesNoToken) {
   EXPECT_TRUE(bench.scheduler.idle());
 }
 
-TEST(StepsInFlight, ATokenOfWhatIsAbortedIsDropped) {
+TEST(StepsInFlight, ATokenOfAnAbortedSequenceIsDropped) {
   Bench bench(Steps(2));
   AddDecodes(bench, 2);
   Begin(bench);
@@ -187,7 +187,7 @@ TEST(StepsInFlight, AStepsTimeBeginsWhenTheOneBeforeHasEnded) {
 }
 
 // A decode takes longer than the bound. The prompt that waits lacks blocks as long as both decode.
-TEST(StepsInFlight, WhatIsNoStepCountsAsNone) {
+TEST(StepsInFlight, AnEmptyScheduleIsNotCountedAsAStep) {
   TimedBench bench({.blocks = 8, .bound = {0.004, 0.004, 0}, .steps_in_flight = 3});
   bench.Add(1, 16, 60);
   const Sequence* second = bench.Add(2, 3 * 16, 60);

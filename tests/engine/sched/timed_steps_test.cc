@@ -107,7 +107,7 @@ TEST(TimedSteps, CountsStepsThatExceedTheirBound) {
   EXPECT_EQ(bench.scheduler.stats().steps_over_bound, 1u);
 }
 
-TEST(TimedSteps, ReportsWhatWasComputedAndHowLongItTook) {
+TEST(TimedSteps, ReportsTheWorkOfAStepAndItsTime) {
   TimedBench bench;
   bench.AddDecodes(1, 3);
   bench.Add(9, 16);

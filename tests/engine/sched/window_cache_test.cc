@@ -31,7 +31,7 @@ size_t CachedOf(Bench& bench, const std::vector<int32_t>& prompt, int output) {
 // Six conversations take turns, each of which leaves out the end of the answer before: a block less
 // than was computed. The cache has room for what their next turns need and for the one that runs,
 // but not for all that they have computed.
-TEST(WindowCache, ConversationsOutliveWhatLiesBehindTheirWindows) {
+TEST(WindowCache, ConversationsOutliveBlocksBehindTheirWindows) {
   constexpr size_t kConversations = 6, kTurns = 4, kTokens = 163, kLeftOut = 4;
   constexpr size_t kLongest = (kTurns * kTokens + kBlockTokens - 1) / kBlockTokens;
   constexpr size_t kNeeded = kLongest + kWindows * 2 * (kWindowBlocks + 1);  // and a prompt's end
@@ -51,7 +51,7 @@ TEST(WindowCache, ConversationsOutliveWhatLiesBehindTheirWindows) {
 }
 
 // The second one of a kind shows where prompts part; from the third on they find what they share.
-TEST(WindowCache, PromptsThatPartFindWhatTheyShareInAFullCache) {
+TEST(WindowCache, PromptsThatPartFindTheirSharedBlocksInAFullCache) {
   constexpr size_t kShared = 320, kOwn = 320;
   Bench bench(SetupOf(400));
   for (int request = 0; request < 20; ++request) {

@@ -148,7 +148,7 @@ TEST_F(AdminTest, HealthSaysWhyItIsNotWell) {
   EXPECT_EQ(Ask("POST", "/health")->status, 405);
 }
 
-TEST_F(AdminTest, ResetsThePrefixCacheOnceForAllWhoWait) {
+TEST_F(AdminTest, ResetsThePrefixCacheOnceForAllWaitingClients) {
   BecomeReady();
   const auto first = Ask("POST", "/reset_prefix_cache"),
              second = Ask("POST", "/reset_prefix_cache");
@@ -184,7 +184,7 @@ TEST_F(AdminTest, AsksTheEngineForItsInfoOncePerAnswer) {
   for (const auto& reply : {first, second}) EXPECT_THAT(reply->body, HasSubstr("new"));
 }
 
-TEST_F(AdminTest, AnswersFromWhatItKnowsForAWhile) {
+TEST_F(AdminTest, AnswersFromItsLastReportForAWhile) {
   BecomeReady();
   EXPECT_THAT(Ask("GET", "/server_info")->body, HasSubstr("fake"));  // what Ready brought
   EXPECT_TRUE(sent_.empty());
@@ -204,7 +204,7 @@ TEST_F(AdminTest, DoesNotWaitForTheInfoOfADeadEngine) {
   EXPECT_EQ(sent_.size(), 2u);  // the next one is asked
 }
 
-TEST_F(AdminTest, SleepsOnceForAllWhoAsk) {
+TEST_F(AdminTest, SleepsOnceForAllAskingClients) {
   EXPECT_EQ(Ask("POST", "/sleep")->status, 503);  // nothing to put to sleep yet
   BecomeReady();
   EXPECT_EQ(Ask("POST", "/sleep?level=3")->status, 400);

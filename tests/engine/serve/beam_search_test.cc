@@ -125,7 +125,7 @@ std::vector<Scored> SearchedPlainly(const HashModel& model, const BeamSearch::Op
   return ended;
 }
 
-TEST(BeamSearch, GivesWhatAPlainSearchToTheLastStepGives) {
+TEST(BeamSearch, GivesTheResultOfAPlainSearchToTheLastStep) {
   size_t cases = 0, with_ends = 0;
   for (const uint64_t seed : {1, 2, 3, 4, 5}) {
     const HashModel model(9, seed);

@@ -195,7 +195,7 @@ TEST(CallBody, ReadsAMegabyteByteByByte) {
   }
 }
 
-TEST(CallBody, WhatBreaksMarkedParametersIsText) {
+TEST(CallBody, BrokenMarkedParametersAreText) {
   EXPECT_EQ(Parsed(Rules("gemma4"), "<|tool_call>call:time{a:1,b:}<tool_call|> so"),
             "content [}<tool_call|> so] reasoning [] time{\"a\":1,\"b\":");
   EXPECT_EQ(Parsed(Rules("gemma4"), "<|tool_call>call:time{a:1}!<tool_call|> so"),

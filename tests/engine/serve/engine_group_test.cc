@@ -97,7 +97,7 @@ class GroupTest : public testing::Test {
 constexpr char kWaits[] = "cat $0 >&3; exec sleep 60";
 constexpr char kLate[] = "sleep 0.3; cat $0 >&3; exec sleep 60";
 
-TEST_F(GroupTest, IsReadyWhenAllAreAndTellsWhatTheyHaveTogether) {
+TEST_F(GroupTest, IsReadyWhenAllAreAndTellsTheirTotals) {
   on_state_ = [this](EngineState) { server_->Stop(); };
   Run({{kWaits, Frames("a", {Ready(500)})}, {kLate, Frames("b", {Ready(400)})}});
   EXPECT_THAT(states_, ElementsAre(EngineState::kReady));
@@ -126,7 +126,7 @@ TEST_F(GroupTest, TellsOfReplicasInTheirOrderWhicheverAnswersFirst) {
 
 // The second one dies, the first alone is asked, and dies without an answer once the second is
 // back.
-TEST_F(GroupTest, WhoIsUpAnswersForTheOnlyOneThatWasAsked) {
+TEST_F(GroupTest, AReplicaThatIsUpAnswersForTheOnlyOneThatWasAsked) {
   goes_on_ = true;
   const std::string mark = Frames("asked", {});
   for (const char* which : {"-ready", "-was", "-asked", "-back"})

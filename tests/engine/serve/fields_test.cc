@@ -29,7 +29,7 @@ TEST(Fields, NamesAnUnknownOneUnlessTheyAreIgnored) {
   EXPECT_EQ(CheckFields(Api::kCompletions, harmless, {}).value(), 0u);
 }
 
-TEST(Fields, RefusesWhatIsMissingHereEvenIfUnknownOnesAreIgnored) {
+TEST(Fields, RefusesUnsupportedFieldsEvenIfUnknownOnesAreIgnored) {
   const auto refused = [](Api api, const std::string& field) {
     const auto checked =
         CheckFields(api, *Json::Parse("{" + field + "}"), {.ignores_unknown = true});

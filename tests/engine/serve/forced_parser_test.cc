@@ -68,7 +68,7 @@ TEST(ForcedParser, GivesArgumentsAsTheyCome) {
 }
 
 // Every beginning of two calls, as max_tokens may leave them.
-TEST(ForcedParser, ACallThatWasCutOffHasWhatCameOfItsArguments) {
+TEST(ForcedParser, ACallThatWasCutOffHasTheBeginningOfItsArguments) {
   const std::string two = kTwoCalls, whole = R"(<f{"a":"]}"}><g{}>)";
   for (size_t bytes = 0; bytes < two.size(); ++bytes) {
     const std::string cut = two.substr(0, bytes);
@@ -81,7 +81,7 @@ TEST(ForcedParser, ACallThatWasCutOffHasWhatCameOfItsArguments) {
   EXPECT_EQ(Forced(Forcing("f"), R"({"a": "x)"), R"(<f{"a": "x>)");
 }
 
-TEST(ForcedParser, WhatIsNotAsTheGrammarWantsItIsText) {
+TEST(ForcedParser, AnswersThatBreakTheGrammarAreText) {
   for (const char* text : {"", " ", "[", "{}", R"([{"name": 1, "parameters": {}}])", "[1]"})
     EXPECT_EQ(Forced(Forcing(""), text), text);
   for (const char* text : {"", " \n", "[1]", "null"}) EXPECT_EQ(Forced(Forcing("f"), text), text);

@@ -169,7 +169,7 @@ class DeadlineTest : public FrontendTest {
   DeadlineTest() { limits_.request_timeout_s = 0.3; }
 };
 
-TEST_F(DeadlineTest, EndsWhatWaitsForAWorker) {
+TEST_F(DeadlineTest, EndsRequestsThatWaitForAWorker) {
   StartEngine();
   BusyWorkers busy;
   busy.Occupy(*pool_);

@@ -89,7 +89,7 @@ TEST(Gate, TakesANetworkOfIpv6ForOneClient) {
   EXPECT_EQ(client("fe80::1%eth0"), "fe80::1%eth0");
 }
 
-TEST(Gate, KnowsWhatTellsOfTheServer) {
+TEST(Gate, KnowsTheEndpointsThatTellOfTheServer) {
   const auto tells = [](const std::string& path) {
     return MakeGate().Check(Head({{"Host", "localhost"}}, "GET", path)).tells_of_server;
   };

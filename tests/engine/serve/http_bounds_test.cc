@@ -51,7 +51,7 @@ TEST_F(HttpBounds, CutsOffAClientThatDoesNotReadWithoutHoldingUpOthers) {
   WaitFor(gone_, 1);
 }
 
-TEST_F(HttpBounds, APartThatIsLargerThanTheLimitIsNoSlowReader) {
+TEST_F(HttpBounds, APartThatIsLargerThanTheLimitIsNotASlowReader) {
   HttpOptions options;
   options.max_unsent_bytes = 1 << 20;
   Start(options);

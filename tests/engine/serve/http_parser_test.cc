@@ -132,7 +132,7 @@ TEST(HttpParser, LeavesTheNextRequestAlone) {
   EXPECT_EQ(parsed.rest, "GET /next HTTP/1.1\r\n");
 }
 
-TEST(HttpParser, RefusesWhatItCannotBound) {
+TEST(HttpParser, RefusesRequestsThatItCannotBound) {
   const HttpParser::Limits limits{.header_bytes = 200, .header_fields = 10, .body_bytes = 100};
   const std::string start = "POST / HTTP/1.1\r\n", field = "X: y\r\n";
   std::string fields, long_fields;

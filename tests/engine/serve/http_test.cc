@@ -142,7 +142,7 @@ TEST_F(Http, WritesAllPartsInOrderToASlowReader) {
   EXPECT_TRUE(BodyOf(slow.ReadAll()) == expected);
 }
 
-TEST_F(Http, TellsTheHandlerWhoAsks) {
+TEST_F(Http, TellsTheHandlerTheClient) {
   HttpOptions options;
   options.check = [](const HttpHead& head) {
     HttpVerdict verdict;

@@ -21,7 +21,7 @@ TEST(CallHead, IsFoundUpToTheBraceOfTheArguments) {
   EXPECT_EQ(ReadCallHead(R"({"name": "f", "ar)").name, "f") << "known before the head has ended";
 }
 
-TEST(CallHead, IsNoneOfAnotherShape) {
+TEST(CallHead, IsNotFoundInAnotherShape) {
   for (const char* text :
        {"[", R"({"id")", R"({"name": 3)", R"({"name": "")", R"({"name": "f"})",
         R"({"name": "f", "id")", R"({"name": "f", "arguments": [)", R"({"name": "\x")"})
@@ -41,7 +41,7 @@ TEST(NamedHead, IsANameUpToTheBrace) {
   EXPECT_EQ(ReadNamedHead(std::string(kMaxCallHead, 'f')).state, State::kNone);
 }
 
-TEST(CallHead, IsNoneIfItIsLong) {
+TEST(CallHead, IsNotFoundIfItIsLong) {
   const std::string text = R"({"name": ")" + std::string(kMaxCallHead, 'x');
   EXPECT_EQ(ReadCallHead(text.substr(0, kMaxCallHead - 1)).state, State::kMore);
   EXPECT_EQ(ReadCallHead(text.substr(0, kMaxCallHead)).state, State::kNone);

@@ -127,7 +127,7 @@ TEST(Link, CarriesAllThatAnEngineHasDone) {
   EXPECT_EQ(got.traffic.seconds, 26.5);
 }
 
-TEST(Link, DividesAStepWhoseEventsAreLarge) {
+TEST(Link, DividesAStepWithLargeEvents) {
   EventsMessage step;
   step.stats.steps = 7;
   for (uint64_t id = 0; id < 9; ++id) {

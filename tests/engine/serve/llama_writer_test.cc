@@ -53,7 +53,7 @@ TEST(LlamaWriter, RepeatsALengthOfNone) {
   EXPECT_EQ(Json::Parse(whole)->Find("generation_settings")->Find("n_predict")->integer(), 0);
 }
 
-TEST(LlamaWriter, CountsWhatWasComputedAndHowFast) {
+TEST(LlamaWriter, CountsComputedTokensAndTheirRate) {
   const Json whole = Whole(Part("x", "stop"));
   EXPECT_EQ(whole.Find("timings")->Dump(),
             R"({"cache_n":5,"prompt_n":2,"prompt_ms":500.0,"prompt_per_token_ms":250.0,)"

@@ -44,7 +44,7 @@ TEST(MemoryBudget, SaysWhyAShareDoesNotGrow) {
   EXPECT_EQ(asks->WhyNot(6), Shortage::kOthers);
 }
 
-TEST(MemoryBudget, GetsBackWhatASharesEndFrees) {
+TEST(MemoryBudget, GetsBackTheMemoryOfAShareThatEnds) {
   const auto budget = std::make_shared<MemoryBudget>(100);
   {
     auto share = MemoryShare::Take(budget, "a", 40);

@@ -68,7 +68,7 @@ TEST(MessageWriter, GivesEveryBlockItsStartAndStop) {
       (Events{R"(message_delta {"stop_reason":"tool_use","stop_sequence":null})", "message_stop"}));
 }
 
-TEST(MessageWriter, StreamsTheInputOfACallBeforeWhatFollowsIt) {
+TEST(MessageWriter, StreamsTheInputOfACallBeforeTheNextBlock) {
   MessageWriter writer({"msg_1", 1, "m", true});
   EXPECT_EQ(Told(writer.Part(Part("", "", {{"f", ""}}), {})),
             Events{StrCat(R"(content_block_start 0 {"type":"tool_use","id":")",
@@ -101,7 +101,7 @@ TEST(MessageWriter, WritesTheWholeMessage) {
              R"("cache_read_input_tokens":4,"output_tokens":3}})"));
 }
 
-TEST(MessageWriter, ShowsArgumentsThatAreNoObjectAsTheyAre) {
+TEST(MessageWriter, ShowsArgumentsThatAreNotAnObjectAsTheyAre) {
   const MessageWriter writer({"msg_1", 1, "m", true});
   const auto input = [&](const std::string& arguments, const char* finish) {
     const Json whole =

@@ -62,7 +62,7 @@ TEST(ServeMetrics, ShowsTheEnginesCounts) {
     EXPECT_THAT(text, HasSubstr(line));
 }
 
-TEST(ServeMetrics, CountsWhatAnotherEngineGaveAsCached) {
+TEST(ServeMetrics, CountsTokensFromAnotherEngineAsCached) {
   ServeMetrics metrics("m");
   EngineStats stats;
   stats.prompt_tokens = 100;

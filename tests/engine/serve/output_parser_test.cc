@@ -115,7 +115,7 @@ TEST(OutputParser, ANamedCallNeedsNoMarkBehindAnother) {
   EXPECT_EQ(parser->Push("[TOOL_CALLS]time{} time is", false).content, "time is");
 }
 
-TEST(OutputParser, WhatFollowsACallAndIsNoneIsText) {
+TEST(OutputParser, OtherTextAfterACallIsText) {
   constexpr const char* kCall = R"({"name": "time", "arguments": {"a": 1}})";
   const auto made = [](std::string_view content) {
     return StrCat("content [", content, R"(] reasoning [] time{"a": 1})");
@@ -186,7 +186,7 @@ TEST(OutputParser, ReadsArgumentsThatPrecedeTheName) {
             "content [] reasoning [] time{\"a\":1}");
 }
 
-TEST(OutputParser, GivesBackByteForByteWhatIsNoCall) {
+TEST(OutputParser, GivesBackTextWithoutCallsByteForByte) {
   constexpr char kBrokenDsml[] =
       "<｜DSML｜function_calls><｜DSML｜invoke name=\"time\"><｜DSML｜parameter name=\"a\" "
       "string=\"no\">1</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜function_calls>";
@@ -228,7 +228,7 @@ TEST(OutputParser, GivesBackByteForByteWhatIsNoCall) {
   }
 }
 
-TEST(OutputParser, ReadsACallAfterOneThatIsNone) {
+TEST(OutputParser, ReadsACallAfterABrokenOne) {
   EXPECT_EQ(Parsed(Rules("hermes"),
                    "<tool_call>{}</tool_call><tool_call>{\"name\":\"time\"}</tool_call>"),
             "content [<tool_call>{}</tool_call>] reasoning [] time{}");

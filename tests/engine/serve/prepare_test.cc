@@ -20,7 +20,7 @@ std::string Repeated(const std::string& part, size_t times) {
   return text;
 }
 
-TEST(ParsedBytes, IsAtLeastWhatParsingAllocates) {
+TEST(ParsedBytes, IsAtLeastTheHeapThatParsingTakes) {
   std::string keys = "{\"k\":0";
   for (int i = 0; i < 65'600; ++i) keys += StrCat(",\"", i, "\":0");
   const std::vector<std::string> bodies = {
@@ -53,7 +53,7 @@ TEST(ParsedBytes, IsAtLeastWhatParsingAllocates) {
 }
 
 // The parser's message quotes what it has read since the last value.
-TEST(ParsedBytes, IsAtLeastWhatAnErrorAllocates) {
+TEST(ParsedBytes, IsAtLeastTheHeapThatAnErrorTakes) {
   for (const std::string& body :
        {"{\"a\"" + std::string((1 << 18) + 1, '\r') + "@", "\"" + std::string((1 << 20) + 1, 'x'),
         "[" + std::string((1 << 20) + 1, '1') + "x"}) {
@@ -66,7 +66,7 @@ TEST(ParsedBytes, IsAtLeastWhatAnErrorAllocates) {
   }
 }
 
-TEST(ParsedBytes, DoesNotCountWhatStringsHold) {
+TEST(ParsedBytes, DoesNotCountTheContentsOfStrings) {
   EXPECT_EQ(ParsedBytes(R"(["[,:{"])"), ParsedBytes(R"(["aaaa"])"));
   EXPECT_EQ(ParsedBytes(R"(["\",,"])"), ParsedBytes(R"(["\"aa"])"));
   EXPECT_LT(ParsedBytes(R"(["aaaa"])"), ParsedBytes(R"(["a",""])"));
@@ -126,7 +126,7 @@ TEST_F(PreparerTest, RefusesPrioritiesThatTheOperatorDoesNotAllow) {
   EXPECT_TRUE(Prepare(R"({"prompt":"abc","max_tokens":5,"priority":0})"));
 }
 
-TEST_F(PreparerTest, KeepsMemoryOnlyForWhatIsKept) {
+TEST_F(PreparerTest, KeepsMemoryOnlyForKeptRequests) {
   {
     const auto prepared = Prepare(R"({"prompt":["abc","de"],"max_tokens":5})");
     ASSERT_TRUE(prepared);
@@ -187,7 +187,7 @@ TEST_F(PreparerTest, BoundsTheWidthOfABeamSearchAndItsPrompts) {
             "want at most 262144; ask for fewer answers or send less text at once");
 }
 
-TEST_F(PreparerTest, ReservesWhatABeamSearchMayHold) {
+TEST_F(PreparerTest, ReservesTheMemoryOfABeamSearch) {
   const auto held = [this](const char* more) {
     const auto prepared = Prepare(StrCat(R"({"prompt":"abc","n":4,"max_tokens":500)", more, "}"));
     EXPECT_TRUE(prepared) << prepared.error().message;
@@ -231,7 +231,7 @@ TEST_F(PreparerTest, WritesATrustedRequestWithItsOwnTemplate) {
   }
 }
 
-TEST_F(PreparerTest, RefusesWhatTheCacheCannotHold) {
+TEST_F(PreparerTest, RefusesRequestsThatTheCacheCannotHold) {
   const auto prepared = Prepare(R"({"prompt":"abc","max_tokens":4999})");
   ASSERT_FALSE(prepared);
   EXPECT_EQ(prepared.error().status, 400);
@@ -380,7 +380,7 @@ TEST_F(PreparerTest, AMessagesBudgetIsAWish) {
   EXPECT_EQ(named->request.params.thought.budget, 7) << "the field that says it by name goes first";
 }
 
-TEST_F(PreparerTest, ABudgetOfReasoningThatIsNoNumberOfTokensIsRefused) {
+TEST_F(PreparerTest, ABudgetOfReasoningThatIsNotANumberOfTokensIsRefused) {
   model_.output = *ChooseOutputFormat("none", "qwen3", std::nullopt);
   for (const char* value :
        {"-2", "-2147483649", "\"5\"", "2.5", "1e99", "99999999999", "[]", "true"}) {

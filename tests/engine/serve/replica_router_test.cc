@@ -84,7 +84,7 @@ TEST_F(Router, RunningSequencesCountAsWell) {
   EXPECT_EQ(router_->Place(Submitted(20, 10, 5)), busy);
 }
 
-TEST_F(Router, APromptGoesWhereItsPrefixIs) {
+TEST_F(Router, APromptGoesToTheReplicaWithItsPrefix) {
   Up(4);
   const size_t holder = *router_->Place(Submitted(0, 10 * kBlock));
   router_->OnEvent(Last(0));
@@ -124,7 +124,7 @@ TEST_F(Router, APrefixIsForgottenOnceTheCacheCannotHoldIt) {
   EXPECT_EQ(router_->Place(Submitted(3, 4 * kBlock)), other) << "its turn: nobody has the prefix";
 }
 
-TEST_F(Router, WhoIsDownGetsNothingAndLosesWhatItHad) {
+TEST_F(Router, AReplicaThatIsDownGetsNothingAndLosesItsPrefixes) {
   Up(2);
   const size_t first = *router_->Place(Submitted(0, 100));
   const size_t second = *router_->Place(Submitted(10, 100, 5000, 3));
@@ -139,7 +139,7 @@ TEST_F(Router, WhoIsDownGetsNothingAndLosesWhatItHad) {
   EXPECT_EQ(router_->Place(Submitted(30, 100)), std::nullopt);
 }
 
-TEST_F(Router, ARangeOfChoicesIsFoundWhereItsPromptsAre) {
+TEST_F(Router, ARangeOfChoicesIsFoundAtItsPromptsReplicas) {
   Up(2);
   const size_t first = *router_->Place(Submitted(0, 100, 0, 4));
   const size_t second = *router_->Place(Submitted(4, 100, 5000, 4));

@@ -78,7 +78,7 @@ TEST(ResponseWriter, GivesEveryItemItsStartAndEnd) {
   EXPECT_EQ(ToldByResponse(writer.End({7, 3, 4})), Lines{"completed"});
 }
 
-TEST(ResponseWriter, StreamsArgumentsBeforeWhatFollowsThem) {
+TEST(ResponseWriter, StreamsArgumentsBeforeTheNextItem) {
   ResponseWriter writer = StartedWriter();
   EXPECT_EQ(ToldByResponse(writer.Part(Part("", "", {{"f", ""}}), {})),
             Lines{"output_item.added 0 in_progress"});

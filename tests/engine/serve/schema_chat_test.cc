@@ -35,7 +35,7 @@ TEST(Schema, ReadsTextsInTheFormsThatClientsSendBack) {
   EXPECT_FALSE(Chat(R"({"messages":[{"role":"user","content":[{"type":"refusal","text":"a"}]}]})"));
 }
 
-TEST(Schema, TurnsMessagesIntoWhatTemplatesKnow) {
+TEST(Schema, TurnsMessagesIntoTheFormOfTemplates) {
   auto request = Chat(R"({"messages":[
       {"role":"system","content":[{"type":"text","text":"one"},{"type":"text","text":"two"}]},
       {"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function",
@@ -56,7 +56,7 @@ TEST(Schema, TurnsMessagesIntoWhatTemplatesKnow) {
   EXPECT_TRUE(chat.add_generation_prompt);
 }
 
-TEST(Schema, DropsWhatAMessageDoesNotSay) {
+TEST(Schema, DropsEmptyFieldsOfAMessage) {
   auto request = Chat(R"({"messages":[{"role":"user","content":"a","name":"n"},
       {"role":"assistant","content":null,"tool_calls":[],"refusal":null,"audio":null}]})");
   ASSERT_TRUE(request) << request.error().message;
@@ -64,7 +64,7 @@ TEST(Schema, DropsWhatAMessageDoesNotSay) {
             R"([{"role":"user","content":"a","name":"n"},{"role":"assistant","content":""}])");
 }
 
-TEST(Schema, EchoesOnlyWhatTheAssistantSaid) {
+TEST(Schema, EchoesOnlyTheAssistantsWords) {
   const auto echoed = [](const std::string& role, const char* echo) {
     auto request = Chat(R"({"messages":[{"role":")" + role + R"(","content":"a"}],"echo":)" + echo +
                         R"(,"logprobs":true,"max_completion_tokens":1})");

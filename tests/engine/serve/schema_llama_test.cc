@@ -37,7 +37,7 @@ TEST(SchemaLlama, GivesItsNamesThoseOfCompletions) {
             R"({"prompt":[1,2],"seed":-1,"guided_grammar":"root ::= \"a\""})");
 }
 
-TEST(SchemaLlama, IgnoresWhatChangesNoAnswerHere) {
+TEST(SchemaLlama, IgnoresFieldsThatChangeNoAnswer) {
   EXPECT_EQ(
       TranslatedLlama(R"({"prompt":"hi","cache_prompt":true,"id_slot":1,"n_keep":4,"grammar":"",
                            "t_max_prompt_ms":9,"mirostat":0,"mirostat_tau":5.0,"typical_p":1.0,

@@ -30,7 +30,7 @@ std::string Turns(const std::string& messages, const std::string& more = "") {
   return chat ? chat->Find("messages")->Dump() : chat.error().param + ": " + chat.error().message;
 }
 
-TEST(SchemaMessages, KeepsWhatBothApisHave) {
+TEST(SchemaMessages, KeepsFieldsOfBothApis) {
   EXPECT_EQ(Translated(R"({"model":"m","max_tokens":5,"temperature":0.5,"min_p":0.1,"top_k":null,
                            "cache_control":{"type":"ephemeral"},"stop_sequences":["x"],
                            "messages":[{"role":"user","content":"hi"}]})"),
@@ -47,7 +47,7 @@ TEST(SchemaMessages, PutsTheSystemFirst) {
   EXPECT_THAT(Turns(hi, R"("system":[{"type":"image"}],)"), HasSubstr("system: "));
 }
 
-TEST(SchemaMessages, DropsWhatDiffersInEachRequestOfAConversation) {
+TEST(SchemaMessages, DropsTextThatDiffersInEachRequestOfAConversation) {
   const char* header =
       R"({"type":"text","text":"x-anthropic-billing-header: cc_version=2; cch=1"},)";
   const std::string blocks = StrCat("[", header, R"({"type":"text","text":"a"}])");

@@ -100,7 +100,7 @@ TEST(SchemaPooling, CoheresTruncationCutsOrRefuses) {
   EXPECT_FALSE(read(R"("truncate":"NONE")").pooling.text_tokens);
 }
 
-TEST(SchemaPooling, RefusesWhatIsNoneOfCoheresBodies) {
+TEST(SchemaPooling, RefusesBodiesThatAreNotCoheres) {
   const std::pair<const char*, const char*> bad[] = {
       {"texts", R"({})"},
       {"texts", R"({"texts":"a"})"},

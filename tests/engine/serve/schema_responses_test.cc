@@ -40,7 +40,7 @@ std::string Messages(const std::string& items, const std::string& more = "") {
               : chat.error().param + ": " + chat.error().message;
 }
 
-TEST(SchemaResponses, KeepsWhatBothApisHave) {
+TEST(SchemaResponses, KeepsFieldsOfBothApis) {
   EXPECT_EQ(Translated(R"({"model":"m","input":"hi","max_output_tokens":5,"temperature":0.5,
                            "min_p":0.1,"stop":"x","top_k":null,"store":true,"user":"me",
                            "truncation":"auto","stream":true,"background":false,
@@ -141,7 +141,7 @@ TEST(SchemaResponses, ReadsWishesForReasoningAndLogprobs) {
   EXPECT_THAT(Fields(R"("include":["everything"])"), HasSubstr(R"(holds "everything")"));
 }
 
-TEST(SchemaResponses, RefusesWhatNeedsAMemoryByName) {
+TEST(SchemaResponses, RefusesFieldsThatNeedAMemoryByName) {
   for (const char* field : {"previous_response_id", "conversation", "prompt"})
     EXPECT_THAT(Fields(std::string("\"") + field + R"(":"x")"),
                 HasSubstr(std::string(field) + ": '" + field + "' is not supported"));
@@ -150,7 +150,7 @@ TEST(SchemaResponses, RefusesWhatNeedsAMemoryByName) {
               HasSubstr("input[0]: 'input[0]' is a reference"));
 }
 
-TEST(SchemaResponses, RefusesWhatItCannotRead) {
+TEST(SchemaResponses, RefusesItemsThatItCannotRead) {
   EXPECT_THAT(Translated("[]"), HasSubstr("want an object"));
   EXPECT_THAT(Translated("{}"), HasSubstr("input: 'input' is missing"));
   EXPECT_THAT(Messages("[]"), HasSubstr("at least one item"));

@@ -137,7 +137,7 @@ TEST(Schema, NamesTheFieldItRefuses) {
   }
 }
 
-TEST(Schema, ReadsWhatConstrainsTheAnswer) {
+TEST(Schema, ReadsConstraintsOnTheAnswer) {
   const std::pair<const char*, Grammar> kCases[] = {
       {R"("response_format":{"type":"json_object"})", {"json", R"({"type": "object"})"}},
       {R"("response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"a":1}}})",

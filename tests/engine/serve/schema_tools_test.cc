@@ -11,7 +11,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(Schema, RefusesToolsThatAreNoFunctions) {
+TEST(Schema, RefusesToolsThatAreNotFunctions) {
   for (const char* tool :
        {"3", "{}", R"({"type":"function"})", R"({"type":"function","function":{}})",
         R"({"type":"function","function":{"name":""}})",

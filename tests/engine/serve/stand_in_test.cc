@@ -76,7 +76,7 @@ TEST_F(StandInTest, ALateStepIsNotMadeUpFor) {
   EXPECT_EQ(clock_.now_ns, late_ns + 50'000'000);
 }
 
-TEST_F(StandInTest, EndsWhatIsAborted) {
+TEST_F(StandInTest, EndsAbortedRequests) {
   ASSERT_TRUE(Add(1, {7}, 9));
   Step();
   engine_->Abort(1);

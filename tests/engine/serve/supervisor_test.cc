@@ -151,7 +151,7 @@ TEST_F(SupervisorTest, CountsAnEngineThatHangsWhileLoadingAsADeath) {
   EXPECT_THAT(reasons_, HasSubstr("too often"));
 }
 
-TEST_F(SupervisorTest, SaysWhatItGaveUpFor) {
+TEST_F(SupervisorTest, NamesItsReasonForGivingUp) {
   std::ofstream(notes_, std::ios::binary)
       << EncodeFrame(FailedMessage{ErrorCode::kFailed, "the checkpoint has gone"});
   testing::internal::CaptureStderr();

@@ -108,7 +108,7 @@ TEST(EncoderSpec, ReadsNomicBertsPublishedFields) {
   EXPECT_THAT(EncoderErrorOf(stretched), HasSubstr("'rotary_scaling_factor' is 2"));
 }
 
-TEST(EncoderSpec, RefusesWhatItDoesNotCompute) {
+TEST(EncoderSpec, RefusesFieldsThatItDoesNotCompute) {
   EXPECT_THAT(EncoderErrorOf(EncoderWith("bert-cls", "is_decoder", "true")),
               HasSubstr("'is_decoder' is true"));
   EXPECT_THAT(

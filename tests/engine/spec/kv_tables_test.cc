@@ -33,7 +33,7 @@ std::vector<int> WindowsOf(const DecoderSpec& spec) {
   return windows;
 }
 
-TEST(Reach, CountsWhatTheNextTokenSees) {
+TEST(Reach, CountsTheTokensThatTheNextOneSees) {
   EXPECT_EQ((Reach{}.First(99)), 0u);
   EXPECT_EQ((Reach{.window = 10}.First(9)), 0u);
   EXPECT_EQ((Reach{.window = 10}.First(10)), 1u);

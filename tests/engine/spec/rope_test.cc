@@ -110,7 +110,7 @@ TEST(Rope, TakesTheLongFactorsBeyondTheOriginalLength) {
   EXPECT_NE(rope.short_factors[1], rope.long_factors[1]);
 }
 
-TEST(Rope, LengthsAreTheSameWhoseFrequenciesAre) {
+TEST(Rope, LengthsOfEqualFrequenciesAreTheSame) {
   RopeSpec dynamic = SpecOf("llama2").ropes.at(0), longrope = SpecOf("phi3-longrope").ropes.at(0);
   dynamic.type = "dynamic";
   dynamic.factor = 4;

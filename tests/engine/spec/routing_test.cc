@@ -161,7 +161,7 @@ TEST(Routing, EqualScoresGoToTheLowerExpert) {
               ElementsAre(1, 2, 4));
 }
 
-TEST(Routing, LogitsThatAreNoNumbersStillChooseDistinctExperts) {
+TEST(Routing, LogitsThatAreNotNumbersStillChooseDistinctExperts) {
   const float nan = std::nanf(""), infinity = std::numeric_limits<float>::infinity();
   for (const RouterScore score :
        {RouterScore::kSoftmax, RouterScore::kSigmoid, RouterScore::kLogit}) {

@@ -78,7 +78,7 @@ TEST(Helper, HasLimits) {
   EXPECT_EQ(Value("sys", "sys.getrecursionlimit()"), "1000");
 }
 
-TEST(Helper, IsTheSystemsPythonWhateverTheEnvironmentNames) {
+TEST(Helper, IsTheSystemsPythonInAnyEnvironment) {
   const std::string path = std::getenv("PATH");
   setenv("PATH", "/nowhere", 1);
   setenv("PYTHONHOME", "/nowhere", 1);

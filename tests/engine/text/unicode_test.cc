@@ -32,7 +32,7 @@ TEST(Utf8, ReplacesMaximalSubparts) {
   EXPECT_EQ(SanitizeUtf8("plain é 😀"), "plain é 😀");
 }
 
-TEST(Utf8, WritesWhatItReads) {
+TEST(Utf8, WritesTheCharactersThatItReads) {
   for (char32_t c :
        {0x0u, 0x7Fu, 0x80u, 0x7FFu, 0x800u, 0xD7FFu, 0xE000u, 0xFFFFu, 0x10000u, 0x10FFFFu}) {
     const std::string text = ToUtf8(c);

@@ -110,7 +110,7 @@ constexpr std::string_view kOneText = R"({"type": "TemplateProcessing",
     "single": [{"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "c"}}],
     "special_tokens": {"c": {"ids": [2]}}})";
 
-TEST(Whole, NamesWhatStandsInTheWayOfAPair) {
+TEST(Whole, NamesTheObstacleToAPair) {
   const auto tokenizer = WithProcessor(kOneText);
   ASSERT_TRUE(tokenizer) << tokenizer.error().message;
   const auto pair = (*tokenizer)->EncodeWhole("a", "b", 10);

@@ -152,7 +152,7 @@ TEST(Transfer, OrdersOfALostServerAreDoneWithAnErrorAndTheNextServerIsFound) {
   EXPECT_EQ(Await(*server).order->id, 3u);
 }
 
-TEST(Transfer, APeerThatDiffersIsToldWhatDiffers) {
+TEST(Transfer, APeerThatDiffersIsToldTheDifference) {
   const Address address = OwnAddress("differ");
   const auto server = Listen(address);
   for (const Facts& facts : {Facts{{"model", "b"}, {"-tp", "1"}}, Facts{{"model", "a"}}, Facts{}}) {

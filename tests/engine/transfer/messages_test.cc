@@ -43,7 +43,7 @@ TEST(TransferMessages, ComeBackAsTheyWere) {
   EXPECT_TRUE(std::holds_alternative<AliveMessage>(*Decode(EncodeTransfer(AliveMessage{}))));
 }
 
-TEST(TransferMessages, ThatAreCutOrLengthenedAreNone) {
+TEST(TransferMessages, ThatAreCutOrLengthenedAreRefused) {
   const std::string frame = EncodeTransfer(OrderMessage{7, {1, 2, 3}, "salt", 5, 0});
   const uint32_t type = DecodeHeader(frame.data()).type;
   const std::string payload = frame.substr(FrameHeader::kBytes);
@@ -53,7 +53,7 @@ TEST(TransferMessages, ThatAreCutOrLengthenedAreNone) {
   EXPECT_FALSE(DecodePayload(type, payload + '\0'));
 }
 
-TEST(TransferMessages, OfAnotherTypeAreNone) {
+TEST(TransferMessages, OfAnotherTypeAreRefused) {
   const std::string frame = EncodeTransfer(CancelMessage{7});
   const uint32_t type = DecodeHeader(frame.data()).type;
   const std::string payload = frame.substr(FrameHeader::kBytes);

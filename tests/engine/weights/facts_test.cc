@@ -214,7 +214,7 @@ TEST(QuantisedFacts, TellVariantsApart) {
 }
 
 // What a checkpoint says of activations is told beside what becomes of them.
-TEST(QuantisedFacts, SayWhatTheCheckpointAsksOfActivations) {
+TEST(QuantisedFacts, TellTheCheckpointsWishForActivations) {
   Described model("quantised/llama-w4a16");
   const auto text = [&](const char* asked, IntegerProduct product) {
     model.files.config.Set(

@@ -44,7 +44,7 @@ void ExpectWhole(const IntegerFormat& format, const IntegerShare& share, size_t 
   EXPECT_EQ(std::count(seen.begin(), seen.end(), 1), static_cast<ptrdiff_t>(k));
 }
 
-TEST(ShareOf, KeepsNeighboursWhereTheyAre) {
+TEST(ShareOf, KeepsNeighboursInPlace) {
   const auto share = ShareOf(Grouped(128), 64, 256);
   ASSERT_TRUE(share);
   EXPECT_FALSE(share->order);

@@ -89,7 +89,7 @@ void Pack(int fd) {
   ASSERT_TRUE(shared->Finish());
 }
 
-TEST(SharedWeights, ThoseWhoComeLaterReadWhatTheFirstPacked) {
+TEST(SharedWeights, LaterProcessesReadTheWeightsThatTheFirstPacked) {
   const auto file = SharedWeights::MakeFile().value();
   Pack(file.fd());
   for (int i = 0; i < 2; ++i) {
@@ -249,7 +249,7 @@ TEST(SharedWeights, AreThoseThatAnEngineWouldPackForItself) {
   }
 }
 
-TEST(SharedWeightsDeathTest, WhoWritesToThemAfterwardsEnds) {
+TEST(SharedWeightsDeathTest, AProcessThatWritesToThemAfterwardsEnds) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto files = FindModel("preset:tiny");
   auto source = OpenWeights(*files);

@@ -93,7 +93,7 @@ TEST(Summary, CountsFp8InEightBits) {
         2 * (weights * (kernels::SizeOf(dtype) - 1) - scales * 4 - outputs * 8));
 }
 
-TEST(Summary, SaysWhatIsLeftOutOfAWrapper) {
+TEST(Summary, NamesThePartsLeftOutOfAWrapper) {
   auto files = FindModel(StrCat(tests::TestData(), "/models/gemma3")).value();
   files.spec.wrapper = "Gemma3ForConditionalGeneration";
   EXPECT_THAT(FormatModel(files, *OpenWeights(files).value()),

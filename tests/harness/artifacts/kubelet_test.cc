@@ -93,7 +93,7 @@ TEST(Kubelet, OptionsThatExcludeEachOtherAreNotTogether) {
   EXPECT_THAT(text, Not(HasSubstr("distribute-cpus-across-numa")));
 }
 
-TEST(Kubelet, WhatNoPolicyGivesIsSaid) {
+TEST(Kubelet, SaysThatNoPolicyGivesThePlan) {
   const std::string text = KubeletOf(OnRanks(R"([{"cpus":[0,1]},{"cpus":[4,5]}])"));
   EXPECT_THAT(text, HasSubstr("# The plan was on 2 NUMA nodes, but its CPUs fit on one"));
   EXPECT_THAT(text, Not(HasSubstr("topologyManagerPolicy")));

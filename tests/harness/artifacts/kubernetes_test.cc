@@ -57,7 +57,7 @@ TEST(Kubernetes, PodIsGuaranteed) {
   EXPECT_THAT(text, HasSubstr("limits: {cpu: \"8\", memory: 7Gi}\n"));
 }
 
-TEST(Kubernetes, ModelIsMountedWhereTheProfileLooksForIt) {
+TEST(Kubernetes, ModelIsMountedAtTheProfilesPath) {
   Profile profile = Measured();
   EXPECT_THAT(Text(profile), HasSubstr("{name: models, mountPath: \"/models/x\", readOnly: true}"));
   profile.configuration.options.model = "models/y.gguf";

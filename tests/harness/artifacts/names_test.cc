@@ -46,7 +46,7 @@ TEST(ObjectName, DiffersForEveryModelAndObjective) {
   EXPECT_EQ(names.size(), 9u);
 }
 
-TEST(ObjectName, IsADnsLabelWhateverTheModelIs) {
+TEST(ObjectName, IsADnsLabelForAnyModel) {
   const std::string hostile[] = {"",
                                  "-",
                                  "a: b",

@@ -77,7 +77,7 @@ TEST(ReadScalingRow, TextsThatAreEmbeddedHaveNoDecodeSteps) {
   EXPECT_THAT(Render({*row}), HasSubstr("1.00         -           -       -         -"));
 }
 
-TEST(ReadScalingRow, RefusesWhatIsNoBench) {
+TEST(ReadScalingRow, RefusesAnythingButABench) {
   EXPECT_FALSE(ReadScalingRow({}, *Json::Parse(R"({"batch": 1})")));
   EXPECT_FALSE(ReadScalingRow({}, Json()));
 }

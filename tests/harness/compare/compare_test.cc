@@ -111,7 +111,7 @@ TEST_F(CompareTest, FindsOnlyMetricsThatGotSlower) {
   EXPECT_EQ(ToJson(*comparison).Find("worse")->integer(), 2);
 }
 
-TEST_F(CompareTest, FasterIsNoRegression) {
+TEST_F(CompareTest, FasterIsNotARegression) {
   const auto comparison = Compare(Make("a", {}), Make("b2", {.speed = 1.2}), 0.02);
   EXPECT_EQ(Of(*comparison, "isa=avx2", "ttft_s"), Kind::kBetter);
   EXPECT_FALSE(comparison->any_worse());

@@ -215,7 +215,7 @@ TEST_F(CountersTest, ResctrlThatIsNotMountedNamesTheCommand) {
   EXPECT_THAT(ResctrlSource(target_)->Examine()->fix, HasSubstr("mount -t resctrl"));
 }
 
-TEST(Figures, AreWhatACandidateShows) {
+TEST(Figures, AreTheOnesThatACandidateShows) {
   std::vector<CounterReading> readings(2);
   readings[0].values = {{"memory_read_bytes_per_s", 3}, {"memory_written_bytes_per_s", 4}};
   readings[1].values = {{"package_watts", 50}, {"memory_watts", 5}};

@@ -152,7 +152,7 @@ TEST_F(PcmTool, IsKilledIfItHangs) {
   EXPECT_THAT(ReasonOf(PcmNumaSource(target_)), HasSubstr("was killed"));
 }
 
-TEST_F(PcmTool, KeepsWhatAHangingToolHasWritten) {
+TEST_F(PcmTool, KeepsTheOutputOfAHangingTool) {
   PutIntel();
   target_.patience_s = 0.05;
   Put("printed", kMemory);
@@ -177,7 +177,7 @@ TEST_F(PcmTool, SaysWhyItFailed) {
               HasSubstr("pcm-power says 'Error: unsupported processor. Only Intel(R)"));
 }
 
-TEST_F(PcmTool, OfAVirtualMachineNamesWhatIsNotEnabled) {
+TEST_F(PcmTool, OfAVirtualMachineNamesTheCountersThatAreNotEnabled) {
   PutIntel();
   // What PCM 202302 writes on Sapphire Rapids without a PMU.
   PutTool("pcm-memory",

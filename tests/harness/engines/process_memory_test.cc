@@ -14,7 +14,7 @@
 namespace pinion::harness {
 namespace {
 
-TEST(PeakMemory, CountsWhatProcessesShareOnce) {
+TEST(PeakMemory, CountsSharedPagesOnce) {
   constexpr size_t kBytes = size_t{32} << 20;
   void* const shared =
       mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -52,7 +52,7 @@ TEST(TokenScale, AServerThatNeverAnswersIsGivenUpAtTheDeadline) {
   EXPECT_THAT(scale.error().message, testing::HasSubstr("the first request had no whole answer"));
 }
 
-TEST(TokenScale, AnInterruptionIsNoRefusal) {
+TEST(TokenScale, AnInterruptionIsNotARefusal) {
   const SilentServer server;
   LoadedServer loaded{.url = ServerUrl::OfPort(server.port)};
   const Status scale = MeasureTokenScale(loaded, 600, {.interrupted = [] { return true; }});

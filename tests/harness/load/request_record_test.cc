@@ -38,7 +38,7 @@ TEST(TokenTimes, ComeBackExactly) {
   EXPECT_THAT(*UnpackTimes("", kOriginNs), IsEmpty());
 }
 
-TEST(TokenTimes, WhatTheRoundingTakesDoesNotAddUp) {
+TEST(TokenTimes, RoundingErrorsDoNotAddUp) {
   std::vector<int64_t> times_ns;
   for (int64_t i = 0; i < 1000; ++i) times_ns.push_back(kOriginNs + i * 20'000'999);
   const auto read = UnpackTimes(PackTimes(times_ns, kOriginNs), kOriginNs);

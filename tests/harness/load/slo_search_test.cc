@@ -164,7 +164,7 @@ TEST(IsGood, OfACutRequestIsUnknownUntilALimitIsMissed) {
   EXPECT_EQ(GoodUnder(pace, {{2, 2.1}, 3.6}), false);
 }
 
-TEST(RunOf, CountsWhatWasNeverSent) {
+TEST(RunOf, CountsRequestsThatWereNeverSent) {
   ServerLoadResult result;
   result.never_sent = 2;
   RequestRecord good;

@@ -180,7 +180,7 @@ TEST(SteadyOpen, AFewRequestsAreTakenWhole) {
 }
 
 // Nine of ten requests of an overloaded server were cut off: the answers that came were early ones.
-TEST(SteadyOpen, WhatWasCutOffWasSlow) {
+TEST(SteadyOpen, ARequestThatWasCutOffWasSlow) {
   ServerLoadResult load = Arrivals(40, 2, [](int) { return int64_t{2}; });
   for (size_t i = 4; i < load.requests.size(); ++i) {
     RequestRecord& record = load.requests[i];
@@ -197,7 +197,7 @@ TEST(SteadyOpen, WhatWasCutOffWasSlow) {
   EXPECT_EQ(summary.goodput, 0);
 }
 
-TEST(SteadyOpen, SoManyRequestsCountWhateverTheSlope) {
+TEST(SteadyOpen, SoManyRequestsCountAtAnySlope) {
   // Answers that become longer all the while have a slope in every window.
   const auto slower = [](int request) { return int64_t{1 + request * request / 20}; };
   const int least = LeastForSteady(kRate, 90);

@@ -196,7 +196,7 @@ TEST_F(KeepRunningTest, EndsDuringAPauseIfItIsAsked) {
   EXPECT_EQ(*code, 0);
 }
 
-TEST_F(KeepRunningTest, WhatAServerLeavesBehindEndsWithIt) {
+TEST_F(KeepRunningTest, ProcessesThatAServerLeavesBehindEndWithIt) {
   const auto code = Keep("sleep 1000 & echo $! >left; exit 0");
   EXPECT_EQ(*code, 0);
   const auto left = ReadFile((folder_ / "left").string(), 100);

@@ -19,7 +19,7 @@ std::optional<std::string> Here(const std::string& binding, int ranks,
   return ListsHere(options, ranks, machine, *ComputeBudget(machine, {allowed, std::nullopt}));
 }
 
-TEST(ListsHere, KeepWhatCanBeUsed) {
+TEST(ListsHere, AreKeptIfTheyCanBeUsed) {
   EXPECT_FALSE(Here("0,2|4,6", 2, {0, 2, 4, 6}));
   for (const char* mode : {"auto", "all", "nobind"}) EXPECT_FALSE(Here(mode, 1, {8, 10}));
 }

@@ -131,7 +131,7 @@ TEST(Answer, IsTheSameInEveryOutputForEveryOutcome) {
   }
 }
 
-TEST(VerdictWords, TheEvidenceDoesNotRepeatWhatTheHeadlineSays) {
+TEST(VerdictWords, TheEvidenceDoesNotRepeatTheHeadline) {
   const auto confidence = [](const char* what) {
     for (const Ending& ending : kEndings)
       if (std::string(ending.what) == what) {
@@ -157,7 +157,7 @@ TEST(VerdictWords, TheEvidenceDoesNotRepeatWhatTheHeadlineSays) {
 }
 
 // Outcomes of throughput, latency and balanced, and what is said of all three.
-TEST(Answer, IsOneShortSentenceWhateverTheObjectivesFound) {
+TEST(Answer, IsOneShortSentenceForAnyFindings) {
   struct Found {
     Outcome outcome;
     Estimate best_ratio;
@@ -270,7 +270,7 @@ TEST(Answer, OfAPairSaysWhichIsBetterAndRecommendsNothing) {
             "threads_bind=0-1, isa=avx2 is 26 % worse (16 to 30 %) than the defaults.");
 }
 
-TEST(Answer, OfAPairSaysWhatBecameOfASideWithoutNumbers) {
+TEST(Answer, OfAPairExplainsASideWithoutNumbers) {
   const std::tuple<CandidateStatus, const char*, const char*> rows[] = {
       {CandidateStatus::kFailed, "round 2: crashed", "B failed: round 2: crashed."},
       {CandidateStatus::kTooSlow, "no answer in 8 s", "B was too slow: no answer in 8 s."},

@@ -81,7 +81,7 @@ TEST(FrontierChart, RingsPointsThatMayBelongToTheFront) {
 }
 
 // Open loops have points and a line of their own, and may be the highest.
-TEST(FrontierChart, ShowsWhatWasMeasuredAtRequestRates) {
+TEST(FrontierChart, ShowsMeasurementsAtRequestRates) {
   Results results = PlantedResults();
   results.definition.workload.rates = {2.5};
   for (const size_t id : {0, 1})

@@ -28,7 +28,7 @@ TEST(HygieneFacts, PutWarningsFirstWithTheirFixes) {
   EXPECT_THAT(HygieneFacts(Results()).note, HasSubstr("Not recorded"));
 }
 
-TEST(CounterFacts, ShowWhatWasCountedAndNameWhatWasNotOnce) {
+TEST(CounterFacts, ShowCountsAndNameMissingCountersOnce) {
   Results results = PlantedResults();
   EXPECT_EQ(CounterFacts(results).note,
             "energy: not available, because rapl: no package; to enable it: modprobe "
@@ -44,7 +44,7 @@ TEST(CounterFacts, ShowWhatWasCountedAndNameWhatWasNotOnce) {
   EXPECT_EQ(table.rows[0].cells[2], "3.10 GHz");
 }
 
-TEST(LoadFacts, StateWhereTheWindowsBeganAndHowTheyEnded) {
+TEST(LoadFacts, StateTheBeginningOfTheWindowsAndTheReasonOfTheirEnd) {
   Results results = PlantedResults();
   EXPECT_EQ(LoadFacts(results).note, "No trial has ended yet.");
   results.candidates[1].series.push_back(
@@ -146,7 +146,7 @@ TEST(EffectFacts, CompareWithTheFirstValueIfNoneIsTheDefault) {
   EXPECT_THAT(table.rows[2].cells, testing::Contains(HasSubstr("-50")));
 }
 
-TEST(EffectFacts, WhatFewTrialsPreemptedIsNotNone) {
+TEST(EffectFacts, PreemptionsInFewTrialsAreNotNone) {
   Results results = OfTwoSettings();
   results.candidates.resize(2);
   results.candidates[0].series[0].samples = {{1, false, 0, false}};

@@ -11,7 +11,7 @@ namespace pinion::harness {
 namespace {
 
 // The example of Holm's paper's kind, by hand: 0.01 <= 0.05/4, 0.013 <= 0.05/3, 0.03 > 0.05/2.
-TEST(Holm, HoldsEachToWhatIsLeftOfTheFamilysLevel) {
+TEST(Holm, HoldsEachToTheRestOfTheFamilysLevel) {
   const std::vector<Corrected> found = Holm(std::vector{0.03, 0.01, 0.04, 0.013}, 0.05);
   const bool rejected[] = {false, true, false, true};
   const double alphas[] = {0.05 / 2, 0.05 / 4, 0.05 / 2, 0.05 / 3};

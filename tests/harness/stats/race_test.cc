@@ -114,7 +114,7 @@ TEST(Race, EqualCandidatesEndTheRaceToo) {
 
 // Noise of 10 %, of which no confirmation can tell 2 %: to look for it would take hundreds of
 // rounds.
-TEST(Race, InMuchNoiseLooksForWhatCanBeConfirmed) {
+TEST(Race, InMuchNoiseLooksForLeadsThatCanBeConfirmed) {
   size_t rounds = 0;
   for (uint32_t seed = 0; seed < 20; ++seed)
     rounds += RunRace(std::vector<double>(24, 1.0), 0.1, 40, seed).rounds();

@@ -124,7 +124,7 @@ TEST(Verdict, AProvenSmallGainIsNamedRatherThanALargerOneThatMayBeChance) {
   EXPECT_EQ(verdict.best, 2);
 }
 
-TEST(Verdict, AnIntervalThatIncludesOneIsNoDifference) {
+TEST(Verdict, AnIntervalThatIncludesOneIsNotADifference) {
   const Verdict verdict = One(Input({Confirmed(1, {9, 10, -1, 10, 9, 12})}));
   EXPECT_EQ(verdict.outcome, Outcome::kNoDifference);
   EXPECT_THAT(verdict.tied, ElementsAre(1));

@@ -254,7 +254,7 @@ TEST_F(StoreTest, NamesAMissingFileAndACorruptOne) {
   EXPECT_THAT(corrupt.error().message, HasSubstr(path_));
 }
 
-TEST_F(StoreTest, ADamagedStoreIsAnErrorThatNamesWhatItLacks) {
+TEST_F(StoreTest, ADamagedStoreIsAnErrorThatNamesTheMissingPart) {
   ASSERT_TRUE(Create()->PutCandidates({Candidate(0), Candidate(1)}));
   const auto lacks = [&](const char* statement) {
     SQLite::Database(path_, SQLite::OPEN_READWRITE).exec(statement);

@@ -44,7 +44,7 @@ TEST(TrialInfo, SurvivesTheRoundTripThroughJson) {
   EXPECT_EQ(ToJson(ReadTrialInfo(Json())).Dump(), "{}");
 }
 
-TEST(TrialInfo, LeavesWhatHasAnotherTypeUnset) {
+TEST(TrialInfo, LeavesMembersOfAnotherTypeUnset) {
   const TrialInfo info = ReadTrialInfo(*Json::Parse(
       R"({"isa":1,"threads":"two","cut":"all","quantiles":[{"metric":"ttft_s"}],"once_s":null,"windows":[7,{"concurrency":"all"}],"generator":[],)"
       R"("slo":{"levels":[{"load":"high"},{"load":1.0,"good":-1,"total":4},{"load":2.0}]}})"));

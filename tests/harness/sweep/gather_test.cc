@@ -82,7 +82,7 @@ TEST_F(GatherTest, KeepsEveryTrialWithItsKeysAndRequests) {
 }
 
 // While jobs still run their stores are gathered again and again.
-TEST_F(GatherTest, ReplacesWhatWasGatheredBeforeAndNothingElse) {
+TEST_F(GatherTest, ReplacesTheResultsGatheredBeforeAndNothingElse) {
   const std::string one = Node("one", 1), two = Node("two", 2), three = Node("three", 3);
   ASSERT_TRUE(Gather({one, two}, Into()));
   ASSERT_TRUE(Gather({one, two, three}, Into()));

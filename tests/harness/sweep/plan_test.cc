@@ -93,7 +93,7 @@ TEST(SweepPlan, WithoutCeilingsPredictsNothingAndSaysHow) {
 }
 
 // Not every strategy measures every configuration.
-TEST(SweepPlan, SaysWhatTheStrategyMeasures) {
+TEST(SweepPlan, NamesTheMeasurementsOfTheStrategy) {
   const auto told = [](const char* definition) {
     return RenderSweepPlan(PlanOn(kTwoNodes, definition, 0));
   };

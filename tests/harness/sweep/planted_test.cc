@@ -108,7 +108,7 @@ double MeanOf(const ReplayReport& report, const char* name) {
   return figure ? figure->mean.mean : -1;
 }
 
-TEST(Planted, FailuresAndDisturbedTrialsCostTimeAndAreNoDifferences) {
+TEST(Planted, FailuresAndDisturbedTrialsCostTimeAndAreNotDifferences) {
   ReplayOptions options;
   options.seeds = 40;
   const ReplayReport calm = ReportOf(EightWith(0, 0), options);

@@ -70,7 +70,7 @@ TEST_F(ProposerTest, OneThatFallsSilentIsEndedWithTheWayOut) {
                     HasSubstr("another --strategy")));
 }
 
-TEST_F(ProposerTest, AnErrorThatIsNoTextIsTold) {
+TEST_F(ProposerTest, AnErrorThatIsNotATextIsTold) {
   const auto tpe = Start("read -r points; echo '{\"error\":[5]}'", 60);
   ASSERT_FALSE(tpe);
   EXPECT_EQ(tpe.error().code, ErrorCode::kUnsupported);

@@ -139,7 +139,7 @@ TEST(Halving, ABudgetWithoutRoomForARoundSaysSo) {
   EXPECT_THAT(state.passed_over.at(60), HasSubstr("no room for a round"));
 }
 
-TEST(Proposals, TheModelIsToldWhatWasFound) {
+TEST(Proposals, TheModelIsToldTheResults) {
   Given source({1, 2, 0, 0.5, 1, 1, 1, 1, 1});
   Search(Strategy::kTpe, source);
   ASSERT_THAT(source.questions, SizeIs(Ge(2u)));

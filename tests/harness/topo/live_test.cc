@@ -90,7 +90,7 @@ TEST(LivePlacement, ShowsEveryEngineOfSeveral) {
   EXPECT_THAT(DrawPlacement(Placed(Info()), false), Not(HasSubstr("engine 0")));
 }
 
-TEST(LivePlacement, TellsWhoseWeightsAnEngineReads) {
+TEST(LivePlacement, NamesTheEngineThatSharesItsWeights) {
   const auto with_copy = [](const char* shared) {
     Json info = Info();
     info.Set("shared_weights", Json::Parse(shared).value());
@@ -169,7 +169,7 @@ TEST(LivePlacement, FitsATerminal) {
     EXPECT_LE(DisplayWidth(line), 100u) << line;
 }
 
-TEST(LivePlacement, RefusesWhatIsNoPlacement) {
+TEST(LivePlacement, RefusesAnythingButAPlacement) {
   const std::string way_out = "--live wants a server that this version of pinion started";
   for (const char* other : {"{}", "[]", "3", R"({"placement": 5})", R"({"placement": [7]})"})
     EXPECT_THAT(ErrorOfInfo(Json::Parse(other).value()), HasSubstr(way_out)) << other;

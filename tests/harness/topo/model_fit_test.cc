@@ -165,7 +165,7 @@ TEST(ModelFit, SharesMemoryAmongEngines) {
   EXPECT_EQ(MustFit(options).refusal, "");
 }
 
-TEST(ModelFit, RefusesWhatAnEngineRefuses) {
+TEST(ModelFit, RefusesTheModelsThatAnEngineRefuses) {
   TopologyOptions options = On("1GiB", "llama");
   options.engine.max_model_len = 1 << 20;
   EXPECT_THAT(Examine(options).error().message, HasSubstr("--max-model-len 1048576 exceeds"));
@@ -195,7 +195,7 @@ TEST(ModelFit, CountsAnEncodersCacheOnceForEachStage) {
 }
 
 // What an engine has with the same settings.
-TEST(ModelFit, IsWhatAnEngineHolds) {
+TEST(ModelFit, IsTheMemoryThatAnEngineHolds) {
   SetLogLevel(LogLevel::kError);
   setenv("OMP_NUM_THREADS", "2", 1);
   for (const char* model :

@@ -68,7 +68,7 @@ TEST(Topology, PlacesTheRanksOfStagesOfSeveralEngines) {
   EXPECT_THAT(DrawTopology(MustExamine(options), false), Not(HasSubstr("engine 0 ·")));
 }
 
-TEST(Topology, EnginesThatDoNotFitAreRefusedWithWhatFits) {
+TEST(Topology, EnginesThatDoNotFitAreRefusedWithANumberThatFits) {
   TopologyOptions options;
   options.machine = "pack:1 numa:1 core:8 pu:1";
   options.engine.pipeline_parallel = 2;

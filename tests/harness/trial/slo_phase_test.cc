@@ -51,7 +51,7 @@ TEST(Trial, LooksForTheRateThatMeetsTheSlo) {
 
 // Twenty requests at once would all be served within the limit of 2 s, and yet no more than 10 a
 // second are.
-TEST(Trial, ABurstThatIsSoonServedIsNoLoad) {
+TEST(Trial, ABurstThatIsSoonServedIsNotALoad) {
   FakeTarget target;
   target.serves_s = 0.1;
   TrialRequest request = SmallRequest();
@@ -159,7 +159,7 @@ TEST(Trial, LoopsCountRequestsThatMeetTheSlo) {
   }
 }
 
-TEST(FirstLoad, IsThatOfTheTargetOrHalfOfWhatWasReached) {
+TEST(FirstLoad, IsThatOfTheTargetOrHalfOfTheLoadReached) {
   SloTarget target = AnswerWithin(1);
   EXPECT_DOUBLE_EQ(FirstLoad(target, 16), 8);
   EXPECT_DOUBLE_EQ(FirstLoad(target, 15.9), 8 / std::sqrt(2));

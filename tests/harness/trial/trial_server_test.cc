@@ -8,7 +8,7 @@
 namespace pinion::harness {
 namespace {
 
-TEST(ShownCommand, HasWhatTheTrialsProcessPreloads) {
+TEST(ShownCommand, HasThePreloadedLibrariesOfTheTrialsProcess) {
   TrialRequest request;
   request.configuration.options.model = "org/name";
   request.engine.kind = EngineChoice::Kind::kVllm;

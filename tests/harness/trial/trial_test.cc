@@ -33,7 +33,7 @@ TEST(Trial, MeasuresTheBatchAndEveryConcurrency) {
   EXPECT_TRUE(result->info.cut.empty());
 }
 
-TEST(Trial, ReportsWhatTheServersCounted) {
+TEST(Trial, ReportsTheCountsOfTheServers) {
   FakeTarget target;
   target.counted = ServerCounters{2, 100, 25, {0.5, 50, 1000, 300}, {0.25, 20, 2000, 60}};
   target.kv_used_share = 0.75;

@@ -171,7 +171,7 @@ TEST(CpuExecutor, OnlyAStepThatHandsOverTellsOfItsLayers) {
 }
 
 // Wherever the pieces begin and end.
-TEST(CpuExecutor, WhatIsWrittenInPiecesIsReadAsItWas) {
+TEST(CpuExecutor, BlocksWrittenInPiecesAreReadUnchanged) {
   for (const auto& [threads, stages] : {Split{{1}, 1}, Split{{1, 1}, 1}, Split{{1, 1, 1, 1}, 2}}) {
     const auto executor = Tiny(threads, stages);
     ASSERT_TRUE(executor->AllocateKv({kBlocks, 128, 1}));

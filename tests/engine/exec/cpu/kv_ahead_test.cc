@@ -39,7 +39,7 @@ TEST(KvAhead, KeepsHalfOfTheReserveBesideSteps) {
 }
 
 // A burst has used what was not touched yet; of the span that it ended in, perhaps a part.
-TEST(KvAhead, LeavesOutWhatIsInUse) {
+TEST(KvAhead, LeavesOutPiecesInUse) {
   KvAhead ahead(kPieces, 12);
   ExpectNext(ahead, 33, 2, 12, 14);
   ExpectNext(ahead, 33, 100, 14, 18);

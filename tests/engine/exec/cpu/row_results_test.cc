@@ -91,7 +91,7 @@ TEST_F(RowResultsTest, EveryRowIsPutToItsUse) {
   EXPECT_THAT(caller.threads, ElementsAre(std::this_thread::get_id()));
 }
 
-TEST_F(RowResultsTest, AConstrainedRowChoosesWhatItsMaskAllowsAndNothingWithoutOne) {
+TEST_F(RowResultsTest, AConstrainedRowChoosesTokensOfItsMaskAndNothingWithoutOne) {
   StepInput input;
   input.wanted = {
       {0, RowUse::kToken, 5, true}, {1, RowUse::kToken, 6, true}, {2, RowUse::kToken, 7, false}};
