@@ -1,4 +1,4 @@
-"""What each attack does to another client's stream and to /health: the table of `attacks.py --measure`."""
+"""The effect of each attack on another client's stream and on /health: the table of `attacks.py --measure`."""
 
 import argparse
 import asyncio
@@ -25,7 +25,7 @@ TENTH = 1.1  # of the bound of a step, for what no scheduler can foresee
 
 @dataclasses.dataclass
 class Seen:
-    """What a watcher saw."""
+    """The observations of a watcher."""
 
     gaps_s: list = dataclasses.field(default_factory=list)
     health_s: list = dataclasses.field(default_factory=list)
@@ -92,7 +92,7 @@ class Attacker:
         return self
 
     async def attack(self):
-        """What it had for answers."""
+        """Its answers."""
         self.process.stdin.write(b"go\n")
         return (await self.process.stdout.readline()).decode().strip()
 
@@ -103,7 +103,7 @@ class Attacker:
 
 
 async def watch(target, name=None):
-    """What is seen during an attack, or during none."""
+    """The observations during an attack, or during none."""
     attacker = await Attacker.start(name, target) if name else None
     seen, started = Seen(), asyncio.Event()
     tasks = [asyncio.ensure_future(read_stream(target, seen, started))]

@@ -35,7 +35,7 @@ class Attack:
         return self.build.__name__
 
     def against(self, target):
-        """What attacks once: await it for the answers."""
+        """One attack: await it for the answers."""
         return self.build(target)
 
 
@@ -123,7 +123,7 @@ def long_prompt(target, tokens=6000):
 
 @attack(*REFUSED - {0, 408})
 def foreign(target):
-    """What a web page could make a browser send, and what no client of this API sends."""
+    """Requests that a web page could make a browser send, and that no client of this API sends."""
     body = b'{"prompt":"hi","max_tokens":1}'
     size = f"Content-Length: {len(body)}"
     kind = "Content-Type: application/json"

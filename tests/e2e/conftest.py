@@ -1,4 +1,4 @@
-"""What every end-to-end test shares: the built binary, the data, and servers that always end."""
+"""Fixtures that end-to-end tests share: the built binary, the data, and servers that always end."""
 
 import fcntl
 import json

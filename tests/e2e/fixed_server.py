@@ -59,7 +59,7 @@ NETLINK_HEADER, DIAG_HEADER, SOCKET_ID, EXPIRES = 16, 4, 48, 4  # bytes before t
 
 
 def unread_bytes(connection):
-    """What the client, which runs on this machine, has received and not read; 0 if it has gone. The kernel is asked
+    """The bytes that the client, which runs on this machine, has received and not read; 0 if it has gone. The kernel is asked
     for this one socket: /proc/net/tcp, which tells it as well, takes milliseconds of CPU time."""
     (our_address, our_port), (address, port) = connection.getsockname(), connection.getpeername()
     any_interface, any_cookie, every = 0, 0xffffffff, 0xffffffff

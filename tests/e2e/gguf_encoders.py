@@ -197,7 +197,7 @@ def word_piece_entries(tokenizer, config):
 
 
 def replacements(texts):
-    """What NFKC makes of the characters of the texts, and of pairs of them, by their UTF-8."""
+    """NFKC's replacements of the characters of the texts, and of pairs of them, by their UTF-8."""
     found = {}
     for text in texts:
         for size in (1, 2):

@@ -85,7 +85,7 @@ KNOWN = {
     "return_token_ids": [True], "continue_final_message": [True], "add_generation_prompt": [False], "dimensions": [8],
     "encoding_format": ["base64", "bytes", "bytes_only"], "embed_dtype": ["float16", "fp8_e4m3"], "endianness": ["big"],
 }
-# Whatever may be anywhere. Callables get the generator.
+# Values that may be anywhere. Callables get the generator.
 LONG = "fox " * 5000
 ODD = [
     None, True, False, 0, 1, -1, 2, 7, 1.5, -0.0, 1e-320, 1e308, -1e308, 2**31 - 1, 2**31, -2**31, 2**32, 2**53 + 1,
@@ -227,13 +227,13 @@ def ended(path, events, text):
     return text.rstrip().endswith("data: [DONE]")
 
 
-# What a client's grammar costs beyond what its check has shown is found while it is followed: its sender alone gets such
+# Costs of a client's grammar beyond those of its check are found while it is followed: its sender alone gets such
 # an answer. All that are being followed get the last one, if their process is silent for 5 s, as it may be on a busy machine.
 OWN_FAULT = ("too costly", "cannot be followed", "cannot follow", "the process that follows grammars took too long")
 
 
 def verdict(path, status, kind, text):
-    """What is wrong with an answer; None: nothing."""
+    """The fault of an answer; None: it has none."""
     if status // 100 not in (2, 4):
         if status == 504:  # the body's own `timeout` was over
             return None

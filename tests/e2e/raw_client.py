@@ -51,7 +51,7 @@ def post(path, body, headers=()):
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What a server sent until it was done, or closed the connection."""
+    """The bytes that a server sent until it was done, or closed the connection."""
 
     text: bytes
 
@@ -74,7 +74,7 @@ class Answer:
 
 
 def body_bytes(header):
-    """What the header says; None: the body comes in chunks."""
+    """The length in the header; None: the body comes in chunks."""
     for line in header.lower().split(b"\r\n"):
         name, _, value = line.partition(b":")
         if name == b"content-length":

@@ -46,7 +46,7 @@ FLAGS = ["--frontend-workers", WORKERS, "--kv-cache-space", "16MiB", "--served-m
 
 @dataclasses.dataclass(frozen=True)
 class ProcessCount:
-    """What a process holds."""
+    """The memory and the files of a process."""
 
     rss_bytes: int
     descriptors: int
@@ -70,7 +70,7 @@ class Census:
     kept: dict  # by the name of a metric
 
 
-# What a server at rest has of each.
+# The value of each in a server at rest.
 AT_REST = {"pinion:request_memory_bytes": 0, "vllm:num_requests_running": 0, "vllm:num_requests_waiting": 0,
            "pinion:pool_queued": 0, "blocks_used": 0, "pinion:connections": 1}  # the one that asks
 
@@ -349,7 +349,7 @@ async def take_census(server, target, tally):
 
 @dataclasses.dataclass
 class Outcome:
-    """What a soak found."""
+    """The findings of a soak."""
 
     before: Census
     after: Census
@@ -383,8 +383,8 @@ async def soak(server, seconds, clients=64, idle=2000, kills=2, seed=1):
     before = await take_census(server, target, tally)
     await crowd.run(seconds - warm_s, kills)
     after = await take_census(server, target, tally)
-    # What is kept is there, and more of it, after further use; what malloc has spread is not. An engine that was killed
-    # has other pages than the one before it (eight of them at rest: 59.8 to 62.9 MB): this one has to grow again.
+    # Memory that is kept is there, and more of it, after further use; memory that malloc has spread is not. A killed engine's
+    # successor has other pages than the one before it (eight of them at rest: 59.8 to 62.9 MB): this one has to grow again.
     for _ in range(2):
         if not compare(before, after):
             break

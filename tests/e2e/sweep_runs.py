@@ -82,7 +82,7 @@ def go_on(finished, binary):
 
 
 def rows(out, query, *values):
-    """What a query of the sweep's database gives; nothing while it is not there yet."""
+    """The rows of a query of the sweep's database; none while it is not there yet."""
     try:
         with sqlite3.connect(f"file:{out / 'results.db'}?mode=ro", uri=True, timeout=10) as database:
             return database.execute(query, values).fetchall()

@@ -1,4 +1,4 @@
-"""What `pinion launch --emit KIND` prints: files for Kubernetes, its stacks, vLLM's recipes and Grafana."""
+"""Output of `pinion launch --emit KIND`: files for Kubernetes, its stacks, vLLM's recipes and Grafana."""
 
 import json
 import os
@@ -77,7 +77,7 @@ def test_a_kubelet_gets_the_policies_that_the_profile_needs(pinion, profile):
                                                    "prefer-align-cpus-by-uncorecache": "true"}
     assert settings["topologyManagerPolicy"] == "single-numa-node"
     assert settings["reservedSystemCPUs"] == "4,12"
-    # What the static memory manager keeps must be what the kubelet keeps, with its threshold of 100Mi.
+    # The static memory manager must keep as much as the kubelet, with its threshold of 100Mi.
     kept = sum(int(one["limits"]["memory"].removesuffix("Mi")) for one in settings["reservedMemory"])
     assert kept == int(settings["systemReserved"]["memory"].removesuffix("Mi")) + 100
 

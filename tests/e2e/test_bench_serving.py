@@ -27,7 +27,7 @@ def served_run(rate, p99=None):
 
 
 def long_runs(gap_s, short_s, long_s):
-    """What a start reports whose streams have a token every 0.05 s, and during the long prompt every gap_s."""
+    """The report of a start whose streams have a token every 0.05 s, and during the long prompt every gap_s."""
     tokens = [0.05 * i for i in range(201)]  # until 10 s, when the long prompt is sent
     while tokens[-1] < 10 + long_s:
         tokens.append(tokens[-1] + gap_s)

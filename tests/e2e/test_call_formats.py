@@ -10,7 +10,7 @@ from test_tools import TOOLS, call_deltas, check_deltas, echoing, say  # noqa: F
 
 ARGUMENTS = {"city": "Bern", "days": 2}
 JSON = json.dumps(ARGUMENTS)
-# What a family's model writes to call `weather`, by the parser's name: two calls for those whose format has several.
+# The text by which a family's model calls `weather`, by the parser's name: two calls for those whose format has several.
 WRITTEN = {
     "llama3_json": '{"name": "weather", "parameters": ' + JSON + "}",
     "llama4_json": '{"name": "weather", "parameters": ' + JSON + "}",

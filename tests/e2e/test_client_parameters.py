@@ -22,7 +22,7 @@ OF_CLIENTS = {
     "/v1/messages/count_tokens": [message_count_tokens_params.MessageCountTokensParams,
                                   beta_message_count_tokens_params.MessageCountTokensParams],
 }
-# Those of vLLM 0.33 that are no client's.
+# Those of vLLM 0.33 that no client sends.
 OF_VLLM_SAMPLING = """add_special_tokens allowed_token_ids bad_words cache_salt ec_transfer_params ignore_eos
     include_stop_str_in_output kv_transfer_params length_penalty logprob_token_ids min_p min_tokens priority prompt_logprobs
     repetition_detection repetition_penalty request_id return_mm_kwargs return_token_ids return_token_offsets

@@ -1,4 +1,4 @@
-"""What the dashboards "vllm_overview" and "vLLM" (of prometheus_grafana) ask Prometheus for, which vLLM publishes with its
+"""The queries of the dashboards "vllm_overview" and "vLLM" (of prometheus_grafana), which vLLM publishes with its
 examples: every series of them, by name, by the labels that their queries select or group by, and by the values that they
 select."""
 

@@ -86,7 +86,7 @@ def test_each_engine_has_cpus_and_a_cache_of_its_own(two):
 
 
 def test_a_prefix_is_computed_once(two):
-    """Whoever asks for a conversation's next turn gets the engine that has the turns before."""
+    """A conversation's next turn goes to the engine that has the turns before."""
     assert two.post("/reset_prefix_cache", {})["success"] is True
     hits = metric(two, "vllm:prefix_cache_hits_total")
     story = "z y x w v u t s " * 12

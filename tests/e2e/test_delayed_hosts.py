@@ -170,7 +170,7 @@ def large_call_s(link):
 def test_no_call_is_measured_as_faster_than_the_link(measured):
     delay_s, rate, _, exchange = measured
     assert exchange["link"]["call_s"] > 0.9 * delay_s
-    # What exceeds MPI's eager limit (64 KiB) goes only after the receiver has said that it is there.
+    # A message beyond MPI's eager limit (64 KiB) goes only after the receiver has said that it is there.
     eager = 1 << 16
     assert large_call_s(exchange["link"]) > 0.9 * (2 * delay_s + (MIB - eager) * 8 / rate)
 

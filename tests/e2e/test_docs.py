@@ -38,7 +38,7 @@ def help_of(pinion):
 
 
 def unknown(words, help_of, top):
-    """What a command line has that its program lacks."""
+    """The flags of a command line that its program lacks."""
     if words[0].startswith("scripts/"):
         script = top / words[0]
         text = script.read_text() if script.is_file() else None

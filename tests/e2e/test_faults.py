@@ -1,4 +1,4 @@
-"""What happens when the engine process dies, hangs or is sent to sleep, and when the server is to end."""
+"""The server when its engine process dies, hangs or is sent to sleep, and when it is to end itself."""
 
 import concurrent.futures
 import contextlib
@@ -249,7 +249,7 @@ def test_sleep_keeps_the_weights_in_the_page_cache_at_level_1(start_server, mode
     kept = cached_bytes(weights)
     assert kept >= weights.stat().st_size if level == 1 else kept == 0
     assert server.stop() == 0  # asleep, too, it ends when told to
-    # What takes seconds for a large model is no work for the event loop.
+    # Work of seconds for a large model does not belong on the event loop.
     events = json.loads(trace.read_text())["traceEvents"]
     names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
     on = [names[event["tid"]] for event in events if event["name"] == "drop from page cache"]

@@ -109,7 +109,7 @@ def test_jobs_fit_the_published_schemas(pinion, objects_of, definition):  # noqa
         assert container["startupProbe"]["exec"]["command"][-1] == f"/sweeps/mine/node-{number}/results.db"
 
 
-# What the Job runs is what a shell runs, too.
+# The Job runs the command that a shell runs, too.
 def test_a_pod_that_starts_again_continues(pinion, objects_of, definition, tmp_path):  # noqa: F811
     job = objects_of(pinion("sweep", "preset:tiny", "--out", "x", "--budget", "8s", *NODE_FLAGS).stdout)[0]
     words = job["spec"]["template"]["spec"]["containers"][0]["args"]

@@ -78,7 +78,7 @@ def test_a_file_without_lengths_gives_the_checkpoints_logits(pinion, data, tmp_p
 
 
 def architecture_of(data, recipe):
-    """What the header of a recipe's file says."""
+    """The header of a recipe's file."""
     head = bytes.fromhex(json.loads(gzip.open(data / "gguf" / f"{recipe}.json.gz").read())["head"])
     key = b"general.architecture"
     length, = struct.unpack_from("<Q", head, head.index(key) + len(key) + 4)

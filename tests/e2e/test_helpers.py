@@ -1,4 +1,4 @@
-"""What a user reads on a machine that lacks what the helper processes need."""
+"""Errors on a machine that lacks the needs of the helper processes."""
 
 import json
 import shutil

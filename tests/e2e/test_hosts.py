@@ -147,7 +147,7 @@ class Hosts:
             subprocess.run(["tc", "-n", name, "qdisc", "add", "dev", "eth0", "root", *LINKS[link]], check=True)
 
     def sent_bytes(self, host):
-        """What has left the host through its link."""
+        """The bytes that have left the host through its link."""
         shown = subprocess.run(["ip", "-n", self.names[host - 1], "-s", "-j", "link", "show", "eth0"], check=True,
                                capture_output=True, text=True).stdout
         return json.loads(shown)[0]["stats64"]["tx"]["bytes"]
@@ -184,7 +184,7 @@ class Hosts:
         self.ip("-n", self.names[host - 1], "link", "set", "eth0", "up")
 
     def fetch(self, host, path, body=None):
-        """What the server on a host answers there; CalledProcessError: nothing, or with an error."""
+        """The answer of the server on a host there; CalledProcessError: none, or an error."""
         done = subprocess.run(self.on(host, sys.executable, "-c", FETCH, path), input=json.dumps(body), text=True,
                               check=True, capture_output=True, timeout=120)
         return done.stdout
@@ -405,7 +405,7 @@ def serving_pair(pair, binary, model, tmp_path):
 
 
 def prompts_peer(pair):
-    """What host 1 tells of the engine that computes its prompts; nothing while it does not answer."""
+    """Host 1's report of the engine that computes its prompts; none while it does not answer."""
     with contextlib.suppress(subprocess.CalledProcessError):
         return json.loads(pair.fetch(1, "/server_info"))["prefill"]["prompts_from"][0]
     return {}

@@ -136,7 +136,7 @@ def test_a_rank_fits_its_own_node_alone(described, pinion):
     everything = sum(node.gib for node in machine.nodes) + sum(gib for _, gib in machine.memory_only)
     if ranks * (least + 1) > everything and "of memory is free" in said:
         return
-    # What is free on larger nodes, or on those of memory alone, does not help.
+    # Free memory on larger nodes, or on those of memory alone, does not help.
     named = re.search(r"rank (\d+) needs .* on NUMA node (\d+), which has (\d+)\.0 GiB free", said)
     rank, node, free = map(int, named.groups())
     assert rank == node and node in smallest and free == least

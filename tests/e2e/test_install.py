@@ -107,7 +107,7 @@ def test_man_pages_have_no_errors(prefix):
 
 
 def complete(prefix, *words):
-    """What bash offers for the last of `words`."""
+    """The completions that bash offers for the last of `words`."""
     script = ('source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _pinion; '
               'printf "%s\\n" "${COMPREPLY[@]}"')
     done = subprocess.run(["bash", "-c", script, prefix / "share/bash-completion/completions/pinion", *words],

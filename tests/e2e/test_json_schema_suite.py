@@ -1,4 +1,4 @@
-"""Whatever a model says under a schema of JSON Schema's own test suite, however wildly, is of that schema; a schema that
+"""Any text of a model under a schema of JSON Schema's own test suite, however wild, fits that schema; a schema that
 cannot be followed is refused with the reason."""
 
 import collections
@@ -29,12 +29,12 @@ def server(start_server, binary, data):
 
 
 def is_multiple(value, step):
-    """As the numbers are written: in binary, 3.174 is no multiple of 0.0001."""
+    """As the numbers are written: in binary, 3.174 is not a multiple of 0.0001."""
     return decimal.Decimal(str(value)) % decimal.Decimal(str(step)) == 0
 
 
 def wrong(validator, schema, text):
-    """What is wrong with a text of the schema; None if nothing is."""
+    """The fault of a text of the schema; None if it has none."""
     try:
         for error in validator(schema).iter_errors(json.loads(text)):
             if error.validator != "multipleOf" or not is_multiple(error.instance, error.validator_value):

@@ -1,4 +1,4 @@
-"""What `pinion launch` prints for others to start: proxies' configurations, Kubernetes' objects."""
+"""Output of `pinion launch` for others to start: proxies' configurations, Kubernetes' objects."""
 
 import json
 import os

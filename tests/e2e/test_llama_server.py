@@ -193,7 +193,7 @@ def test_unsupported_fields_are_refused_by_name(server):
                       ({"n_predict": -3}, "'n_predict' is -3"), ({"t_max_predict_ms": "1 s"}, "'t_max_predict_ms'"), ({"input_prefix": "x"}, "field of /infill")):
         code, message = refusal(server, "/completion", prompt="x", **body)
         assert code == 400 and why in message, body
-    # What its own clients send though it is off.
+    # Fields that its own clients send though they are off.
     done = post(server, "/completion", prompt="x", n_predict=1, mirostat=0, typical_p=1.0, xtc_probability=0.0,
                 samplers=["top_k", "top_p", "infill"], seed=-1, id_slot=0, t_max_predict_ms=1000, lora=[])
     assert done["generation_settings"]["temperature"] == 1, "its sampler is not among them"

@@ -1,4 +1,4 @@
-"""What a process takes beside the weights."""
+"""Memory of a process beside the weights."""
 
 import json
 

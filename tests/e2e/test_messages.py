@@ -107,7 +107,7 @@ def test_tokens_are_counted_as_they_are_computed(client):
 
 
 def test_claude_codes_requests_are_taken(client):
-    """What it sends beside the conversation: most of it is about the service; its first block differs in each request."""
+    """Its text beside the conversation: most of it is about the service; its first block differs in each request."""
     system = [{"type": "text", "text": "x-anthropic-billing-header: cc_version=2.1; cch=12345"},
               {"type": "text", "text": "You are Claude. ", "cache_control": {"type": "ephemeral"}}]
     edits = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}

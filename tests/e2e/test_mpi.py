@@ -101,7 +101,7 @@ def test_a_pipeline_with_chunks_of_states_scores_as_one_rank(mpirun, pinion, dat
 
 
 def score_in_stages(mpirun, pinion, data, tmp_path, model, processes, split):
-    """What scores of one stage and of several print, and the files with their logits."""
+    """The output of scores of one stage and of several, and the files with their logits."""
     prompts = tmp_path / "prompts.jsonl"
     ids = [*IDS, {"input_ids": [(11 * i) % 90 + 3 for i in range(400)]}]
     prompts.write_text("".join(json.dumps(line) + "\n" for line in ids))

@@ -12,7 +12,7 @@ from test_llama_server import filling  # noqa: F401: a fixture
 
 MODEL = "m"
 GRAMMAR = 'root ::= "a"'
-# What a field's value may be, where one made from its schema alone would ask for something else; of several the first
+# Allowed values of a field, if one made from its schema alone would ask for something else; of several the first
 # that the schema allows. A dict of fields: they go together.
 EXAMPLES = {
     "allowed_token_ids": [[5]], "bad_words": [["x"]], "continue_final_message": [False],

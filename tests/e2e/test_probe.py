@@ -1,4 +1,4 @@
-"""What `pinion probe` promises to scripts."""
+"""The promises of `pinion probe` to scripts."""
 
 import json
 

@@ -30,7 +30,7 @@ WAYS_OF_RUNNING += [["-tp", "2"], ["-pp", "2"], ["--max-num-batched-tokens", "7"
 NEAR_TIE_NATS = 0.01
 # Of each fixture's 72 generated tokens, at least as many come before a near tie.
 LEAST_CLEAR = 40
-# What int8 activations may cost weight-only formats, the RMS error of logits and the KL divergence (the fixtures'
+# Allowed loss of weight-only formats by int8 activations, the RMS error of logits and the KL divergence (the fixtures'
 # README, by llama.cpp's 0.03 to 0.09 and 0.004 nats on such checkpoints).
 INT8_ACTIVATIONS_RMS, INT8_ACTIVATIONS_NATS = 0.12, 0.01
 SMALL = ["--kv-cache-space", "64MiB", "--threads-bind", "nobind"]

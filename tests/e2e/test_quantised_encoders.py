@@ -113,7 +113,7 @@ def bert_mean(config, tensors, weights_of, rounds, ids):
 
 
 def bert_with(data, tensors, weights, rounds=False):
-    """What the formulas make of the golden texts with these weights of linears, by module."""
+    """The outputs of the formulas for the golden texts with these weights of linears, by module."""
     original, golden = golden_of(data, "bert-mean")
     config = json.loads((original / "config.json").read_text())
     tensors, weights = ({name.removeprefix("bert."): value for name, value in found.items()}

@@ -138,7 +138,7 @@ def test_a_chat_never_asks_for_more_than_the_context_holds(pinion, tmp_path):
 
 
 def tokens_of(server):
-    """How many tokens a process has served; 0 if it is no server that answers."""
+    """How many tokens a process has served; 0 if it is not a server that answers."""
     try:
         words = pathlib.Path(f"/proc/{server}/cmdline").read_bytes().decode().split("\0")
         port = words[words.index("--port") + 1]

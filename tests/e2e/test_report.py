@@ -1,4 +1,4 @@
-"""What a sweep leaves behind: valid, self-contained, and launchable."""
+"""The files of a sweep: valid, self-contained, and launchable."""
 
 import csv
 import html

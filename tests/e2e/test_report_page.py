@@ -81,7 +81,7 @@ def of_kind(*kinds):
 
 
 def data_of(seen):
-    """What the page's charts are drawn from: {name: rows}."""
+    """The data of the page's charts: {name: rows}."""
     charts = json.loads(seen.page.locator("#data").text_content()).get("charts", [])
     return {chart["name"]: chart["values"] for chart in charts}
 

@@ -1,4 +1,4 @@
-"""What rerankers read of a query, its documents and an instruction."""
+"""The prompts of rerankers: a query, its documents and an instruction."""
 
 import json
 import shutil

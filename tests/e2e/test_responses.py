@@ -56,7 +56,7 @@ def test_every_answer_is_a_response_in_all_its_fields(client):
         openai.types.responses.Response.model_validate_json(raw.text)
 
 
-# What only OpenAI's own service has; a client that does not find them knows that they are not there.
+# Fields that only OpenAI's own service has; a client that does not find them knows that they are not there.
 NOT_HERE = {"access_programs", "image", "input_transformations", "moderation", "prompt_cache_diagnostics",
             "prompt_cache_options", "tool_usage"}
 

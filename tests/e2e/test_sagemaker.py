@@ -1,4 +1,4 @@
-"""What SageMaker asks of a container: /ping, and /invocations, which answers the bodies of the other endpoints."""
+"""SageMaker's requirements of a container: /ping, and /invocations, which answers the bodies of the other endpoints."""
 
 import json
 import urllib.error

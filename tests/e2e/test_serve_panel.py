@@ -38,7 +38,7 @@ def test_the_caches_occupancy_is_the_mean_of_all_engines(ready):
 
 
 def occupancy(page):
-    """What the panel shows, all of one moment."""
+    """The contents of the panel, all of one moment."""
     return page.evaluate("""() => ({
       text: byId("kv").textContent, of: byId("kv-of").textContent, told: byId("kv-meter").getAttribute("aria-valuenow"),
       width: byId("kv-meter").firstElementChild.style.width, kv: samples.at(-1).kv})""")

@@ -1,4 +1,4 @@
-"""What a clumsy operator gives `pinion serve`: refused with a sentence, or made harmless."""
+"""A clumsy operator's flags of `pinion serve`: refused with a sentence, or made harmless."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a sweep would try, on this machine and on imagined ones."""
+"""Configurations that a sweep would try, on this machine and on imagined ones."""
 
 import json
 import subprocess

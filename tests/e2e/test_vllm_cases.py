@@ -1,5 +1,5 @@
-"""What vLLM's own tests of its entry points ask of completions, chats and tokens, through the clients that they use:
-behaviour, not wording. Where Pinion refuses on purpose what vLLM does, the case says so."""
+"""The rules of vLLM's own tests of its entry points for completions, chats and tokens, through the clients that they use:
+behaviour, not wording. If Pinion refuses on purpose a request that vLLM answers, the case says so."""
 
 import json
 import pathlib

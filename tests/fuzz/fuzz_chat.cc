@@ -29,8 +29,8 @@ Result<std::string> Render(const ChatRequest& request) {
     CheckMessage(message);
     text += message.Find("role")->string() + TextOfContent(*message.Find("content"));
   }
-  // What crosses the helper's socket means the same on its other side. The arguments of a tool call
-  // may nest as deep as a body, and lie some levels down: Python reads more than our parser.
+  // Text that crosses the helper's socket means the same on its other side. The arguments of a tool
+  // call may nest as deep as a body, and lie some levels down: Python reads more than our parser.
   for (const Json* each : {&request.messages, &request.tools, &request.kwargs}) {
     const std::string sent = each->Dump();
     const auto read = Json::Parse(sent);

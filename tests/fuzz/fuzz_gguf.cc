@@ -11,7 +11,7 @@ namespace {
 // take 21 bytes in the file and 72 in a list that doubles.
 constexpr size_t kMostTimes = 64, kFree = 16 << 10;
 
-// What is made of the header, from which the model's configuration and its tokenizer are read.
+// The reading of the header, from which the model's configuration and its tokenizer are read.
 void Translate(GgufHeader header) {
   const GgufFile file{{}, std::move(header)};
   if (const auto config = GgufConfig(file)) CHECK(config->is_object());

@@ -18,7 +18,7 @@ void Profile(std::string_view text) {
   const auto again = harness::ParseProfile(written);
   CHECK(again) << again.error().message << " in " << written.Dump();
   CHECK(ToJson(*again).Dump() == written.Dump()) << ToJson(*again).Dump();
-  // What launch does with it before it asks the machine.
+  // The steps of launch before it asks the machine.
   (void)Validate(profile->configuration.options);
   (void)harness::ShellText(harness::ServeCommand(profile->configuration, "127.0.0.1", 8000));
   (void)harness::VllmShellText(profile->configuration, {});

@@ -77,8 +77,8 @@ struct DeltaChunkCase {
   std::vector<float> decay, each, beta;
 };
 
-// What all columns share: the sums over channels of D(t, s) x_t k_s, with x the keys and the
-// queries, and those of magnitudes, [t][s]; D(tokens, s) k_s, [s][key_dim].
+// The part that all columns share: the sums over channels of D(t, s) x_t k_s, with x the keys and
+// the queries, and those of magnitudes, [t][s]; D(tokens, s) k_s, [s][key_dim].
 struct PairSums {
   explicit PairSums(const DeltaChunkCase& of) {
     const auto [tokens, key_dim, value_dim] = of.shape;

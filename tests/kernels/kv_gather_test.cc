@@ -7,7 +7,7 @@
 namespace pinion::kernels::testing {
 namespace {
 
-// What kv_write leaves of these tokens in blocks of their own is what is gathered, to the bit:
+// Gathered tokens are those that kv_write leaves in blocks of their own, to the bit:
 // elements and scales, over block borders on both sides, whatever lies between the blocks.
 TEST(KvGather, CopiesTheBytesThatWritingTheTokensAloneWouldLeave) {
   constexpr size_t kContext = 100, kDim = 24;

@@ -44,7 +44,7 @@ TEST_P(OutliersTest, FewOutliersDoNotWidenTheStepsOfTheRest) {
       EXPECT_LE(scale * 127, 5) << "the rest is normal: 5 deviations";
       ASSERT_GE(count, layout.outliers / 2);
       ASSERT_LE(count, layout.outliers);
-      // Whatever stays in the row is within half a step, whatever does not is kept as it is.
+      // Values that stay in the row are within half a step, the others are kept unchanged.
       std::vector<float> kept(layout.k, 0);
       for (uint32_t i = 0; i < count; ++i) {
         Outlier outlier;

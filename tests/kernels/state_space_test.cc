@@ -14,7 +14,7 @@ struct StateSpaceShape {
 constexpr float kStateSkip = 1.3f;
 constexpr size_t kRowGap = 5;  // floats between rows
 
-// What a call reads, and the state before it.
+// The inputs of a call, and the state before it.
 struct StateSpaceCase {
   explicit StateSpaceCase(const StateSpaceShape& shape)
       : shape(shape),

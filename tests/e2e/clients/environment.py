@@ -20,7 +20,7 @@ MODEL = TOP / "tests/data/models/tiny-trained"
 INSTALLING_S = 1800
 PATIENCE_S = 900  # for a client to end: it only bounds a failure
 
-# What nothing but these clients needs: some 13 GB.
+# Packages that only these clients need: some 13 GB.
 HEAVY = [pytest.mark.skipif(os.environ.get("PINION_CLIENTS") != "1", reason="PINION_CLIENTS=1 installs and runs it"),
          pytest.mark.timeout(INSTALLING_S)]
 
@@ -69,7 +69,7 @@ def node_environment(name):
 
 
 def run(*command, cwd=None, timeout=PATIENCE_S, expected=0, **environment):
-    """What a client's command writes, which exits with `expected` (None: with anything) and gets nothing from any
+    """The output of a client's command, which exits with `expected` (None: with anything) and gets nothing from any
     hub."""
     done = subprocess.run([str(word) for word in command], cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True,
                           text=True, timeout=timeout,

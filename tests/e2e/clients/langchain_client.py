@@ -18,16 +18,16 @@ told, stop, real, call, embedder, texts, most = sys.argv[1:8]
 
 
 class weather(pydantic.BaseModel):  # noqa: N801: the tool's name
-    """What the weather will be."""
+    """The forecast of the weather."""
 
     city: str
     days: int
 
 
 class Answer(pydantic.BaseModel):
-    """What is to be said."""
+    """The text to be said."""
 
-    model_config = pydantic.ConfigDict(extra="forbid")  # or the model, which is no good one, adds fields without end
+    model_config = pydantic.ConfigDict(extra="forbid")  # or the model, which is not a good one, adds fields without end
     word: Literal["yes", "no"]
     sure: bool
 

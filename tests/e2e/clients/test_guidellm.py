@@ -20,7 +20,7 @@ def server(start_server, model):
 
 
 def measured(server, model, folder, *, prompt=16, output=OUTPUT, ends=f"max_requests,count={REQUESTS}", **backend):
-    """What GuideLLM writes about a load of two streams."""
+    """GuideLLM's report of a load of two streams."""
     wishes = {"kind": "openai_http", "target": server.url, "model": "tiny", **backend}
     run(python_environment("guidellm") / "guidellm", "run", "--disable-console-interactive",
         "--backend", ",".join(f"{name}={value}" for name, value in wishes.items()),

@@ -30,7 +30,7 @@ def command(server, model, api, *, prompt=INPUT, output=OUTPUT):  # noqa: F811
 
 
 def measured(server, model, folder, api, **load):  # noqa: F811
-    """What it writes about a load."""
+    """Its report of a load."""
     run(*command(server, model, api, **load), "--save-result", "--save-detailed", "--result-dir", folder,
         "--result-filename", "out.json")
     return json.loads((folder / "out.json").read_text())

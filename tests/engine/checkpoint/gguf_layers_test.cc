@@ -1,4 +1,4 @@
-// What a GGUF file says of its layers: each refusal's sentence, and what is allowed next to it.
+// A GGUF file's fields of layers: each refusal's sentence, and the allowed values next to it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

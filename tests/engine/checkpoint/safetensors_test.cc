@@ -209,8 +209,8 @@ TEST_F(Safetensors, KnowsGitLfsPointers) {
   EXPECT_THAT(ErrorOfFolder(), HasSubstr("git lfs pull"));
 }
 
-// Truncated anywhere or with bytes flipped, a file is refused or read: it never crashes. What is
-// read is touched, so that a sanitizer sees reads beyond the file.
+// Truncated anywhere or with bytes flipped, a file is refused or read: it never crashes. Values
+// are touched, so that a sanitizer sees reads beyond the file.
 TEST_F(Safetensors, SurvivesTruncationAndFlippedBytes) {
   const std::string good = File(R"({"a":{"dtype":"BF16","shape":[3,2],"data_offsets":[0,12]},)"
                                 R"("b":{"dtype":"F32","shape":[2],"data_offsets":[12,20]}})",

@@ -69,7 +69,7 @@ inline void ExpectParts(Communicator& world) {
   EXPECT_EQ(SumOf(*part, world.process()), sum);
 }
 
-// What the engine asks of a communicator, as far as calls that succeed show it. For any transport:
+// The engine's needs of a communicator, as far as calls that succeed show them. For any transport:
 // all of its processes, or threads in their place, call this at once.
 inline void ExpectCommunicates(Communicator& world) {
   ExpectGathers(world);

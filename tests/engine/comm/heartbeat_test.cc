@@ -71,8 +71,8 @@ class FakeSigns final : public LifeSigns {
   std::atomic<int>& sent_;
 };
 
-// A process that fails calls exit() and leaves the heartbeat to itself. What exit() calls first was
-// registered last.
+// A process that fails calls exit() and leaves the heartbeat to itself. The function that exit()
+// calls first was registered last.
 TEST(HeartbeatDeathTest, EndsWhenTheProcessCallsExit) {
   static std::atomic<int> sent{0};
   const auto fail = [] {

@@ -19,8 +19,8 @@
 namespace pinion::testing {
 
 // Threads in place of processes: what they tell each other goes through one mailbox. It shows what
-// the functions of a Communicator do, checked by communicator_cases.h, and is no transport: it has
-// no row in engine/comm/world.cc, launches and joins nothing, and loses no process.
+// the functions of a Communicator do, checked by communicator_cases.h, but is not a transport: it
+// has no row in engine/comm/world.cc, launches and joins nothing, and loses no process.
 class ThreadWorld {
  public:
   explicit ThreadWorld(size_t processes) : mail_(processes) {

@@ -103,7 +103,7 @@ class DelayedCommunicator final : public Communicator {
   double clock = 0;
 
  private:
-  // What the other process has just sent; `waits`: this one needs it.
+  // The message that the other process has just sent; `waits`: this one needs it.
   void Arrive(size_t sender, size_t bytes, bool waits) {
     double clocks[2];
     world_.Gather(&clock, sizeof clock, clocks);

@@ -64,7 +64,7 @@ TEST_F(LaunchedTest, OpenMpiTellsPlacesInTheWorldAndOnTheHost) {
        {"OMPI_COMM_WORLD_LOCAL_RANK", "2"},
        {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}});
   Expect(5, 6, 2, 3, true);
-  // Whoever is bound has CPUs of its own.
+  // A process that is bound has CPUs of its own.
   setenv("OMPI_MCA_hwloc_base_binding_policy", "core", 1);
   Expect(5, 6, 2, 3, false);
   setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 1);

@@ -1,4 +1,4 @@
-// What tokens see decides which blocks a plan reads.
+// The tokens that a token sees decide the blocks that a plan reads.
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using testing::Apart;
 using testing::PlanOf;
 using testing::TwoGroups;
 
-// What the kernel computes of the plan's items: each token sees its neighbours on both sides, as
+// The kernel's result of the plan's items: each token sees its neighbours on both sides, as
 // far as its sequence goes, whether or not contexts are cut.
 TEST(AttentionPlan, LetsTokensSeeBothWays) {
   const StepBatch batch = Apart({{0, 1}, {0, 700}, {0, 40}});

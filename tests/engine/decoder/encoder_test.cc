@@ -148,7 +148,7 @@ EncoderDifference Compare(const Vector& got, const Vector& want) {
   return difference;
 }
 
-// What the model's folder says beside the encoder, by hand: embeddings, or a reranker's scores.
+// The outputs in the model's folder beside the encoder's: embeddings, or a reranker's scores.
 std::vector<Vector> Outputs(const std::string& name, Encoder& encoder, const Json& golden,
                             const std::vector<Text>& texts) {
   const DecoderSpec& spec = encoder.files.spec;
@@ -216,7 +216,7 @@ TEST_P(Encoders, ReadEachTextForItself) {
     EXPECT_LE(Compare(encoder.Hidden({texts_[i]})[0], together[i]).worst, kBound) << i;
 }
 
-// A reranker's few scores are no measure of it.
+// A reranker's few scores do not measure it.
 std::vector<std::string> EmbedderFixtures() {
   std::vector<std::string> names = tests::EncoderFixtures();
   std::erase_if(names, [](const std::string& name) { return name.find("reranker") != name.npos; });

@@ -7,7 +7,7 @@
 namespace pinion {
 namespace {
 
-// Whatever the chunks, every row meets every unit once.
+// In any chunks, every row meets every unit once.
 TEST(ForParts, MeetsEveryRowWithEveryUnitOnce) {
   constexpr size_t kUnits = 5;
   for (size_t rows : {1, 32, 40, 300}) {

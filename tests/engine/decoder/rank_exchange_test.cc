@@ -122,7 +122,7 @@ TEST(RankExchange, LogitsComeInChunks) {
   });
 }
 
-// What every process has in its residual stream behind the last but one layer.
+// The residual stream of every process behind the last but one layer.
 std::vector<std::vector<float>> ResidualsOf(const ModelFiles& files, size_t processes, size_t ranks,
                                             const std::vector<int32_t>& ids) {
   ModelFiles headless = files;
@@ -210,7 +210,7 @@ TEST(RankExchange, RoundedTermsTakeHalfOfTheBytes) {
   }
 }
 
-// What is fetched lies where --memory-policy puts the rest of a rank's memory.
+// Fetched rows lie on the nodes that --memory-policy gives the rest of a rank's memory.
 TEST(RankExchange, LiesInTheMemoryOfTheFirstRank) {
   const MemoryPolicy policy{MemoryMode::kStrict, NodesWithMemory(ThisMachine().value())};
   if (const std::string refusal = Grant({policy}).refusal; !refusal.empty())

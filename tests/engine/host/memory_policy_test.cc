@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// What the kernel was asked for; it refuses with `g_refusal` unless that is 0.
+// The calls to the kernel; it refuses with `g_refusal` unless that is 0.
 struct Asked {
   int mode;
   std::vector<int> nodes;
@@ -127,7 +127,7 @@ long RefusedMovePages(int, unsigned long, void**, const int*, int*, int) {
   return -1;
 }
 
-// A container may forbid the question; that is no answer to it.
+// A container may forbid the question; that is not an answer to it.
 TEST(NodesOf, AreUnknownIfTheKernelRefuses) {
   const auto pages = Pages::Allocate(4096).value();
   std::memset(pages.data(), 1, 4096);

@@ -372,7 +372,7 @@ TEST(BlockPool, AgreesWithASimpleModelOverRandomOperations) {
   EXPECT_GT(pool.stats().evictions, 1000u);
 }
 
-// What is freed and given again was reached before.
+// Blocks that are freed and given again were reached before.
 TEST(BlockPool, KnowsHowFarItHasGivenOutBlocks) {
   BlockPool pool(100, 16, true);
   EXPECT_EQ(pool.reached(), 0u);

@@ -8,7 +8,7 @@
 namespace pinion {
 namespace {
 
-// What Find must give, by looking at every block.
+// The result that Find must give, by looking at every block.
 FreeRuns::Run Search(const std::vector<bool>& free, size_t blocks) {
   FreeRuns::Run longest;
   for (size_t begin = 0; begin < free.size();) {

@@ -1,11 +1,11 @@
 #pragma once
 
-// A device that is no model and has no teams, started by a row of the table of devices: everything
+// A device without a model and without teams, started by a row of the table of devices: everything
 // that a step needs must come with its input.
 //
-// It shows the calls, and is no complete executor: it ignores states (places, and copies of them),
-// masks, ratings, tokens that were jumped over, and all tables of blocks but the first; its model
-// has none of them.
+// It shows the calls and is not a complete executor: it ignores states (places, and copies of
+// them), masks, ratings, tokens that were jumped over, and all tables of blocks but the first; its
+// model has none of them.
 
 #include <gtest/gtest.h>
 
@@ -106,7 +106,7 @@ class BytesExecutor final : public Executor {
 
 inline BytesExecutor* g_executor = nullptr;  // the one that was loaded last
 
-// What another device has to write for a start.
+// The functions that another device needs for a start.
 class BytesDevice final : public Device {
  public:
   Status Prepare(StartedModel& model, Stages&) override {

@@ -10,7 +10,7 @@
 namespace pinion {
 namespace {
 
-// What each of the processes is told that have these configurations; empty if they agree.
+// The error of each of the processes with these configurations; empty if they agree.
 std::vector<std::string> ToldOfConfigs(const std::vector<const char*>& configs) {
   std::vector<std::string> told(configs.size());
   testing::ThreadWorld(configs.size()).Run([&](Communicator& world) {

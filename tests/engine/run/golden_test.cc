@@ -289,7 +289,7 @@ constexpr size_t kLeastClearOverCaches = 32;
 
 // The engine, with scheduler, prefix cache and ranks, over caches of other types, against the
 // scalar path with attention in double over keys, values and queries that the test rounds as this
-// path is said to. What a type costs is the distance of that reference from the published logits.
+// path is said to. The cost of a type is the distance of that reference from the published logits.
 // The engine rounds the same numbers alike but for the few that fall the other way for the last bit
 // of a float32: it is nearer to the reference than the roundings move that, beside float32's own
 // error. In a mixture such a rounding may also flip an expert, which moves a prompt's logits by as

@@ -37,7 +37,7 @@ CpuTime TimeOf(const Process& process) {
   return CpuTimeOf(host, process.locals, own, plan);
 }
 
-// What each of the processes is told; empty if they agree.
+// The error of each of the processes; empty if they agree.
 std::vector<std::string> Told(const std::vector<Process>& processes,
                               const char* accepted = nullptr) {
   std::vector<std::string> told(processes.size());

@@ -111,8 +111,8 @@ TEST_F(HalfABlock, OfAnAbortedPromptIsNotAPrefix) {
   EXPECT_EQ(engine_->stats().kv.evictions, 0u) << "its blocks are free again";
 }
 
-// What it would be otherwise: the tokens of three blocks are not computed here.
-TEST_F(HalfABlock, IsOneOnceTheOtherHalfIsThere) {
+// The tokens of all three blocks are then not computed here.
+TEST_F(HalfABlock, IsAPrefixOnceTheOtherHalfIsThere) {
   SendLayer(1);
   SendDone();
   Outputs outputs;

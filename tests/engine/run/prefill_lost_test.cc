@@ -1,4 +1,4 @@
-// What is said must not depend on an engine that is lost, or that is not like this one.
+// Answers must not depend on an engine that is lost or that differs from this one.
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// What is said must not depend on which engine computed what.
+// Answers must not depend on the division of work between engines.
 
 #include <gtest/gtest.h>
 #include <poll.h>

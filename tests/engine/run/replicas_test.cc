@@ -184,7 +184,7 @@ TEST(WeightCopies, ReplicasOnTheSameNodesShareOne) {
   // By the nodes of all ranks in their order.
   EXPECT_THAT(copies(Options("0|4|1|5|6|2", 2), 3), ElementsAre(0, 0, 1));
   EXPECT_THAT(copies(Options("0|4|1"), 3), ElementsAre(0, 1, 0));
-  // Whoever packs would place the pages for its own threads.
+  // The process that packs would place the pages for its own threads.
   EXPECT_THAT(copies(Options("0,4|1,5"), 2), ElementsAre(0, 1));
   EngineOptions off = Options(), interleaved = Options();
   off.share_weights = "off";

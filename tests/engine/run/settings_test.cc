@@ -67,7 +67,7 @@ TEST(Settings, GibAreShownAsTheyWereWritten) {
     row.set(*ReadSetting(row, written, ""), configuration);
     EXPECT_EQ(row.get(configuration).number(), written);
   }
-  // Whatever the number of bytes, what is shown is that number.
+  // Any number of bytes is shown as that number.
   for (uint64_t bytes = 1; bytes < uint64_t{1} << 40; bytes = bytes * 7 + 3)
     EXPECT_EQ(static_cast<uint64_t>(GibOf(bytes) * 1073741824.0), bytes);
 }

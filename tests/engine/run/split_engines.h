@@ -98,7 +98,7 @@ class Neighbour {
   std::thread thread_;
 };
 
-// What an engine that decodes tells of the only one that computes its prompts.
+// The state that a decoding engine reports of the only one that computes its prompts.
 inline Json PeerInfo(const Engine& engine) {
   return engine.ServerInfo().Find("prefill")->Find("prompts_from")->array()[0];
 }

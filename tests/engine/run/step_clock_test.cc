@@ -96,9 +96,9 @@ TEST(StepClock, KeepsUpWithAGrowingContext) {
   EXPECT_LT(worst, 0.05);
 }
 
-// What was never seen follows from what was.
-// What an error of a tenth changes in the prediction of 64 rows behind so many tokens, once the
-// clock has seen them often.
+// Predictions of unseen steps follow from those that were seen.
+// The change that an error of a tenth makes in the prediction of 64 rows behind so many tokens,
+// once the clock has seen them often.
 double CorrectionOf(size_t first) {
   MeasuredStepTimes times = Times();
   times.Start({{1, 0.1}, {16, 0.12}, {64, 0.3}});

@@ -73,7 +73,7 @@ TEST(StepCut, ASampleThatWasDisturbedDoesNotCount) {
   EXPECT_THAT(cut.Describe(), HasSubstr("64 rows into 8"));
 }
 
-// Whatever the samples say, of which a disturbed one may hide what rows cost.
+// For any samples: a disturbed one may hide the cost of rows.
 TEST(StepCut, LongStepsAreCutInAnyCase) {
   for (const StepCut& cut :
        {StepCut(2, Samples(1, 0)), StepCut(2, {{1, 1}, {8, 8}, {16, 16}, {32, 64}, {64, 64}})}) {

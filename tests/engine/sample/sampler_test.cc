@@ -1,4 +1,4 @@
-// What changes a sampler's logits before a draw, and what it tells of a token.
+// Changes to a sampler's logits before a draw, and its report of a token.
 #include "engine/sample/sampler.h"
 
 #include <gmock/gmock.h>

@@ -28,7 +28,7 @@ ThoughtRules Rules(int budget) {
   return rules;
 }
 
-// What comes of an answer that would like to be `wished`, if its reasoning is tracked.
+// The answer of a model that would write `wished`, if its reasoning is tracked.
 std::vector<int32_t> Follow(const ThoughtRules& rules, const std::vector<int32_t>& wished) {
   ThoughtTracker tracker(rules);
   std::vector<int32_t> answer;

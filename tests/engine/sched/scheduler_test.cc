@@ -133,7 +133,7 @@ TEST(Scheduler, RunsAtMostMaxNumSeqsAtOnce) {
   EXPECT_EQ(bench.scheduler.stats().finished, 4u);
 }
 
-// Without StepTimes too: rows that decode are no reason to admit nobody.
+// Without StepTimes too: rows that decode do not keep prompts from being admitted.
 TEST(Scheduler, RunsMoreThan512AtOnce) {
   Bench bench({.blocks = 1300, .budget = 2048, .seqs = 600});
   for (uint64_t id = 1; id <= 600; ++id) bench.Add(id, Prompt(2, static_cast<int32_t>(id) * 10));

@@ -1,5 +1,5 @@
-// What the times of steps tell if stages of a pipeline compute them: what a step adds to others in
-// a full pipeline, that is what one stage takes for it, however full the pipeline was.
+// Findings from the times of steps in a pipeline of stages: the time that a step adds to others in
+// a full pipeline, that is one stage's time for it, however full the pipeline was.
 
 #include <gtest/gtest.h>
 

@@ -78,7 +78,7 @@ TEST(TimedSteps, TakesLongerIfHalfASecondIsFarBelowFullSpeed) {
   EXPECT_EQ(bench.Step()[1], 64u);
 }
 
-// Whoever arrives, or leaves, is seen within the upper limit.
+// Arriving and leaving sequences are seen within the upper limit.
 TEST(TimedSteps, BoundsThePromptThatIsAlone) {
   TimedBench bench;
   bench.Add(1, 4000);

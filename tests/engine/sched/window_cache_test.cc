@@ -1,4 +1,4 @@
-// Which prefixes of models with windows outlive others if the cache is too small for all. Played
+// Prefixes of models with windows that outlive others if the cache is too small for all. Played
 // with as many tables as Gemma 3 has in a group of six layers, windows of four blocks.
 
 #include <gtest/gtest.h>

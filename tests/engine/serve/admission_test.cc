@@ -85,7 +85,7 @@ TEST(Admission, OneClientLeavesTheOthersHalf) {
   EXPECT_TRUE(admission.Admit(*other, 2, 50));
 }
 
-// What a lone request has beyond its client's half is not held against anybody else.
+// Memory of a lone request beyond its client's half is not held against other clients.
 TEST(Admission, AHugeRequestLeavesTheOthersHalf) {
   Admission admission(Limits(4, 100));
   auto huge = admission.Arrive("a");

@@ -35,7 +35,7 @@ class GroupTest : public testing::Test {
     for (const std::string& file : files_) std::filesystem::remove(file);
   }
 
-  // What the script of a replica finds in $0.
+  // The text that the script of a replica finds in $0.
   std::string Frames(const std::string& name, const std::vector<LinkMessage>& messages) {
     std::string path = StrCat(testing::TempDir(), "/group_", name, ".", getpid());
     std::ofstream file(path, std::ios::binary);

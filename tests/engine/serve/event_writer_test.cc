@@ -9,7 +9,7 @@
 namespace pinion {
 namespace {
 
-// What follows "data: ", parsed; null unless it is written as Dump writes it.
+// The text behind "data: ", parsed; null unless it is written as Dump writes it.
 Json PayloadOf(std::string_view event) {
   EXPECT_EQ(event.substr(0, 6), "data: ");
   EXPECT_EQ(event.substr(event.size() - 2), "\n\n");

@@ -24,7 +24,7 @@ std::string Shown(const ParsedOutput& parsed) {
   return told;
 }
 
-// What the answer is, the same whichever two pieces it comes in, and byte by byte.
+// The answer, which is the same in any two pieces and byte by byte.
 std::string Forced(const OutputRules& rules, const std::string& text) {
   std::string told = Shown(MakeAnswerParser(rules)->Push(text, true));
   const auto bytes = MakeAnswerParser(rules);

@@ -15,7 +15,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// What an engine tells of a beam.
+// An engine's event of a beam.
 TokenEvent RoundEvent(uint64_t id) {
   TokenEvent event;
   event.request = id;

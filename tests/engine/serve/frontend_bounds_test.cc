@@ -1,4 +1,4 @@
-// What a request may take, and what goes on beside it.
+// Limits of a request, and other requests beside it.
 
 #include <gmock/gmock.h>
 
@@ -141,8 +141,8 @@ TEST_F(FrontendTest, AnswersWhileATemplateRuns) {
   EXPECT_FALSE(template_ran_out_);
 }
 
-// Occupies all workers of the fixture's pool until they are let go. What the jobs use is their own:
-// one may still be about to return when this is gone.
+// Occupies all workers of the fixture's pool until they are let go. The jobs own their state: one
+// may still be about to return when this is gone.
 class BusyWorkers {
  public:
   void Occupy(WorkerPool& pool) {

@@ -1,4 +1,4 @@
-// What the front end tells about the model and itself.
+// The front end's information about the model and itself.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

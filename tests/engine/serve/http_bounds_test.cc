@@ -1,4 +1,4 @@
-// What clients may send, hold and leave unread.
+// Limits of the bytes that clients send, hold and leave unread.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

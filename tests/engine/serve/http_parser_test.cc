@@ -165,7 +165,7 @@ TEST(HttpParser, RefusesRequestsThatItCannotBound) {
   EXPECT_TRUE(Parse(EachByte(exact + std::string(100, 'x')), limits).done);
 }
 
-// What two parsers might read differently is refused before a byte of the body is read.
+// Headers that two parsers might read differently are refused before the body is read.
 TEST(HttpParser, RefusesBodiesOfUnknownLengthOrCoding) {
   const std::string start = "POST / HTTP/1.1\r\n", end = "\r\n\r\n0\r\n\r\n";
   const std::pair<std::string, int> cases[] = {

@@ -206,7 +206,7 @@ TEST_F(Http, WritesCommentsOnlyWhenSilent) {
   client.Send("GET /events HTTP/1.1\r\n\r\n");
   const std::string got = client.ReadUntil("\n\n\r\ne\r\n: keep-alive\n\n\r\ne\r\n: keep-alive");
   EXPECT_EQ(Count(got, "data: first"), 1u);
-  // An answer that is no stream of events is left alone, as is one that is not silent.
+  // An answer that is not a stream of events is left alone, as is one that is not silent.
   BufferedReply text(true, true, 1 << 20), events(true, true, 1 << 20);
   text.Begin("text/plain");
   text.KeepAlive();

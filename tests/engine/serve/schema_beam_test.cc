@@ -1,4 +1,4 @@
-// What asks for a beam search, and what cannot go with it.
+// Fields that ask for a beam search, and those that cannot go with it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -29,7 +29,7 @@ inline OutputRules Rules(const std::string& calls, const std::string& thoughts =
           .tools = std::make_shared<const KnownTools>(WeatherTools())};
 }
 
-// What a client puts together of an answer that comes in these pieces.
+// The answer that a client puts together from these pieces.
 inline ParsedOutput Parse(const OutputRules& rules, const std::vector<std::string>& pieces) {
   const auto parser = MakeAnswerParser(rules);
   ParsedOutput whole;
@@ -57,7 +57,7 @@ inline std::string Parsed(const OutputRules& rules, const std::string& text) {
   return shown;
 }
 
-// What each piece gives of calls.
+// The parts of calls in each piece.
 inline std::vector<std::string> CallsOf(const OutputRules& rules,
                                         const std::vector<std::string>& pieces) {
   const auto parser = MakeAnswerParser(rules);

@@ -13,8 +13,8 @@
 namespace pinion {
 namespace {
 
-// A job that runs until it is let go. What it waits for is its own as well: a worker may still be
-// about to wait, or to wake its waiter, when the test is over.
+// A job that runs until it is let go. Its state is its own as well: a worker may still be about to
+// wait, or to wake its waiter, when the test is over.
 class Held {
  public:
   WorkerPool::Job job() {

@@ -29,7 +29,7 @@ class PickyEngine : public FakeEngine {
 
 class ServeLinkTest : public testing::Test {
  protected:
-  // What the engine answers to `messages`, events left out.
+  // The engine's answers to `messages`, events left out.
   std::vector<LinkMessage> Serve(const std::vector<LinkMessage>& messages) {
     const auto ends = *MakeLinkPair();
     auto ours = std::make_unique<LinkSocket>(ends.first);

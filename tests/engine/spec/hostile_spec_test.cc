@@ -22,7 +22,7 @@ TEST(Spec, RefusesMoreExpertsThanAnyModelHas) {
   EXPECT_THAT(ErrorOf(config), HasSubstr("1024 layers of 16384 experts, want at most 131072"));
 }
 
-// Whatever a config says, it is read or refused; what is read describes a model of finite size.
+// Any config is read or refused, and one that is read describes a model of finite size.
 void ExpectReadOrRefused(const Json& config) {
   const auto spec = ReadSpec(config);
   if (!spec) {

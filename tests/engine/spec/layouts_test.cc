@@ -126,7 +126,7 @@ TEST(Layouts, AStatedFactorOfLongRopeComesBeforeTheRatioOfTheLengths) {
   EXPECT_GT(plain, std::sqrt(2.0));
 }
 
-// hidden_size / num_attention_heads is no head of latent attention.
+// hidden_size / num_attention_heads is not the size of a head of latent attention.
 TEST(Layouts, LatentAttentionNeedsNoWholeHeads) {
   Json config = Without(With("deepseekv3", "hidden_size", "100"), {"head_dim"});
   config.Set("num_attention_heads", 3);
@@ -172,7 +172,7 @@ TEST(Layouts, AStatedWaveOfSeveralAxesIsPlainOnText) {
   EXPECT_EQ(ErrorOf(config), "no error");
 }
 
-// What the classes of transformers 5.24 begin with.
+// The defaults of the classes of transformers 5.24.
 TEST(Layouts, AbsentRopeParametersAreTheArchitectures) {
   const Json none = Without(Config("gptoss"), {"rope_scaling", "rope_parameters"});
   const RopeSpec rope = ReadSpec(none)->ropes.at(0);

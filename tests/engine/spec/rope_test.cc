@@ -132,7 +132,7 @@ std::vector<int> Ropes(const DecoderSpec& spec) {
   return ropes;
 }
 
-// What the fixtures leave out: the architecture's own rule.
+// The architecture's own rule, which the fixtures leave out.
 TEST(Rope, RotatesTheLayersThatEachFamilyRotates) {
   EXPECT_THAT(Ropes(SpecOf("smollm3")), ElementsAre(0, 0, 0, -1));
   Json config = With("smollm3", "no_rope_layers", "null");

@@ -76,7 +76,7 @@ TEST(Spec, ReadsWindowsOfEachFamily) {
   config.Set("max_window_layers", 1);
   config.Set("layer_types", nullptr);
   EXPECT_THAT(Windows(ReadSpec(config).value()),
-              ElementsAre(0, 32));  // What the fixtures leave out: the architecture's own rule.
+              ElementsAre(0, 32));  // The architecture's own rule, which the fixtures leave out.
   config = With("exaone4", "layer_types", "null");
   config.Set("sliding_window_pattern", "LG");
   EXPECT_THAT(Windows(ReadSpec(config).value()), ElementsAre(16, 0, 16, 0));
@@ -86,7 +86,7 @@ TEST(Spec, ReadsWindowsOfEachFamily) {
               ElementsAre(16, 16, 16, 0));
 }
 
-// Which layers have experts, as each family says it.
+// The layers with experts, by each family's fields.
 TEST(Spec, PlacesExperts) {
   const auto kinds = [](const DecoderSpec& spec) {
     std::string kinds;

@@ -208,7 +208,7 @@ TEST_F(Load, RefusesABrokenCharsmap) {
               HasSubstr("states a trie"));
 }
 
-// Whatever is done to a good file, loading gives a tokenizer or an error; and a tokenizer works.
+// After any change to a good file, loading gives an error or a tokenizer that works.
 TEST_F(Load, SurvivesDamagedFiles) {
   const auto good = ReadFile(StrCat(tests::TestData(), "/models/llama2/tokenizer.json"));
   ASSERT_TRUE(good);

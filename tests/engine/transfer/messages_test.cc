@@ -7,7 +7,7 @@
 namespace pinion {
 namespace {
 
-// What a frame holds, or nothing.
+// The contents of a frame, or nothing.
 std::optional<TransferMessage> Decode(const std::string& frame) {
   const FrameHeader header = DecodeHeader(frame.data());
   EXPECT_EQ(header.payload_bytes, frame.size() - FrameHeader::kBytes);

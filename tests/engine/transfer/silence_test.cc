@@ -157,7 +157,7 @@ struct End {
     other.emplace(ends[1]);
     connection->CloseIfSilent(0.1);
   }
-  // What has come, once it has: the next message, or that there will be none.
+  // The next message once it has come, or none if the connection has ended.
   std::optional<TransferMessage> Receive() {
     std::optional<TransferMessage> message;
     bool is_over = false;

@@ -213,7 +213,7 @@ TEST(QuantisedFacts, TellVariantsApart) {
   }
 }
 
-// What a checkpoint says of activations is told beside what becomes of them.
+// A checkpoint's scheme for activations is shown beside the one in use.
 TEST(QuantisedFacts, TellTheCheckpointsWishForActivations) {
   Described model("quantised/llama-w4a16");
   const auto text = [&](const char* asked, IntegerProduct product) {

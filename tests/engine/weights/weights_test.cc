@@ -141,7 +141,7 @@ TEST(LoadWeights, LetsEveryRowOfEveryMatrixGoOnce) {
   EXPECT_GE(matrices, 7u * static_cast<size_t>(files->spec.layers));
 }
 
-// What one process reads that has rank `first` of `total`, a thread of its own.
+// The reads of a process that has rank `first` of `total`, a thread of its own.
 CountingSource::Counts ReadBy(const DecoderSpec& spec, std::shared_ptr<const TensorSource> weights,
                               RankSpan span) {
   const CountingSource source(std::move(weights));

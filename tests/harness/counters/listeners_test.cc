@@ -48,7 +48,7 @@ class Child {
   pid_t id_ = -1;
 };
 
-// Where a socket is now bound to: this host, at a free port.
+// The address that a socket is now bound to: this host, at a free port.
 sockaddr_in Bound(const Descriptor& socket_fd) {
   sockaddr_in address = {};
   address.sin_family = AF_INET;

@@ -179,7 +179,7 @@ TEST_F(PcmTool, SaysWhyItFailed) {
 
 TEST_F(PcmTool, OfAVirtualMachineNamesTheCountersThatAreNotEnabled) {
   PutIntel();
-  // What PCM 202302 writes on Sapphire Rapids without a PMU.
+  // The output of PCM 202302 on Sapphire Rapids without a PMU.
   PutTool("pcm-memory",
           "echo 'Linux arch_perfmon flag  : no' >&2\n"
           "echo 'ERROR: vPMU is not enabled in the hypervisor. Please see details in ...' >&2\n"

@@ -160,7 +160,7 @@ TEST(SteadyOpen, ARequestCountsIfItWasDueWithin) {
   for (const double ttft_s : summary.ttft_s) EXPECT_DOUBLE_EQ(ttft_s, 0.1);
 }
 
-// The first five of fifty found an empty server; they are no part of what such a load is like.
+// The first five of fifty found an empty server; they do not belong to a steady load.
 TEST(SteadyOpen, TheFirstTenthIsLeftOut) {
   const auto slow = [](int request) { return int64_t{request < 5 ? 1 : 8}; };
   const ServingSummary summary = SteadyOpen(Arrivals(50, 2, slow));

@@ -202,7 +202,7 @@ TEST_F(KeepRunningTest, ProcessesThatAServerLeavesBehindEndWithIt) {
   const auto left = ReadFile((folder_ / "left").string(), 100);
   ASSERT_TRUE(left);
   const auto pid = static_cast<pid_t>(std::stol(*left));
-  // Whoever adopts it has to reap it.
+  // The process that adopts it has to reap it.
   const auto is_gone = [&] {
     const auto state = ReadFile(StrCat("/proc/", pid, "/stat"), 1000);
     return !state || state->find(") Z ") != std::string::npos;

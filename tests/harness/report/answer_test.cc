@@ -1,4 +1,4 @@
-// What a sweep advises, in the same words wherever it is told.
+// The advice of a sweep, in the same words in every place.
 
 #include "harness/report/answer.h"
 

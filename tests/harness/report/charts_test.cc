@@ -346,7 +346,7 @@ TEST(LaunchForms, NameProfileProgramAndCpus) {
   EXPECT_TRUE(LaunchForms(FailedResults(), FailedResults().verdicts[0], "/out/x").empty());
 }
 
-// Where builds race, the one that was measured is started.
+// If builds race, the one that was measured is started.
 TEST(LaunchForms, NameTheBuildThatWasMeasured) {
   Results results = PlantedResults();
   results.definition.engines[0].binary = "/opt/old/pinion";

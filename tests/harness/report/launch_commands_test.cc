@@ -1,4 +1,4 @@
-// What a report says of commands that start other engines.
+// A report's commands that start other engines.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -35,7 +35,7 @@ inline EngineOptions Base() {
   return options;
 }
 
-// What the engine's capacity check asks for, with the smallest useful cache.
+// The needs of the engine's capacity check, with the smallest useful cache.
 inline uint64_t LeastBytes(const EngineOptions& options) {
   const PlannedModel model = *PlanModel(options);
   const auto needs = NeedsFor(options, model);

@@ -99,7 +99,7 @@ TEST(ComparePairs, NeitherSideIsFavoured) {
   EXPECT_NEAR(one.interval->high, -other.interval->low, 1e-12);
 }
 
-// Whatever the noise: independent, drifting, or with half of the trials disturbed. With a chance of
+// In any noise: independent, drifting, or with half of the trials disturbed. With a chance of
 // 1 % each, 400 comparisons have 4 wrong ones and, but for once in ten thousand times, at most 13.
 TEST(ComparePairs, EqualOnesAreToldApartInAtMostOneOfAHundred) {
   std::mt19937_64 random(17);

@@ -119,7 +119,7 @@ TEST(Race, InMuchNoiseLooksForLeadsThatCanBeConfirmed) {
   for (uint32_t seed = 0; seed < 20; ++seed)
     rounds += RunRace(std::vector<double>(24, 1.0), 0.1, 40, seed).rounds();
   EXPECT_LE(rounds, 20u * 12);
-  // What exceeds the floor is found.
+  // Leads beyond the floor are found.
   int found = 0;
   for (uint32_t seed = 0; seed < 20; ++seed) {
     std::vector<double> speeds(24, 1.0);

@@ -1,4 +1,4 @@
-// Which candidates the protocol measures under given predictions, with made-up trials.
+// Candidates that the protocol measures under given predictions, with made-up trials.
 
 #include "harness/sweep/forecast.h"
 

@@ -238,7 +238,7 @@ TEST(JudgePair, InTurnsARoundsLeadIsTheMedianOfItsWaves) {
   EXPECT_NEAR(Judged(trials).ratio.interval->high, 1, 1e-12) << "it counts by its means";
 }
 
-// What the report says of it.
+// The report's words about it.
 TEST(JudgePair, TheReportsVerdictIsThePairs) {
   for (const auto& [speed, outcome, recommended] :
        {std::tuple(90.0, Outcome::kBaselineBest, 0), std::tuple(100.0, Outcome::kNoDifference, 0),

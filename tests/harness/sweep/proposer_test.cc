@@ -41,7 +41,7 @@ class ProposerTest : public testing::Test {
         MadeUpRows(6), [] { return std::string(); }, patience_s);
   }
 
-  // What it says to a question for two candidates of 2, 3 and 5.
+  // Its answer to a question for two candidates of 2, 3 and 5.
   Result<std::vector<int>> Answer(const std::string& line) {
     const auto tpe = Start("read -r points; echo '{\"optuna\":\"4\"}'\nread -r asked; " + line, 60);
     EXPECT_TRUE(tpe) << tpe.error().message;

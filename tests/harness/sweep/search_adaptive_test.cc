@@ -108,7 +108,7 @@ TEST(Halving, TheBetterHalfIsMeasuredTwiceAsLong) {
 }
 
 TEST(Halving, EachObjectiveKeepsItsBest) {
-  // What makes a candidate fast here makes its answers late.
+  // The setting that makes a candidate fast here makes its answers late.
   Given source(Rising(16));
   const ProtocolState state =
       Search(Strategy::kHalving, source, 1e4, {Objective::kThroughput, Objective::kLatency});
@@ -130,7 +130,7 @@ TEST(Halving, ATightBudgetStillConfirms) {
   EXPECT_LE(source.ran.size(), 70u);
 }
 
-// What was never ranked is in no half.
+// Candidates that were never ranked are in no half.
 TEST(Halving, ABudgetWithoutRoomForARoundSaysSo) {
   Given source(Rising(60));
   const ProtocolState state = Search(Strategy::kHalving, source, 30);

@@ -194,7 +194,7 @@ TEST(ModelFit, CountsAnEncodersCacheOnceForEachStage) {
   EXPECT_EQ(whole.kv_bytes_per_sequence, whole.held_bytes_per_sequence);
 }
 
-// What an engine has with the same settings.
+// The memory of an engine with the same settings.
 TEST(ModelFit, IsTheMemoryThatAnEngineHolds) {
   SetLogLevel(LogLevel::kError);
   setenv("OMP_NUM_THREADS", "2", 1);
