@@ -21,7 +21,7 @@ TEST_P(ProbeTest, CountsItsOperationsInProportionToItsSteps) {
 }
 
 // Only paths with an instruction for it claim bfloat16, and there a lane multiplies two of them.
-TEST_P(ProbeTest, ClaimsBfloat16WhereTheIsaHasIt) {
+TEST_P(ProbeTest, ClaimsBfloat16IfTheIsaHasIt) {
   const bool has = GetParam() == Isa::kAvx512Bf16 || GetParam() == Isa::kAmx;
   ASSERT_EQ(probes_.multiply_bf16 != nullptr, has);
   if (GetParam() == Isa::kAvx512Bf16) {

@@ -295,7 +295,7 @@ TEST(EmulatedTiles, AddOutliersToE2m1AsTheScalarTable) {
   }
 }
 
-TEST(EmulatedTiles, LeaveE2m1ToVectorsWhereItDoesNotFit) {
+TEST(EmulatedTiles, LeaveE2m1ToVectorsIfItDoesNotFit) {
   EXPECT_FALSE(impl::FitsE2m1Tiles({4, 2880, 32, -12, false, true}, 32));
   EXPECT_FALSE(impl::FitsE2m1Tiles({4, 80, 16, -12, false, true}, 64));
   EXPECT_FALSE(impl::FitsE2m1Tiles({4, 2880, 32, -8, false}, 64));
@@ -327,7 +327,7 @@ TEST(EmulatedTiles, MultiplyE4m3WithinTheirRoundings) {
   run(E4m3Layout(4200, 128), 130);
 }
 
-TEST(EmulatedTiles, LeaveE4m3ToVectorsWhereItDoesNotFit) {
+TEST(EmulatedTiles, LeaveE4m3ToVectorsIfItDoesNotFit) {
   EXPECT_FALSE(impl::FitsE4m3Tiles(E4m3Layout(256, 128), Dtype::kBf16, 15));
   EXPECT_FALSE(impl::FitsE4m3Tiles(E4m3Layout(256, 128), Dtype::kF32, 16));
   EXPECT_FALSE(impl::FitsE4m3Tiles(E4m3Layout(96, 16), Dtype::kBf16, 16));

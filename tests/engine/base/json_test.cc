@@ -107,7 +107,7 @@ TEST(Json, SetsAndAppends) {
   EXPECT_EQ(array.Dump(), R"([{"a":[1,2],"b":"x"},null])");
 }
 
-TEST(Json, ErrorsAreUtf8WhateverTheTextIs) {
+TEST(Json, ErrorsAreUtf8ForAnyText) {
   EXPECT_THAT(Json::Parse("\"\xff\"").error().message,
               AllOf(HasSubstr("\xEF\xBF\xBD"), Not(HasSubstr("\xff"))));
 }

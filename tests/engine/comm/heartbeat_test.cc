@@ -123,7 +123,7 @@ TEST(HeartbeatDeathTest, ItsOwnThreadMayCallExit) {
   EXPECT_EXIT(destroyed_by_exit(), ::testing::ExitedWithCode(5), "");
 }
 
-TEST(Heartbeat, SendsUntilItEndsAndMissesNobodyWhoIsHeard) {
+TEST(Heartbeat, SendsUntilItEndsAndMissesNoProcessThatIsHeard) {
   std::atomic<int> sent{0};
   {
     const Heartbeat heartbeat(std::make_unique<FakeSigns>(sent), [](size_t) { ADD_FAILURE(); });

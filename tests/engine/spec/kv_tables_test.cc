@@ -83,7 +83,7 @@ TEST(KvTables, AreNeverMoreThanAStepHoldsOfASequence) {
   }
 }
 
-TEST(KvTables, AWindowOverEverySequenceIsNone) {
+TEST(KvTables, AWindowOverEverySequenceIsDropped) {
   DecoderSpec spec = WithWindows(4, {512, 0});
   spec.max_positions = 512;
   AssignKvTables(spec);

@@ -5,7 +5,7 @@
 namespace pinion::harness {
 namespace {
 
-TEST(YamlText, IsQuotedWithoutWhatYamlTakesForTheEndOfALine) {
+TEST(YamlText, IsQuotedWithoutCharactersThatEndALineInYaml) {
   EXPECT_EQ(YamlText("a: b # c"), R"("a: b # c")");
   EXPECT_EQ(YamlText("\"'\n\t\\"), R"("\"'\n\t\\")");
   EXPECT_EQ(YamlText("\xC3\xA9\xE6\x97\xA5\xF0\x9F\x98\x80"),

@@ -129,7 +129,7 @@ std::function<double(int)> Always(double speed) {
   return [speed](int) { return speed; };
 }
 
-TEST(JudgePair, ADifferenceWithinTheNoiseIsNone) {
+TEST(JudgePair, ADifferenceWithinTheNoiseIsNotFound) {
   // A differs from itself by 12 %, and from B by 3 % at most in the mean.
   const PairVerdict verdict = Judged(Rounds(
       8, [](int round) { return round % 2 ? 100 : 112; }, Always(103)));
@@ -161,7 +161,7 @@ TEST(JudgePair, ADisturbedTrialCountsByItsRepetition) {
   EXPECT_NEAR(verdict.ratio.median, 0.95, 1e-12);
 }
 
-TEST(JudgePair, ASmallDifferenceIsNoneAndALargeOneHasADirection) {
+TEST(JudgePair, ASmallDifferenceIsNotFoundAndALargeOneHasADirection) {
   for (const auto& [speed, kind] :
        {std::pair(99.0, Kind::kNoDifference), std::pair(101.0, Kind::kNoDifference),
         std::pair(97.0, Kind::kWorse), std::pair(103.0, Kind::kBetter)})
