@@ -121,6 +121,17 @@ void ActivateGated(void* dst, Dtype dst_type, Activation activation, const float
   for (size_t i = 0; i < n; ++i) Put(dst, dst_type, i, ActivationOf(activation, gate[i]) * up[i]);
 }
 
+void ActivateRows(const ActivateRowsArgs& args) {
+  for (size_t row = 0; row < args.rows; ++row) {
+    for (size_t i = 0; i < args.n; ++i) {
+      const size_t at = row * args.stride + i;
+      float value = ActivationOf(args.activation, args.x[at] + (args.bias ? args.bias[i] : 0));
+      if (args.up) value *= args.up[at] + (args.up_bias ? args.up_bias[i] : 0);
+      Put(args.dst, args.dst_type, row * args.dst_stride + i, value);
+    }
+  }
+}
+
 void ClampedSwiglu(void* dst, Dtype dst_type, const float* gate, const float* up, size_t n,
                    float alpha, float limit) {
   for (size_t i = 0; i < n; ++i) {
@@ -310,6 +321,7 @@ const Table kScalarTable = {
     .rotary_pairs = RotaryPairs,
     .activate = Activate,
     .activate_gated = ActivateGated,
+    .activate_rows = ActivateRows,
     .clamped_swiglu = ClampedSwiglu,
     .add = Add,
     .add_scaled = AddScaled,
