@@ -1,8 +1,8 @@
 #pragma once
 
 // Writes into the KV cache: the same bytes as those of kv_write_scalar.inl.h. A row is rounded in
-// whole vectors to scratch, and copied from there to its places in units of what lies side by side:
-// neighbouring units lie far apart, those of keys block_tokens apart.
+// whole vectors to scratch, and copied from there to its places in units of elements that lie side
+// by side: neighbouring units lie far apart, those of keys block_tokens apart.
 
 #include "kernels/impl/convert.inl.h"
 #include "kernels/impl/kv_round.inl.h"
