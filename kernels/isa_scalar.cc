@@ -67,7 +67,7 @@ void LayerNorm(void* dst, Dtype dst_type, const float* x, const float* weight, c
   double sum = 0;
   for (size_t i = 0; i < n; ++i) sum += x[i];
   const double mean = sum / static_cast<double>(n);
-  double squares = 0;
+  double squares = 0;  // in a second pass: the mean of squares less mean^2 would cancel
   for (size_t i = 0; i < n; ++i) squares += (x[i] - mean) * (x[i] - mean);
   const double scale = 1 / std::sqrt(squares / static_cast<double>(n) + eps);
   for (size_t i = 0; i < n; ++i) {

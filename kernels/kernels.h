@@ -122,7 +122,7 @@ constexpr size_t KvPlaneBlockBytes(KvDtype dtype, size_t block_tokens, size_t di
   return block_tokens * dim * SizeOf(dtype);
 }
 
-// Where the blocks of a plane (the keys, or the values, of one KV head) lie: 2^shift of them form a
+// The layout of a plane's blocks (the keys, or the values, of one KV head): 2^shift of them form a
 // stretch, `block` bytes from one to the next; stretches are `span` bytes apart, because those of
 // the other heads lie between them. Blocks of a head with consecutive numbers are thus neighbours
 // in memory, which the hardware's prefetchers follow.

@@ -216,7 +216,7 @@ size_t Scheduler::Continue(size_t index, size_t most, size_t& budget, size_t alr
 // Preempts sequences behind running_[index] until there are blocks for its first `tokens` tokens;
 // false if preempting all of them was not enough, up to the last one in flight. Those behind that
 // one are not spared, although they alone may not suffice: they come last in order, so they would
-// be the first to go once it is back, and meanwhile running_[index] goes on with what they leave.
+// be the first to go once it is back, and meanwhile running_[index] goes on with the rest.
 bool Scheduler::MakeRoom(size_t index, size_t tokens, size_t& budget) {
   while (tables_.Short(running_[index]->tables, tokens) > pool_.available()) {
     if (running_.size() == index + 1 || running_.back()->steps_in_flight > 0) return false;

@@ -1,9 +1,9 @@
 #pragma once
 
 // Writes into the KV cache: the same bytes as those of kv_write_scalar.inl.h. Rows are rounded in
-// whole vectors to scratch, and copied from there to their places in units of what lies side by
-// side: neighbouring units of keys lie block_tokens apart. Of four tokens, units that are words are
-// transposed, so that four of them are stored at once.
+// whole vectors to scratch, and copied from there to their places in units of elements that lie
+// side by side: neighbouring units of keys lie block_tokens apart. Of four tokens, units that are
+// words are transposed, so that four of them are stored at once.
 
 #include <emmintrin.h>
 
