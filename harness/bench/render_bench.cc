@@ -102,7 +102,7 @@ std::string Header(const BenchResult& result) {
 }
 
 // The least work of one phase of a round.
-std::string Asked(const char* phase, const StepCost& cost, bool by_bytes) {
+std::string StepCostText(const char* phase, const StepCost& cost, bool by_bytes) {
   return StrCat(
       phase, " is bound by ", by_bytes ? "memory" : "arithmetic", ": a round touches ",
       FormatBytes(cost.bytes()), " (KV ", FormatBytes(cost.kv_bytes), ") and takes ",
@@ -126,10 +126,10 @@ std::string LimitLines(const BenchResult& result) {
                     : StrCat(" and ", giga(limits.int8_ops_per_s), " GOP/s in int8"),
                 " on ", result.engine.isa,
                 ", measured between the rounds, memory also between the steps\n",
-                Asked("prefill", limits.prefill, limits.prefill_bound_by_bytes),
+                StepCostText("prefill", limits.prefill, limits.prefill_bound_by_bytes),
                 limits.decode.flops == 0  // of texts without answers
                     ? ""
-                    : Asked("decode", limits.decode, limits.decode_bound_by_bytes));
+                    : StepCostText("decode", limits.decode, limits.decode_bound_by_bytes));
 }
 
 Json ExchangeJson(const BenchResult& result) {

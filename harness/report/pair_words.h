@@ -17,7 +17,7 @@ std::string PairHeadline(const Results& results, const Verdict& verdict);
 
 // "failed: ended by signal 9", "was not measured: by exact bytes ..."; empty if it was measured or
 // is still to be.
-std::string Fate(const Candidate& candidate);
+std::string WhyExcluded(const Candidate& candidate);
 
 // "no difference was found" or, if the estimate exceeds epsilon and only its interval does not
 // exclude chance, "no difference was proven".

@@ -13,7 +13,7 @@
 namespace pinion::harness {
 
 // A candidate that was measured.
-struct Tried {
+struct CandidateGain {
   int id = 0;
   // Mean over the objectives of the log of its score over the baseline's; nullopt: it failed.
   std::optional<double> gain;
@@ -21,9 +21,9 @@ struct Tried {
 
 // What a search by proposals asks for.
 struct ProposalQuestion {
-  std::vector<Tried> tried;  // in the order in which they were
-  std::vector<int> among;    // candidates that may be proposed
-  size_t count = 0;          // at most so many
+  std::vector<CandidateGain> tried;  // in the order in which they were
+  std::vector<int> among;            // candidates that may be proposed
+  size_t count = 0;                  // at most so many
   uint64_t seed = 0;
 };
 

@@ -10,8 +10,8 @@
 #include "harness/counters/conditions.h"
 #include "harness/load/steady.h"
 #include "harness/load/summary.h"
-#include "harness/trial/patience.h"
 #include "harness/trial/slo_phase.h"
+#include "harness/trial/trial_deadline.h"
 #include "harness/trial/trial_samples.h"
 
 namespace pinion::harness {

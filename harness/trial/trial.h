@@ -76,9 +76,9 @@ Result<PairResult> ReadPairResult(const Json& object);
 // `start_ns` is when the process began; the limit counts from there, but the load always gets at
 // least half of it, and at least as long as the start took; a phase that would not see one request
 // end, and an offline batch, may take another half (2 s at least). Each wait ends at a share of the
-// request's deadline (harness/trial/patience.h), with a sentence of its own. A phase that is cut
-// off is measured as far as it went (info "cut"). A phase without an answer ends the trial as too
-// slow, and so does a server of Pinion's that is not ready by its share. The time of requested
+// request's deadline (harness/trial/trial_deadline.h), with a sentence of its own. A phase that is
+// cut off is measured as far as it went (info "cut"). A phase without an answer ends the trial as
+// too slow, and so does a server of Pinion's that is not ready by its share. The time of requested
 // `ceilings` is info "once_s", which no later trial needs again. `interrupted` is asked while it
 // runs.
 Result<TrialResult> RunTrial(const TrialRequest& request, int64_t start_ns,

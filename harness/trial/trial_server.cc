@@ -114,7 +114,7 @@ Status TrialServer::StartAndWait(int log_fd) {
 // Another engine's time is its own setting; ours has the trial's.
 Status TrialServer::WaitUntilReady() {
   const EngineChoice& engine = request_.engine;
-  const double left_s = std::max(0.0, patience_.SecondsUntil(kReadyShare));
+  const double left_s = std::max(0.0, deadline_.SecondsUntil(kReadyShare));
   const Status ready =
       server_->WaitUntilReady(engine, std::min(engine.start_timeout_s, left_s), interrupted_);
   if (ready) return {};
@@ -136,7 +136,7 @@ Status TrialServer::MeasureScale() {
   constexpr double kPatienceSeconds = 600;
   constexpr int kRequests = 2;
   const double deadline_s = std::min(
-      kPatienceSeconds, std::max(0.0, patience_.SecondsUntil(kFirstAnswerShare)) / kRequests);
+      kPatienceSeconds, std::max(0.0, deadline_.SecondsUntil(kFirstAnswerShare)) / kRequests);
   const Status found = MeasureTokenScale(loaded_, deadline_s, {.interrupted = interrupted_});
   if (found || found.error().code != ErrorCode::kTimeout) return found;
   return Fail(request_.engine.is_pinion() ? ErrorCode::kTimeout : ErrorCode::kFailed,
@@ -173,9 +173,9 @@ void TrialServer::Settle(double limit_s) {
 // If the server has ended, the rest of the load would be meaningless.
 std::string TrialServer::WhyStop(double patience_s) {
   if (interrupted_()) return "interrupted";
-  if (patience_.SecondsUntil(kGeneratorShare) < 0)
+  if (deadline_.SecondsUntil(kGeneratorShare) < 0)
     return StrCat("the load generator had not ended its load ",
-                  std::round(kGeneratorShare * *patience_.deadline_s), " s after the trial's start",
+                  std::round(kGeneratorShare * *deadline_.deadline_s), " s after the trial's start",
                   kRaiseTheLimit);
   return WhyEnded(" under load", patience_s);
 }

@@ -16,8 +16,8 @@ inline constexpr double kFirstAnswerShare = 0.8;  // its first requests are answ
 inline constexpr double kLoadShare = 0.85;        // the load is cut off
 inline constexpr double kGeneratorShare = 0.95;   // the generator has reported its result
 
-// A trial's time, from the start of its process. Without a deadline there is no end of it.
-struct Patience {
+// The deadline of a trial, counted from the start of its process; none if deadline_s is unset.
+struct TrialDeadline {
   int64_t start_ns = 0;
   std::optional<double> deadline_s;
 
