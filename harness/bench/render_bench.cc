@@ -52,7 +52,7 @@ Json LimitsJson(const BenchResult& result) {
   return object;
 }
 
-// Whether what comes out is an embedding or scores.
+// Whether the output is an embedding or scores.
 bool Pools(const BenchResult& result) { return result.engine.task != ModelTask::kGenerate; }
 
 struct Line {
@@ -146,7 +146,7 @@ Json ExchangeJson(const BenchResult& result) {
                       {"decode_step", ToJson(result.decode_step)}};
 }
 
-// What a round exchanged with other processes, and what the link alone would take for it.
+// Exchange of a round with other processes, and the time that the link alone would take for it.
 std::string ExchangeLine(const BenchResult& result) {
   if (!result.traffic || !result.engine.link) return "";
   const Traffic& traffic = *result.traffic;
@@ -160,7 +160,7 @@ std::string ExchangeLine(const BenchResult& result) {
                 Printf("%.3g us", link.call_s * 1e6), " a call, ", rate, ")\n");
 }
 
-// What the link's cost predicts for a step, beside what it took.
+// Time of a step that the link's cost predicts, beside the measured one.
 std::string SpreadLine(const char* kind, const std::optional<SpreadStep>& step) {
   if (!step) return "";
   const auto ms = [](double seconds) { return StrCat(Number(seconds, true), " ms"); };

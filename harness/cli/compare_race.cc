@@ -24,7 +24,7 @@
 namespace pinion::harness {
 namespace {
 
-// The two sides, and what they have in common.
+// The two sides, and the settings that they share.
 struct ComparedSides {
   const char* kind;                // "build", "profile"
   std::vector<std::string> files;  // as the user named them
@@ -105,7 +105,7 @@ Result<Definition> DefinitionOf(const ComparedSides& sides, const CompareRaceFla
   return definition;
 }
 
-// What gives the same race again: the defaults of flags may change.
+// A command line that repeats the race, even if defaults of flags change.
 std::string CommandLineOf(const CompareRaceFlags& flags, const Objective& objective) {
   constexpr double kPercent = 100;
   Command command{{}, {"pinion", "compare"}};
@@ -134,8 +134,8 @@ Result<SweepRequest> RequestFor(const ComparedSides& sides, const CompareRaceFla
   return request;
 }
 
-// What became of a side that keeps failing or, if there is no verdict, has too few numbers for one.
-// Empty: too few rounds alone.
+// Why a side keeps failing or, if there is no verdict, has too few numbers for one. Empty: too few
+// rounds alone.
 std::string LostSide(const Results& results, const char* kind, bool has_verdict,
                      const std::string& folder) {
   for (const Candidate& candidate : results.candidates) {
@@ -148,7 +148,7 @@ std::string LostSide(const Results& results, const char* kind, bool has_verdict,
   return "";
 }
 
-// The verdict, and what the report is written from.
+// The verdict, and the results for the report.
 Result<PairVerdict> RunRace(const SweepRequest& request, const char* kind, Results& results) {
   SweepEnd end = SweepEnd::kInterrupted;
   {

@@ -145,11 +145,11 @@ constexpr FlagGroup kGroups[] = {
     {FlagHandling::kRefused,
      "keeps some layers' KV in another type; --kv-cache-dtype is for all of them",
      "kv-cache-dtype-skip-layers"},
-    {FlagHandling::kRefused, "changes what a model computes; edit its config.json instead",
+    {FlagHandling::kRefused, "changes the computation of a model; edit its config.json instead",
      "hf-overrides hf-config-path model-class-overrides rope-scaling rope-theta "
      "disable-sliding-window quantization-config allow-deprecated-quantization pooler-config "
      "use-fp64-gumbel"},
-    {FlagHandling::kRefused, "says what a model is run for; use --task", "convert runner"},
+    {FlagHandling::kRefused, "selects the task of a model; use --task", "convert runner"},
     {FlagHandling::kRefused,
      "chooses other log-probabilities than those of the raw logits; leave it out", "logprobs-mode"},
     {FlagHandling::kRefused,
@@ -176,7 +176,7 @@ constexpr FlagGroup kGroups[] = {
      "names the marks of reasoning, which --reasoning-parser knows here; leave it out",
      "reasoning-config"},
     {FlagHandling::kRefused,
-     "chooses what follows grammars, which is llguidance here; leave it out",
+     "selects the grammar engine, which is always llguidance here; leave it out",
      "structured-outputs-config guided-decoding-backend"},
     {FlagHandling::kRefused, "changes the chat template; use --chat-template FILE",
      "chat-template-content-format response-role"},
@@ -186,7 +186,7 @@ constexpr FlagGroup kGroups[] = {
      "enable-prompt-embeds enable-return-routed-experts return-sampling-mask tokens-only "
      "fingerprint-mode fingerprint-value enable-flash-late-interaction tool-server "
      "weight-transfer-config sleep-preserve-parameter-names fail-on-environ-validation"},
-    {FlagHandling::kRefused, "logs what clients get, which Pinion never does; see --access-log",
+    {FlagHandling::kRefused, "logs answers, which Pinion never does; see --access-log",
      "enable-log-outputs enable-log-deltas"},
     {FlagHandling::kRefused, "configures vLLM's own logging; leave it out, and see --access-log",
      "log-error-stack logging-config log-level log-config-file enable-logging-iteration-details"},
@@ -227,7 +227,7 @@ std::vector<std::string> NamesOf(const FlagGroup& group) {
   return names;
 }
 
-// Whoever asks for a GPU is told why there is none.
+// Explains to users who ask for a GPU why Pinion has none.
 void ExplainDevice(CLI::App& command) {
   const auto check = [](const std::string& given) {
     const std::vector<std::string>& known = FindSetting("device")->names;

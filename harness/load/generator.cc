@@ -30,7 +30,7 @@ double ThreadCpuSeconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// `time_ns` without what is beyond whole microseconds after `origin_ns`: what a store keeps.
+// `time_ns` rounded down to whole microseconds after `origin_ns`, as a store keeps it.
 int64_t WholeMicroseconds(int64_t time_ns, int64_t origin_ns) {
   return time_ns - (time_ns - origin_ns) % 1000;
 }

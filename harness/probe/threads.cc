@@ -57,7 +57,7 @@ double WakeNs(Team& team) {
   constexpr int kWakes = 41;
   constexpr timespec kAsleepBy = {0, 500'000};  // spinning and yielding end long before
   std::vector<int64_t> sent_ns(kWakes), woken_ns(kWakes);
-  std::atomic<int> word{0};  // int: what a futex is
+  std::atomic<int> word{0};  // int, as a futex
   team.Run([&](size_t thread, const Worker&) {
     for (int i = 0; i < kWakes; ++i) {
       if (thread == 0) {

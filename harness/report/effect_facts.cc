@@ -1,4 +1,4 @@
-// What each setting does by itself.
+// The effect of each setting by itself.
 
 #include <algorithm>
 #include <cmath>
@@ -72,8 +72,9 @@ bool DifferInAlone(const std::string& key, const MeasuredSettings& one,
          Without(one.settings, key) == Without(other.settings, key);
 }
 
-// What the setting's values are compared with: its default or, if none of these configurations
-// differs from one without the setting in it alone, its first value. nullopt is the default.
+// The value with which the others are compared: the setting's default or, if none of these
+// configurations differs from one without the setting in it alone, its first value. nullopt is the
+// default.
 std::optional<std::string> ReferenceOf(const std::vector<MeasuredSettings>& all,
                                        const std::string& engine, const std::string& key) {
   std::optional<std::string> first;
@@ -200,7 +201,7 @@ bool StandsOut(const Estimate& effect, double floor) {
 TextTable EffectFacts(const Results& results) {
   const auto changes = ChangesOf(results);
   const std::vector<Objective>& objectives = results.definition.objectives;
-  TextTable table{"What each setting does", "", {"setting", "from", "to"}, {}};
+  TextTable table{"Effects of settings", "", {"setting", "from", "to"}, {}};
   bool preempted = false;
   for (const auto& [change, pairs] : changes) {
     const auto [before, after] = MeanPreemptions(pairs);

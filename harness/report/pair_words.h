@@ -5,7 +5,7 @@
 #include "harness/results/results.h"
 
 // The words of a comparison of two (`pinion compare`, strategy pair), which recommends nothing: it
-// says which is better, and of a side without numbers what became of it.
+// says which is better, and why a side has no numbers.
 
 namespace pinion::harness {
 

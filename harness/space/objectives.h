@@ -27,8 +27,8 @@ enum class ObjectiveKind {
   kE2elP95,
 };
 
-// What a sweep optimises: one of the named quantities, or a latency under a stated load
-// ("itl_p95@8", "ttft_p95@2.5rps"). LogScore in harness/sweep/score.h defines what each maximises.
+// Objective of a sweep: one of the named quantities, or a latency under a stated load ("itl_p95@8",
+// "ttft_p95@2.5rps"). LogScore in harness/sweep/score.h defines the score that each maximises.
 struct Objective {
   ObjectiveKind kind = ObjectiveKind::kThroughput;
   LoadLevel level{};  // of a latency under load; else neither

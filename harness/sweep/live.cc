@@ -140,7 +140,7 @@ bool LiveSource::LacksSearchTime(const TrialRow& trial) const {
          options_.trial_limit_s < options_.most_search_s;
 }
 
-// Fits trials to what the defaults' first ones took, because of the model or a busy machine.
+// Fits trials to the time of the defaults' first ones, on this model and machine.
 Status LiveSource::FitTrials() {
   for (const auto& [slot, trial] : stored_)
     options_.batch_prompts = std::min(options_.batch_prompts, BatchPromptsOf(trial));
@@ -154,7 +154,7 @@ int LiveSource::BatchPromptsOf(const TrialRow& trial) const {
                                       : meta_.definition.workload.load.num_prompts;
 }
 
-// A batch of fewer does not show what computing sequences together gains.
+// A batch of fewer does not show the gain of computing sequences together.
 int LiveSource::LeastBatch() const {
   constexpr int kLeastBatch = 4;
   return std::min(kLeastBatch, meta_.definition.workload.load.num_prompts);

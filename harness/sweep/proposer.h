@@ -19,7 +19,7 @@ struct CandidateGain {
   std::optional<double> gain;
 };
 
-// What a search by proposals asks for.
+// The question of a search by proposals.
 struct ProposalQuestion {
   std::vector<CandidateGain> tried;  // in the order in which they were
   std::vector<int> among;            // candidates that may be proposed
@@ -27,7 +27,7 @@ struct ProposalQuestion {
   uint64_t seed = 0;
 };
 
-// A model of the space, which learns from what was tried. Thread rule: one thread.
+// A model of the space, which learns from measured candidates. Thread rule: one thread.
 class Proposer {
  public:
   virtual ~Proposer() = default;

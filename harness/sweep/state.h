@@ -26,8 +26,8 @@ struct SweepMeta {
   // Requested objectives that cannot be measured here: "energy: not available, because ...".
   std::vector<std::string> unavailable;
   std::string command_line, version, commit, started_at;
-  // Of a gathered sweep (Gather), for each node: where it was measured, its own definition, and
-  // which of the rounds are its own. Else null.
+  // Of a gathered sweep (Gather), for each node: its name, its own definition, and the rounds that
+  // are its own. Else null.
   Json nodes;
 };
 

@@ -49,8 +49,7 @@ Json ToJson(const TrialResult& result);
 Result<TrialResult> ReadTrialResult(const Json& object);
 
 // Two configurations in turns: both servers run, and while one has a short load, a wave, the other
-// has none. Whatever slows the machine for longer than a wave slows both alike, which trials one
-// after the other do not achieve.
+// has none. A disturbance longer than a wave slows both alike, unlike trials one after the other.
 struct PairRequest {
   // The first one's server starts first. A side's limit is that of a wave, its deadline the whole
   // trial's, and its ceilings are not measured.

@@ -28,7 +28,7 @@ ServedLoad LoadOf(const Workload& workload) {
               kSlackTokens};
 }
 
-constexpr char kRaiseTheLimit[] = "; raise --trial-limit, or stop what else runs on this machine";
+constexpr char kRaiseTheLimit[] = "; raise --trial-limit, or stop other programs on this machine";
 
 // The last error in a server's log, without the program's name or the time; "" if there is none.
 std::string LastError(const std::string& log) {
@@ -83,7 +83,7 @@ Result<ServerPlan> PlanServer(const TrialRequest& request) {
 
 Result<std::string> ShownCommand(const ServerPlan& plan, const TrialRequest& request) {
   PINION_ASSIGN(EngineCommand made, plan.CommandOn(kUsualPort, request.engine));
-  // The sweep gave this process what its configuration preloads, and the server inherits it.
+  // The sweep gave this process the preloads of its configuration, and the server inherits them.
   if (const char* preload = std::getenv("LD_PRELOAD"); preload && *preload)
     made.command.environment.emplace(made.command.environment.begin(), "LD_PRELOAD", preload);
   return ShellText(made.command);
