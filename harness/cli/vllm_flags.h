@@ -22,7 +22,7 @@ void RefuseGpuFlags(CLI::App& command);
 // ones; other arguments as they are.
 std::string LongForm(const std::string& argument);
 
-// The table of docs/vllm-flags.md: flags with what becomes of them; `command` is `serve`.
+// The table of docs/vllm-flags.md: flags with their handling; `command` is `serve`.
 std::string VllmFlagsTable(const CLI::App& command);
 
 }  // namespace pinion::harness

@@ -305,7 +305,7 @@ double Seconds(const ServerLoadResult& result) {
 
 Result<ServerLoadResult> RunServerLoad(const LoadedServer& server, const LoadPlan& plan,
                                        const LoadHooks& hooks) {
-  // A low limit is no reason not to run: few requests at once may do with it.
+  // Runs with a low limit as well: it may suffice for few requests at once.
   if (const auto limits = RaiseNofile(); !limits) LogWarning(limits.error().message);
   PINION_ASSIGN(const DrawnLoad drawn, Draw(plan, server.scale, server.longest));
   PINION_ASSIGN(const auto client, HttpClient::Make(server.url, server.access));

@@ -47,7 +47,7 @@ struct Point {
 // an engine; of those, --strategy tpe searches as many, drawn by the definition's seed.
 Result<std::vector<Point>> Expand(const Definition& definition, const EngineOptions& base,
                                   const Host& host, const DecoderSpec& model);
-// More than any budget measures, except of a search that measures only what its model proposes.
+// More than any budget measures, except of a search that measures only proposals of its model.
 constexpr size_t MostPoints(Strategy strategy) { return strategy == Strategy::kTpe ? 5000 : 1000; }
 
 // Properties of the model and the engine that decide, besides the machine, which settings to try.

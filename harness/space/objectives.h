@@ -52,7 +52,7 @@ struct ObjectiveRow {
   // The sample that is scored; nullptr: LogScore computes the score of several.
   const char* metric;
   const char* figure;  // the sample's short name
-  const char* gain;    // "8.2 % ..." of what
+  const char* gain;    // words after "8.2 %"
   const char* goal;
   bool at_load = false;  // its name goes on with "@" and LevelKey
 

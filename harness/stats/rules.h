@@ -43,7 +43,7 @@ inline constexpr size_t kNeighbours = 3;    // trials to each side that one is c
                                             // five find about as much
 
 // The fewest rounds in which one of so many comparisons can be decided: all of them must agree, and
-// 2 * 2^-n, what a sign test then gives, must reach the family's level for the first of them.
+// 2 * 2^-n, the p-value of a sign test then, must reach the family's level for the first of them.
 size_t LeastRoundsFor(size_t comparisons);
 
 // The rounds of a confirmation of so many comparisons: one round may disagree.

@@ -68,7 +68,7 @@ class LiveSource : public StoredSource {
   Result<TrialJob> JobFor(const Slot& slot) const;
   TrialRow NewRow(const Slot& slot, int position) const;
   Result<TrialProcess> ProcessFor(const TrialJob& job, double timeout_s) const;
-  // Takes what became of a trial, and stores it.
+  // Takes the outcome of a trial, and stores it.
   Status Keep(const TrialJob& job, const TrialOutcome& outcome, TrialRow& trial);
   // The candidate's first trial in the race, which also measures the machine's ceilings.
   bool IsFirst(const Slot& slot) const;
