@@ -27,7 +27,7 @@ constexpr size_t kLongContext = 4096;
 // Operations a second of the fastest instruction for keys and values of this type.
 double PeakOfCache(Isa isa, KvDtype dtype) {
   const auto int8 = Int8Probe(isa);
-  if (dtype == KvDtype::kI8 && int8 != nullptr) return BestRate([&] { return int8(2000); });
+  if (dtype == KvDtype::kI8 && int8 != nullptr) return BestRate([&] { return int8(kProbeRounds); });
   const bool as_bf16 =
       dtype == KvDtype::kBf16 || dtype == KvDtype::kE5m2 || dtype == KvDtype::kE4m3;
   return PeakOf(isa, as_bf16 ? Dtype::kBf16 : Dtype::kF32);
@@ -114,7 +114,7 @@ void BM_Attention(benchmark::State& state, Isa isa, KvDtype dtype) {
   const size_t bytes = blocks * 2 * plane_block;
   const Probes& probes = ProbesFor(isa);
   double roof = std::max(flops / PeakOfCache(isa, dtype),
-                         exps / BestRate([&] { return probes.exp_f32(2000); }));
+                         exps / BestRate([&] { return probes.exp_f32(kProbeRounds); }));
   if (turns > 1)
     roof = std::max(roof,
                     static_cast<double>(bytes) / ReadRate(probes, layer.data, layer.size_bytes()));

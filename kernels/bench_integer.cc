@@ -55,7 +55,7 @@ void BM_Integer(benchmark::State& state, const Layer& layer, const Kind& kind, I
       [&](const std::byte* w) {
         table.gemm(layout, {x, w, y, rows, blocks, layer.n, prefetch});
       },
-      [&] { return BestRate([&] { return Int8Probe(isa)(2000); }); }, ProbesFor(isa));
+      [&] { return BestRate([&] { return Int8Probe(isa)(kProbeRounds); }); }, ProbesFor(isa));
 }
 
 const bool registered = [] {

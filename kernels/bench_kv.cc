@@ -1,6 +1,6 @@
 // Writing keys and values of all heads of a layer, 64 tokens in turn out of a prompt of 2048, as
-// prefill does: B/s counts what is read, in float32. `by_head` writes 16 tokens of a head before
-// those of the next one, `by_token` all heads of a token.
+// prefill does: B/s counts what is read, in float32. `by_head` writes 16 tokens of a head at once,
+// `by_token` all heads of a token one by one.
 
 #include <vector>
 
@@ -18,7 +18,7 @@ struct Prompt {
   size_t row = 3 * heads * head_dim;
   std::vector<float> qkv = std::vector<float>(kTokens * row, 0.5f);
 
-  void Write(const Table& table, KvDtype dtype, size_t token, size_t head) const {
+  void Write(const Table& table, KvDtype dtype, size_t token, size_t tokens, size_t head) const {
     const float* key = qkv.data() + token * row + (heads + head) * head_dim;
     const size_t plane = KvPlaneBlockBytes(dtype, kBlockTokens, head_dim);
     const size_t block = head * kTokens / kBlockTokens + token / kBlockTokens;
@@ -31,7 +31,9 @@ struct Prompt {
                     .block_tokens = kBlockTokens,
                     .key_dim = head_dim,
                     .value_dim = head_dim,
-                    .dtype = dtype});
+                    .dtype = dtype,
+                    .tokens = tokens,
+                    .stride = row});
   }
 };
 
@@ -43,9 +45,7 @@ void BM_KvWrite(benchmark::State& state, Isa isa, KvDtype dtype, size_t together
   size_t first = 0;
   for (auto _ : state) {
     for (size_t group = first; group < first + kBlockTokens; group += together) {
-      for (size_t head = 0; head < heads; ++head)
-        for (size_t token = group; token < group + together; ++token)
-          prompt.Write(table, dtype, token, head);
+      for (size_t head = 0; head < heads; ++head) prompt.Write(table, dtype, group, together, head);
     }
     first = (first + kBlockTokens) % kTokens;
   }

@@ -46,13 +46,16 @@ inline double ReadRate(const Probes& probes, const std::byte* memory, size_t byt
   });
 }
 
+// Rounds of a probe between two looks at the clock, which take as long as a hundred rounds.
+inline constexpr size_t kProbeRounds = 20000;
+
 // Operations per second (a multiply-add counts as two) of the instruction for weights, keys or
 // values of this type.
 inline double PeakOf(Isa isa, Dtype weights) {
   const Probes& probes = ProbesFor(isa);
-  const double f32 = BestRate([&] { return probes.multiply_f32(2000); });
+  const double f32 = BestRate([&] { return probes.multiply_f32(kProbeRounds); });
   if (weights != Dtype::kBf16 || probes.multiply_bf16 == nullptr) return f32;
-  return std::max(f32, BestRate([&] { return probes.multiply_bf16(2000); }));
+  return std::max(f32, BestRate([&] { return probes.multiply_bf16(kProbeRounds); }));
 }
 
 }  // namespace pinion::kernels::bench

@@ -32,7 +32,7 @@ __m128i FoldEights(__m128i a, __m128i b) {
 }
 
 // Stores one output's columns as words, less the lowest code and with zeros from `live` on. Returns
-// the sum of what is stored.
+// the sum of the stored values.
 template <int kBits>
 int32_t StoreWords(const int8_t* codes, size_t live, int lowest, std::byte* words) {
   int8_t padded[kPackColumns];

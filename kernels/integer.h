@@ -123,7 +123,7 @@ struct RoundArgs {
 };
 inline constexpr uint32_t kNoColumn = ~uint32_t{0};
 
-// What Rounding says on outliers: the largest magnitude is divided by kFewestOutlierSteps to
+// Limits of Rounding's outliers: the largest magnitude is divided by kFewestOutlierSteps to
 // kMostOutlierSteps powers of two. Below, they are not worth their products.
 inline constexpr int kFewestOutlierSteps = 2, kMostOutlierSteps = 12;
 // Rows whose largest magnitude is below have none, so that no step becomes 0.

@@ -85,6 +85,7 @@ void Round(const IntLayout& layout, const RoundArgs& args) {
   }
 }
 
+// Codes of 4 bits: eight columns share four bytes, the first four in the low nibbles.
 int Code(const IntLayout& layout, const std::byte* codes, size_t output, size_t k) {
   const size_t step = layout.bits == 8 ? 4 : 8, place = k % step;
   const auto byte = Get<uint8_t>(codes, (k / step * kBlockN + output) * 4 + place % 4);

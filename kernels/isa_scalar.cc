@@ -67,7 +67,7 @@ void LayerNorm(void* dst, Dtype dst_type, const float* x, const float* weight, c
   double sum = 0;
   for (size_t i = 0; i < n; ++i) sum += x[i];
   const double mean = sum / static_cast<double>(n);
-  double squares = 0;
+  double squares = 0;  // in a second pass: the mean of squares less mean^2 would cancel
   for (size_t i = 0; i < n; ++i) squares += (x[i] - mean) * (x[i] - mean);
   const double scale = 1 / std::sqrt(squares / static_cast<double>(n) + eps);
   for (size_t i = 0; i < n; ++i) {
@@ -119,6 +119,17 @@ void Activate(void* dst, Dtype dst_type, Activation activation, const float* x, 
 void ActivateGated(void* dst, Dtype dst_type, Activation activation, const float* gate,
                    const float* up, size_t n) {
   for (size_t i = 0; i < n; ++i) Put(dst, dst_type, i, ActivationOf(activation, gate[i]) * up[i]);
+}
+
+void ActivateRows(const ActivateRowsArgs& args) {
+  for (size_t row = 0; row < args.rows; ++row) {
+    for (size_t i = 0; i < args.n; ++i) {
+      const size_t at = row * args.stride + i;
+      float value = ActivationOf(args.activation, args.x[at] + (args.bias ? args.bias[i] : 0));
+      if (args.up) value *= args.up[at] + (args.up_bias ? args.up_bias[i] : 0);
+      Put(args.dst, args.dst_type, row * args.dst_stride + i, value);
+    }
+  }
 }
 
 void ClampedSwiglu(void* dst, Dtype dst_type, const float* gate, const float* up, size_t n,
@@ -310,6 +321,7 @@ const Table kScalarTable = {
     .rotary_pairs = RotaryPairs,
     .activate = Activate,
     .activate_gated = ActivateGated,
+    .activate_rows = ActivateRows,
     .clamped_swiglu = ClampedSwiglu,
     .add = Add,
     .add_scaled = AddScaled,

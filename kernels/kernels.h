@@ -122,7 +122,7 @@ constexpr size_t KvPlaneBlockBytes(KvDtype dtype, size_t block_tokens, size_t di
   return block_tokens * dim * SizeOf(dtype);
 }
 
-// Where the blocks of a plane (the keys, or the values, of one KV head) lie: 2^shift of them form a
+// The layout of a plane's blocks (the keys, or the values, of one KV head): 2^shift of them form a
 // stretch, `block` bytes from one to the next; stretches are `span` bytes apart, because those of
 // the other heads lie between them. Blocks of a head with consecutive numbers are thus neighbours
 // in memory, which the hardware's prefetchers follow.
@@ -135,14 +135,17 @@ struct KvStrides {
   constexpr size_t At(size_t i) const { return (i >> shift) * span + (i & (blocks() - 1)) * block; }
 };
 
-// Writes one token's keys and values of one KV head into its slot. For bytes, the scale is the
-// largest magnitude divided by the type's largest number, rounded up to bfloat16, and elements are
-// rounded to the nearest, ties to even. If an element is infinite or NaN, so is the scale.
+// Writes the keys and values of one KV head into the slots of one block: those of `tokens`
+// neighbouring tokens, from `slot` on. For bytes, a token's scale is the largest magnitude divided
+// by the type's largest number, rounded up to bfloat16, and elements are rounded to the nearest,
+// ties to even. If an element is infinite or NaN, so is the scale.
 struct KvWriteArgs {
   std::byte *keys, *values;  // the block within its planes; values: null if latent
-  const float *k, *v;        // [key_dim], rotary already applied; [value_dim], unread if latent
+  const float *k, *v;  // [tokens][key_dim], rotary applied; [tokens][value_dim], unread if latent
   size_t slot, block_tokens, key_dim, value_dim;
   KvDtype dtype;
+  size_t tokens = 1;  // 1 to block_tokens - slot
+  size_t stride = 0;  // elements from token to token, of k as of v; unused for one token
 };
 
 // Attention of some query tokens over one run of cached tokens [context_begin, context_end), for
@@ -316,6 +319,19 @@ struct ShortConvArgs {
   float* dst;  // [n]; may be one of the taps
 };
 
+// Rows of a product, activated while they are in cache:
+//   dst[row][i] = activation(x[row][i] + bias[i])
+// and if there is `up`, times up[row][i] + up_bias[i]. A null bias is none.
+struct ActivateRowsArgs {
+  Activation activation;
+  const float *x, *up = nullptr;  // [rows][n]
+  size_t rows, n, stride;         // stride: elements from row to row, of x as of up
+  const float *bias = nullptr, *up_bias = nullptr;  // [n]; both or none if there is `up`
+  std::byte* dst;                                   // [rows][n] of dst_type, kF32 or kBf16
+  Dtype dst_type;
+  size_t dst_stride;  // elements from row to row
+};
+
 // ---- Table ----------------------------------------------------------------------------------
 // Row-wise functions take float32 sources and write dst in dst_type (kF32 or kBf16).
 struct Table {
@@ -341,6 +357,7 @@ struct Table {
   // dst[i] = activation(gate[i]) * up[i]               (Shazeer, arXiv:2002.05202)
   void (*activate_gated)(void* dst, Dtype dst_type, Activation activation, const float* gate,
                          const float* up, size_t n);
+  void (*activate_rows)(const ActivateRowsArgs&);
   // dst[i] = g * sigmoid(alpha * g) * (u + 1), g = min(gate[i], limit), u = up[i] within +-limit
   // (GPT-OSS)
   void (*clamped_swiglu)(void* dst, Dtype dst_type, const float* gate, const float* up, size_t n,

@@ -50,7 +50,7 @@ class Command:
 
 
 def read_option(described):
-    # "TEXT:{off,on}", "INT:INT in [1 - 256]", "TEXT:FILE": a type, then what its value must pass.
+    # "TEXT:{off,on}", "INT:INT in [1 - 256]", "TEXT:FILE": a type, then the check of its value.
     value, _, check = described["type"].partition(":")
     choices = re.fullmatch(r"\{(.*)\}", check)
     return Option(names=described["names"], positional=described["positional"], group=described["group"],

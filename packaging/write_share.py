@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Man pages, shell completions, the changelog: write_share.py COMMANDS.json CHANGELOG.md FOLDER
 
-COMMANDS.json is the output of `pinion describe-commands`; FOLDER becomes what is installed as share/.
+COMMANDS.json is the output of `pinion describe-commands`; FOLDER is installed as share/.
 """
 
 import gzip

@@ -15,7 +15,7 @@ cpu_time() {
 }
 
 # stage NAME COMMAND...: prints the name and the time taken; returns the command's status. The command runs
-# in a shell of its own: its CPU time is then without that of what runs beside it.
+# in a shell of its own: its CPU time is then without that of commands beside it.
 stage() {
   local name=$1 start=$SECONDS status=0 spent
   shift

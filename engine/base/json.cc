@@ -44,7 +44,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     // It quotes everything since the last value, control characters as "<U+000D>".
     constexpr size_t kMostBytes = 300;
     if (what.size() > kMostBytes) what = StrCat(what.substr(0, kMostBytes), "...");
-    // It quotes bytes that are no UTF-8, and may be cut inside of a character.
+    // It quotes bytes that are not UTF-8, and may be cut inside of a character.
     what = Library::parse(Library(what).dump(-1, ' ', false, Library::error_handler_t::replace));
     error_ = StrCat("not valid JSON at byte ", position, " (", what, ")");
     return false;

@@ -80,7 +80,7 @@ class Json {
 };
 
 // Typed look-up in an object, for T = bool, int, int64_t, double, std::string.
-// Require: absent, null or of another type is an error that names the key and what was found.
+// Require: absent, null or of another type is an error that names the key and the value found.
 // Optional: absent or null gives `fallback`; another type is an error.
 template <typename T>
 Result<T> Require(const Json& object, std::string_view key);

@@ -9,7 +9,7 @@
 
 namespace pinion {
 
-// What a server does with strangers' JSON, in work that grows with its size and no faster.
+// Functions that a server applies to strangers' JSON, in time linear in its size.
 
 // Appends `text` as a JSON string, quotes included, byte for byte as Json::Dump writes it.
 void AppendJsonString(std::string& out, std::string_view text);

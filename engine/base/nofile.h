@@ -11,7 +11,7 @@ struct DescriptorLimits {
 };
 
 // Raises this process's limit of open descriptors (RLIMIT_NOFILE) to the most it may have: every
-// connection is one, and the usual 1024 are few for a server and for what loads it.
+// connection is one, and the usual 1024 are few for a server and for its load generator.
 Result<DescriptorLimits> RaiseNofile();
 
 // Below, a server could hardly start: files, links, the chat helpers and a few connections.

@@ -112,9 +112,9 @@ class SignalsWait {
 };
 
 // The child borrows this process's memory until it calls exec, while this thread waits: copying the
-// tables of a large process's pages takes longer than all else. Its own function, so that what the
-// child leaves in registers and on the stack is nobody's. `unused_fd`: closed in the child, which
-// leaves one more descriptor for the moves under a tight limit.
+// tables of a large process's pages takes longer than all else. Its own function, so that nothing
+// that the child leaves in registers and on the stack is read later. `unused_fd`: closed in the
+// child, which leaves one more descriptor for the moves under a tight limit.
 [[gnu::noinline]] pid_t MakeChild(const ChildPlan& plan, std::pair<int, int>* moves, size_t count,
                                   int unused_fd) {
   const SignalsWait wait;

@@ -31,8 +31,8 @@ Status CountIn(int fd) {
   struct stat info;
   if (fstat(fd, &info) != 0 || info.st_size < static_cast<off_t>(sizeof(Counts)))
     return Fail(ErrorCode::kUsage,
-                StrCat("descriptor ", fd, " is no file of ", sizeof(Counts),
-                       " bytes to count progress in: only `pinion serve` starts this process"));
+                StrCat("descriptor ", fd, " is not a progress file of at least ", sizeof(Counts),
+                       " bytes: only `pinion serve` starts this process"));
   void* page = mmap(nullptr, sizeof(Counts), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (page == MAP_FAILED)
     return Fail(ErrorCode::kIo, StrCat("cannot count progress: ", std::strerror(errno)));

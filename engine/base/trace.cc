@@ -57,7 +57,7 @@ class Buffer {
     count_.fetch_add(1, std::memory_order_release);
   }
 
-  // A new recording: what is here already belongs to an older one.
+  // A new recording: events that are here already belong to an older one.
   void StartWindow() { window_ = count_.load(std::memory_order_acquire); }
 
   struct Copy {

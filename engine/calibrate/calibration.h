@@ -9,8 +9,8 @@
 
 namespace pinion {
 
-// Statistics of what the matrices of a running model multiply over a calibration text, layer by
-// layer. One pass over the text covers as many layers as memory has room for.
+// Statistics of the inputs of a running model's matrices over a calibration text, layer by layer.
+// One pass over the text covers as many layers as memory has room for.
 class Calibration {
  public:
   // windows: token ids, each at most as long as the model's largest step. The model outlives it.

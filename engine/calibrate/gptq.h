@@ -41,7 +41,7 @@ class Gptq {
 
   const GramFactor& factor_;
   const RoundingJob& job_;
-  AlignedFloats moves_;   // [n][k]: what the errors so far add to each weight
+  AlignedFloats moves_;   // [n][k]: the sum that the errors so far add to each weight
   AlignedFloats errors_;  // [n][64], of one block of columns
   AlignedFloats later_;   // packed: how later columns depend on the block's
 };

@@ -11,7 +11,7 @@ namespace pinion {
 
 // lower[i][j] += sign * sum over t of a[i][t] * b[j][t], for j <= i < n.
 struct OuterProducts {
-  float* lower;  // rows `stride` apart; what lies above the diagonal may be written to
+  float* lower;  // rows `stride` apart; elements above the diagonal may be written to
   size_t n, stride;
   const float *a, *b;  // [n][depth], 64-byte aligned
   size_t depth;        // a multiple of 32

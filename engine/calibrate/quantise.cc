@@ -72,8 +72,8 @@ bool BelongsToModel(const fs::directory_entry& entry) {
          !name.starts_with(".");
 }
 
-// What an embedder's folder has in folders of its own: the modules behind the transformer. They
-// stay as they are: dense layers are small, and nothing averages their errors.
+// The modules behind an embedder's transformer, which have folders of their own. They stay as they
+// are: dense layers are small, and nothing averages their errors.
 Status CollectModules(const std::string& folder, std::vector<NamedText>& texts) {
   PINION_ASSIGN(const Json modules, Json::ParseFile(folder + "/modules.json"));
   for (const Json& module : modules.array()) {  // FindModel has read them

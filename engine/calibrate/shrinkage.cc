@@ -5,7 +5,7 @@
 namespace pinion {
 namespace {
 
-// With fewer tokens, the estimate of what chance explains is itself chance.
+// With fewer tokens, the estimate of chance's share is itself chance.
 constexpr size_t kFewestRows = 32;
 
 // target(row, column), below the diagonal and on it.

@@ -10,7 +10,7 @@
 namespace pinion {
 namespace {
 
-// Where the string that begins at `at` ends.
+// The end of the string that begins at `at`.
 size_t AfterString(std::string_view text, size_t at) {
   for (++at; at < text.size() && text[at] != '"'; ++at)
     if (text[at] == '\\') ++at;

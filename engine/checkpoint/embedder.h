@@ -10,7 +10,7 @@
 
 namespace pinion {
 
-// What becomes of a text's last hidden states: one vector, of one token or of all of them.
+// How a text's last hidden states become one vector: those of one token, or of all of them.
 enum class PoolingKind {
   kFirst,         // [CLS]
   kLast,          // the last token's
@@ -31,8 +31,8 @@ struct DenseSpec {
   Activation activation = Activation::kTanh;
 };
 
-// How texts become embeddings, in sentence-transformers' layout: what follows the transformer in
-// modules.json, and what the folder says of the texts.
+// How texts become embeddings, in sentence-transformers' layout: the modules after the transformer
+// in modules.json, and the folder's prompts.
 struct EmbedderSpec {
   PoolingKind pooling = PoolingKind::kLast;
   std::vector<DenseSpec> dense;                // in order

@@ -1,4 +1,4 @@
-// What GGUF files say of encoders, embedders and rerankers.
+// Metadata of encoders, embedders and rerankers in GGUF files.
 
 #include "engine/checkpoint/gguf_encoder.h"
 
@@ -37,7 +37,7 @@ Result<Json> LabelsOf(const Json& metadata, std::string_view architecture, int64
   return Json(std::move(labels));
 }
 
-// What BERT and its kin look up beside the token.
+// The tables that BERT and its kin look up beside the token's.
 Status AddTables(const GgufHeader& header, Json& fields) {
   const GgufTensor* types = header.Find(kTokenTypes);
   if (!types)

@@ -21,7 +21,7 @@
 namespace pinion {
 namespace {
 
-// What the file holds of a tensor of the spec: a tensor, or an expert's part of one.
+// The place of a tensor of the spec in the file: a tensor, or an expert's part of one.
 struct Placed {
   GgufTensor tensor;
   GgufOrder rows = {}, columns = {};
@@ -293,9 +293,10 @@ class Opener {
   // Codes with scales are read by rows of a matrix, which vectors and convolutions are not.
   Status CheckType(const GgufTensor& stored, const std::vector<int64_t>& want) const {
     if (want.size() == 2 || PlainDtype(stored.type->name)) return {};
-    return Fail(ErrorCode::kUnsupported,
-                StrCat("tensor '", stored.name, "' of ", gguf_.FileOf(stored).path(), " is ",
-                       stored.type->name, ", want F32, F16 or BF16: it is no matrix"));
+    return Fail(
+        ErrorCode::kUnsupported,
+        StrCat("tensor '", stored.name, "' of ", gguf_.FileOf(stored).path(), " is ",
+               stored.type->name, ": a tensor that is not a matrix must be F32, F16 or BF16"));
   }
 
   // -exp(x) is below 0, or 0 if it is too small for a float.
@@ -313,7 +314,7 @@ class Opener {
   const GgufPlaces places_;
   const std::vector<TensorSpec> list_;
   std::map<std::string_view, const GgufTensor*> held_;
-  std::set<std::string> own_scales_;  // the model's own, which are no factors of NVFP4
+  std::set<std::string> own_scales_;  // the model's own, which are not factors of NVFP4
   PlacedTensors plain_;
   QuantisedTensors quantised_;
 };

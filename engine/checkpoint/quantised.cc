@@ -7,7 +7,7 @@
 namespace pinion {
 namespace {
 
-// What each code stands for, by its bits.
+// The value of each code, by its bits.
 std::array<float, 256> ValuesOf(const CodeRange& range) {
   std::array<float, 256> values{};
   for (int bits = 0; bits < 256; ++bits) {

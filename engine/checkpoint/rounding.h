@@ -7,8 +7,8 @@
 
 namespace pinion {
 
-// What a code stands for: itself, a float of 8 bits (e4m3), or half of itself as one of the 15
-// values of e2m1, with scales that are powers of two (MXFP4).
+// The value of a code: itself, a float of 8 bits (e4m3), or half of itself as one of the 15 values
+// of e2m1, with scales that are powers of two (MXFP4).
 enum class CodeKind { kInteger, kE4m3, kE2m1 };
 
 // How Pinion itself rounds a matrix, each weight to the nearest code.

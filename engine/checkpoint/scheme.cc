@@ -176,8 +176,8 @@ Result<QuantScheme> ReadGroup(const Json& config, const Json& group) {
   return scheme;
 }
 
-// A rotation that is folded into weights is part of what they are; one of activations would have to
-// be computed.
+// A rotation that is folded into weights is part of them; one of activations would have to be
+// computed.
 Status CheckTransform(const Json& config) {
   const Json* transform = config.Find("transform_config");
   const Json* schemes = transform ? transform->Find("config_groups") : nullptr;

@@ -31,38 +31,38 @@ std::optional<size_t> SilenceWatch::Lost(int64_t now_ns) {
   return std::nullopt;
 }
 
-struct Heartbeat::Living {
+struct Heartbeat::Registry {
   std::mutex mutex;  // of `all`
   std::set<Heartbeat*> all;
 };
 
 // Never destroyed, since a heartbeat may be destroyed after exit() has begun.
-Heartbeat::Living& Heartbeat::TheLiving() {
-  static Living& living = []() -> Living& {
+Heartbeat::Registry& Heartbeat::TheRegistry() {
+  static Registry& registry = []() -> Registry& {
     std::atexit([] {
-      Living& here = TheLiving();
+      Registry& here = TheRegistry();
       const std::lock_guard lock(here.mutex);  // to the end: none is destroyed meanwhile
       for (Heartbeat* heartbeat : here.all) heartbeat->End();
       here.all.clear();
     });
-    return *new Living;
+    return *new Registry;
   }();
-  return living;
+  return registry;
 }
 
 Heartbeat::Heartbeat(std::unique_ptr<LifeSigns> signs, std::function<void(size_t process)> on_lost)
     : signs_(std::move(signs)), on_lost_(std::move(on_lost)) {
-  Living& living = TheLiving();
-  const std::lock_guard lock(living.mutex);
-  living.all.insert(this);
+  Registry& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  registry.all.insert(this);
   thread_ = std::thread([this] { Beat(); });
 }
 
 Heartbeat::~Heartbeat() {
   {
-    Living& living = TheLiving();
-    const std::lock_guard lock(living.mutex);
-    if (living.all.erase(this) == 0) return;  // exit() has ended it
+    Registry& registry = TheRegistry();
+    const std::lock_guard lock(registry.mutex);
+    if (registry.all.erase(this) == 0) return;  // exit() has ended it
   }
   End();
 }

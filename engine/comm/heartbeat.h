@@ -34,16 +34,16 @@ class LifeSigns {
 // Tells which process has been silent for too long.
 class SilenceWatch {
  public:
-  // A lost host ends the program within 10 s: this long, a beat, and what it takes to end, which is
-  // 3 s by mpirun, and 4 s if the host is busy (tests/e2e/test_hosts.py). On a busy host the thread
+  // A lost host ends the program within 10 s: this long, a beat, and the time to end, which is 3 s
+  // by mpirun, and 4 s if the host is busy (tests/e2e/test_hosts.py). On a busy host the thread
   // gets a core late, but not ten times later than it wants one.
   static constexpr int64_t kLostNs = 5'000'000'000, kBeatNs = 500'000'000;
 
   SilenceWatch(const std::vector<size_t>& processes, int64_t now_ns);
   void Heard(size_t process, int64_t now_ns);
   // The first process of which nothing was heard for kLostNs. To be asked every kBeatNs: time for
-  // which a watcher was itself held up does not count, since it has heard nobody meanwhile, and
-  // what held it up may hold up the others; after several beats it begins anew.
+  // which a watcher was itself held up does not count, since it has heard no other meanwhile, and
+  // the cause may hold up the others; after several beats it begins anew.
   std::optional<size_t> Lost(int64_t now_ns);
 
  private:
@@ -53,7 +53,7 @@ class SilenceWatch {
 };
 
 // The thread that sends and watches, from construction to destruction, or until the process calls
-// exit(): what that destroys must not be used any more.
+// exit(): objects that it destroys must not be used any more.
 class Heartbeat {
  public:
   // `on_lost` runs on the heartbeat's thread, once; it may call exit(), and ends the process.
@@ -73,9 +73,9 @@ class Heartbeat {
   std::condition_variable changed_;
   bool over_ = false;  // guarded by mutex_
   std::thread thread_;
-  // Those that exit() has to end.
-  struct Living;
-  static Living& TheLiving();
+  // The heartbeats that exit() has to end.
+  struct Registry;
+  static Registry& TheRegistry();
 };
 
 }  // namespace pinion

@@ -20,7 +20,7 @@ std::optional<size_t> NumberIn(const char* variable) {
   return static_cast<size_t>(std::strtoull(text, nullptr, 10));
 }
 
-// What `mpirun --bind-to WHAT` sets, and other ways to say which CPUs a process gets.
+// The variable that `mpirun --bind-to WHAT` sets, and other ways to say which CPUs a process gets.
 constexpr const char* kBindingPolicy = "OMPI_MCA_hwloc_base_binding_policy";
 constexpr const char* kCpuChoices[] = {kBindingPolicy, "OMPI_MCA_hwloc_base_cpu_set",
                                        "OMPI_MCA_hwloc_base_cpu_list",

@@ -4,7 +4,7 @@
 
 #include "engine/comm/world.h"
 
-// What MPI's launchers tell a process, without a call of MPI: see world.h.
+// Facts that MPI's launchers tell a process, without a call of MPI: see world.h.
 
 namespace pinion {
 

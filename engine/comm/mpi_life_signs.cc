@@ -26,7 +26,7 @@ class MpiLifeSigns final : public LifeSigns {
     for (Peer& peer : peers_) Expect(peer);
   }
 
-  // What is under way to a process that ends as well will not be waited for.
+  // Messages that are under way to a process that ends as well are not waited for.
   ~MpiLifeSigns() override {
     for (Peer& peer : peers_) {
       MPI_Cancel(&peer.incoming);

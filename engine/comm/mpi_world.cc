@@ -29,8 +29,8 @@ int Count(size_t bytes) {
   return static_cast<int>(bytes);
 }
 
-// Ends this process and asks MPI to end the others. MPI may itself wait for what is lost: the alarm
-// ends this process then.
+// Ends this process and asks MPI to end the others. MPI may itself wait for a lost process: the
+// alarm ends this process then.
 [[noreturn]] void EndAll() {
   sigset_t alarm_signal;
   sigemptyset(&alarm_signal);

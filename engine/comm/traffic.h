@@ -13,12 +13,13 @@
 
 namespace pinion {
 
-// What a process has exchanged with the others, and what the link between them makes of it.
+// Messages that a process has exchanged with the others, and the time spent on them.
 struct Traffic {
   uint64_t calls = 0;
   // Messages that were under way one after the other: each call that waits for another process has
-  // one. A leader does not wait for what it broadcasts, but what it waits for next was computed
-  // after the broadcast had arrived; several broadcasts in a row are under way at the same time.
+  // one. A leader does not wait for its broadcasts, but the result that it waits for next was
+  // computed after the broadcast had arrived; several broadcasts in a row are under way at the same
+  // time.
   uint64_t delays = 0;
   uint64_t bytes = 0;  // that came in, or went out to all others, by one call after the other
   // Spent in the calls, waiting for the slowest process included; of all threads together, so that
@@ -45,7 +46,7 @@ struct LinkCost {
   double call_s = 0;
   double bytes_per_s = 0;  // beyond that; 0: too fast to be measured
 
-  // The time that the link alone needs: what calls take beyond it is waiting for other processes.
+  // The time that the link alone needs: the rest of the calls' time is waiting for other processes.
   double SecondsFor(const Traffic& traffic) const {
     return static_cast<double>(traffic.delays) * call_s +
            (bytes_per_s > 0 ? static_cast<double>(traffic.bytes) / bytes_per_s : 0);

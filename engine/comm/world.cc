@@ -41,7 +41,7 @@ std::unique_ptr<Communicator>& Joined() {
   return world;
 }
 
-// Of the others, once nobody listens any more.
+// Of the others, once none of them listens any more.
 class NoSigns final : public LifeSigns {
  public:
   std::vector<size_t> watched() const override { return {0}; }

@@ -41,12 +41,12 @@ Result<Communicator*> JoinWorld();
 
 // Leaves them, if this process joined: the last collective call, after all that this process has to
 // write. Waits for all others to call it, watched as before, and then to leave. If one of them or
-// the link is lost meanwhile, which nobody watches for any more, this process cannot leave: after
+// the link is lost meanwhile, which is not watched any more, this process cannot leave: after
 // SilenceWatch::kLostNs it ends with `code`, the result of its work, and a sentence on standard
 // error. Time for which it was itself held up does not count.
 void LeaveWorld(int code);
 
-// What LeaveWorld does with the world that was joined; in tests, with another.
+// Ends a world: LeaveWorld passes the one that was joined, tests pass another.
 void Leave(std::unique_ptr<Communicator> world, int code);
 
 }  // namespace pinion

@@ -37,18 +37,19 @@ class Builder {
 
   void Build(size_t threads) {
     CollectRuns();
-    const std::vector<Alike>& kinds = plans_.front().alike;
+    const std::vector<GroupPlan>& kinds = plans_.front().group_plans;
     if (threads > 1) {
       uint64_t cost = 0;
-      for (const Alike& alike : kinds)
-        ForTiles(alike, [&](const Tile& tile) { cost += Cost(tile) * alike.groups.size(); });
+      for (const GroupPlan& group_plan : kinds)
+        ForTiles(group_plan,
+                 [&](const Tile& tile) { cost += Cost(tile) * group_plan.groups.size(); });
       most_cost_ = cost / (kItemsPerThread * threads * parts_.front().finer()) + 1;
     }
     for (size_t kind = 0; kind < kinds.size(); ++kind) Cut(kind);
   }
 
  private:
-  using Alike = AttentionPlan::Alike;
+  using GroupPlan = AttentionPlan::GroupPlan;
 
   // Query tokens of the step that read the same cached tokens, each as much of [begin, end) as it
   // may see. Their rows ascend.
@@ -139,8 +140,8 @@ class Builder {
   }
 
   template <typename F>
-  void ForTiles(const Alike& alike, F f) const {
-    const auto most = static_cast<uint32_t>(kernels::kAttentionRows / alike.q_heads);
+  void ForTiles(const GroupPlan& group_plan, F f) const {
+    const auto most = static_cast<uint32_t>(kernels::kAttentionRows / group_plan.q_heads);
     for (const Run& run : runs_)
       for (uint32_t query = 0; query < run.queries;) {
         const uint32_t count = std::min(most, InOneTile(run, query));
@@ -150,7 +151,7 @@ class Builder {
   }
 
   // How many of a run's query tokens from `query` on a tile may have: those in the same chunk that
-  // no cut of the step can separate, since a part sees nothing of what later ones write. Those of a
+  // no cut of the step can separate, since a part sees nothing that later ones write. Those of a
   // shared run all are in the first chunk, and any cut may lie between them.
   uint32_t InOneTile(const Run& run, uint32_t query) const {
     uint32_t most = run.queries - query;
@@ -173,11 +174,11 @@ class Builder {
 
   void Cut(size_t kind) {
     pieces_.clear();
-    ForTiles(plans_.front().alike[kind], [&](const Tile& tile) { CutTile(tile, kind); });
+    ForTiles(plans_.front().group_plans[kind], [&](const Tile& tile) { CutTile(tile, kind); });
     JoinPieces(kind);
     for (AttentionPlan& plan : plans_)
       std::stable_sort(
-          plan.alike[kind].items.begin(), plan.alike[kind].items.end(),
+          plan.group_plans[kind].items.begin(), plan.group_plans[kind].items.end(),
           [](const AttentionItem& a, const AttentionItem& b) { return a.cost() > b.cost(); });
   }
 
@@ -196,29 +197,30 @@ class Builder {
   void CutShare(const Tile& tile, uint32_t first, uint32_t queries, size_t step, size_t kind) {
     const StepQuery& query = queries_[first];
     AttentionPlan& plan = plans_[query.part];
-    Alike& alike = plan.alike[kind];
+    GroupPlan& group_plan = plan.group_plans[kind];
     const bool whole = tile.run.alone && step >= tile.end - tile.begin;
     AttentionItem item = {query.slice, 0, query.place, queries, 0, 0, -1, tile.queries};
-    const uint32_t first_slot = alike.slots;
+    const uint32_t first_slot = group_plan.slots;
     for (size_t at = tile.begin; at < tile.end; at += step) {
       item.context_begin = static_cast<uint32_t>(at);
       item.context_end = static_cast<uint32_t>(std::min(at + step, tile.end));
-      if (!whole) item.slot = static_cast<int32_t>(alike.slots++);
-      alike.items.push_back(item);
+      if (!whole) item.slot = static_cast<int32_t>(group_plan.slots++);
+      group_plan.items.push_back(item);
     }
     if (whole) return;
     const QueryToken* tokens = plan.queries.data() + query.place;
-    if (tile.run.alone) return JoinTile(tokens->row, queries, first_slot, alike);
+    if (tile.run.alone) return JoinTile(tokens->row, queries, first_slot, group_plan);
     for (uint32_t i = 0; i < queries; ++i)
-      for (uint32_t slot = first_slot; slot < alike.slots; ++slot)
+      for (uint32_t slot = first_slot; slot < group_plan.slots; ++slot)
         pieces_.push_back({query.part, tokens[i].row, {slot, i}});
   }
 
   // Slots from the first on: those of the tile.
-  void JoinTile(uint32_t row, uint32_t rows, uint32_t first_slot, Alike& alike) const {
-    alike.joins.push_back(
-        {0, row, rows, static_cast<uint32_t>(alike.sources.size()), alike.slots - first_slot});
-    for (uint32_t slot = first_slot; slot < alike.slots; ++slot) alike.sources.push_back({slot, 0});
+  void JoinTile(uint32_t row, uint32_t rows, uint32_t first_slot, GroupPlan& group_plan) const {
+    group_plan.joins.push_back({0, row, rows, static_cast<uint32_t>(group_plan.sources.size()),
+                                group_plan.slots - first_slot});
+    for (uint32_t slot = first_slot; slot < group_plan.slots; ++slot)
+      group_plan.sources.push_back({slot, 0});
   }
 
   // Rows that took part in shared runs: one join each.
@@ -227,11 +229,12 @@ class Builder {
                      [](const Piece& a, const Piece& b) { return a.place() < b.place(); });
     for (size_t i = 0; i < pieces_.size(); ++i) {
       const Piece& piece = pieces_[i];
-      Alike& alike = plans_[piece.part].alike[kind];
+      GroupPlan& group_plan = plans_[piece.part].group_plans[kind];
       if (i == 0 || pieces_[i - 1].place() != piece.place())
-        alike.joins.push_back({0, piece.row, 1, static_cast<uint32_t>(alike.sources.size()), 0});
-      alike.sources.push_back(piece.source);
-      ++alike.joins.back().sources;
+        group_plan.joins.push_back(
+            {0, piece.row, 1, static_cast<uint32_t>(group_plan.sources.size()), 0});
+      group_plan.sources.push_back(piece.source);
+      ++group_plan.joins.back().sources;
     }
   }
 

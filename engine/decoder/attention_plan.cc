@@ -10,9 +10,9 @@ namespace pinion {
 namespace {
 
 // Groups with equal numbers of query heads, in the order of the first of them. Keeps memory.
-void GroupAlike(const HeadShare& heads, std::vector<AttentionPlan::Alike>& all) {
+void CollectGroupPlans(const HeadShare& heads, std::vector<AttentionPlan::GroupPlan>& all) {
   size_t count = 0;
-  for (AttentionPlan::Alike& alike : all) alike.groups.clear();
+  for (AttentionPlan::GroupPlan& group_plan : all) group_plan.groups.clear();
   for (uint32_t group = 0; group < heads.groups.size(); ++group) {
     const auto q_heads = static_cast<uint32_t>(heads.groups[group].q_heads);
     size_t at = 0;
@@ -22,12 +22,12 @@ void GroupAlike(const HeadShare& heads, std::vector<AttentionPlan::Alike>& all) 
     all[at].groups.push_back(group);
   }
   all.resize(count);
-  for (AttentionPlan::Alike& alike : all) {
-    alike.items.clear();
-    alike.joins.clear();
-    alike.sources.clear();
-    alike.places.clear();
-    alike.slots = 0;
+  for (AttentionPlan::GroupPlan& group_plan : all) {
+    group_plan.items.clear();
+    group_plan.joins.clear();
+    group_plan.sources.clear();
+    group_plan.places.clear();
+    group_plan.slots = 0;
   }
 }
 
@@ -42,23 +42,23 @@ void ForCopies(size_t length, std::pair<size_t, size_t> range, const F& copy) {
 }
 
 // The longest first, whichever groups they are of.
-void PlaceItems(std::vector<AttentionPlan::Alike>& all) {
+void PlaceItems(std::vector<AttentionPlan::GroupPlan>& all) {
   struct Next {
-    AttentionPlan::Alike* alike;
+    AttentionPlan::GroupPlan* group_plan;
     size_t item;
   };
   std::vector<Next> order;
-  for (AttentionPlan::Alike& alike : all) {
-    alike.places.resize(alike.items.size());
-    for (size_t i = 0; i < alike.items.size(); ++i) order.push_back({&alike, i});
+  for (AttentionPlan::GroupPlan& group_plan : all) {
+    group_plan.places.resize(group_plan.items.size());
+    for (size_t i = 0; i < group_plan.items.size(); ++i) order.push_back({&group_plan, i});
   }
   std::stable_sort(order.begin(), order.end(), [](const Next& a, const Next& b) {
-    return a.alike->items[a.item].cost() > b.alike->items[b.item].cost();
+    return a.group_plan->items[a.item].cost() > b.group_plan->items[b.item].cost();
   });
   size_t place = 0;
-  for (const auto& [alike, item] : order) {
-    alike->places[item] = place;
-    place += alike->groups.size();
+  for (const auto& [group_plan, item] : order) {
+    group_plan->places[item] = place;
+    place += group_plan->groups.size();
   }
 }
 
@@ -66,47 +66,51 @@ void PlaceItems(std::vector<AttentionPlan::Alike>& all) {
 void LayOutCopies(AttentionPlan& plan) {
   size_t items = 0, joins = 0, sources = 0;
   plan.slots = 0;
-  for (AttentionPlan::Alike& alike : plan.alike) {
-    const size_t groups = alike.groups.size();
-    alike.first_join = joins;
-    alike.first_source = sources;
-    alike.first_slot = plan.slots;
-    items += alike.items.size() * groups;
-    joins += alike.joins.size() * groups;
-    sources += alike.sources.size() * groups;
-    plan.slots += alike.slots * groups;
+  for (AttentionPlan::GroupPlan& group_plan : plan.group_plans) {
+    const size_t groups = group_plan.groups.size();
+    group_plan.first_join = joins;
+    group_plan.first_source = sources;
+    group_plan.first_slot = plan.slots;
+    items += group_plan.items.size() * groups;
+    joins += group_plan.joins.size() * groups;
+    sources += group_plan.sources.size() * groups;
+    plan.slots += group_plan.slots * groups;
   }
   plan.items.resize(items);
   plan.joins.resize(joins);
   plan.sources.resize(sources);
-  if (plan.alike.size() > 1) PlaceItems(plan.alike);
+  if (plan.group_plans.size() > 1) PlaceItems(plan.group_plans);
 }
 
 void CopyPiece(AttentionPlan& plan, size_t piece, size_t pieces) {
-  for (const AttentionPlan::Alike& alike : plan.alike) {
-    const size_t groups = alike.groups.size();
-    const auto slot_of = [&](size_t group) { return alike.first_slot + group * alike.slots; };
-    const auto [begin, end] = SliceOf(alike.items.size(), piece, pieces);
+  for (const AttentionPlan::GroupPlan& group_plan : plan.group_plans) {
+    const size_t groups = group_plan.groups.size();
+    const auto slot_of = [&](size_t group) {
+      return group_plan.first_slot + group * group_plan.slots;
+    };
+    const auto [begin, end] = SliceOf(group_plan.items.size(), piece, pieces);
     for (size_t i = begin; i < end; ++i) {
-      const size_t place = alike.places.empty() ? i * groups : alike.places[i];
+      const size_t place = group_plan.places.empty() ? i * groups : group_plan.places[i];
       for (size_t group = 0; group < groups; ++group) {
-        AttentionItem& item = plan.items[place + group] = alike.items[i];
-        item.group = alike.groups[group];
+        AttentionItem& item = plan.items[place + group] = group_plan.items[i];
+        item.group = group_plan.groups[group];
         if (item.slot >= 0) item.slot += static_cast<int32_t>(slot_of(group));
       }
     }
-    ForCopies(alike.joins.size(), SliceOf(alike.joins.size() * groups, piece, pieces),
+    ForCopies(group_plan.joins.size(), SliceOf(group_plan.joins.size() * groups, piece, pieces),
               [&](size_t i, size_t group) {
-                AttentionJoin& join = plan.joins[alike.first_join + group * alike.joins.size() + i];
-                join = alike.joins[i];
-                join.group = alike.groups[group];
-                join.first_source +=
-                    static_cast<uint32_t>(alike.first_source + group * alike.sources.size());
+                AttentionJoin& join =
+                    plan.joins[group_plan.first_join + group * group_plan.joins.size() + i];
+                join = group_plan.joins[i];
+                join.group = group_plan.groups[group];
+                join.first_source += static_cast<uint32_t>(group_plan.first_source +
+                                                           group * group_plan.sources.size());
               });
-    ForCopies(alike.sources.size(), SliceOf(alike.sources.size() * groups, piece, pieces),
+    ForCopies(group_plan.sources.size(), SliceOf(group_plan.sources.size() * groups, piece, pieces),
               [&](size_t i, size_t group) {
-                SlotToken& to = plan.sources[alike.first_source + group * alike.sources.size() + i];
-                to = alike.sources[i];
+                SlotToken& to =
+                    plan.sources[group_plan.first_source + group * group_plan.sources.size() + i];
+                to = group_plan.sources[i];
                 to.slot += static_cast<uint32_t>(slot_of(group));
               });
   }
@@ -146,7 +150,7 @@ void AttentionPlans::Lay(size_t kind, const StepBatch& step, Parts parts, size_t
   for (AttentionPlan& plan : laid.current()) {
     plan.queries.clear();
     plan.shared_tokens = 0;
-    GroupAlike(*laid.first.heads, plan.alike);
+    CollectGroupPlans(*laid.first.heads, plan.group_plans);
   }
   MakeItems(laid.current(), step, parts, threads, block_tokens, laid.first.reach, laid.tables);
   for (AttentionPlan& plan : laid.current()) LayOutCopies(plan);

@@ -59,7 +59,7 @@ struct AttentionPlan {
 
   // The plan of head groups with as many query heads, which are all cut alike: of any one of them,
   // with slots and sources numbered from 0.
-  struct Alike {
+  struct GroupPlan {
     uint32_t q_heads = 0;
     std::vector<uint32_t> groups;
     std::vector<AttentionItem> items;
@@ -67,13 +67,13 @@ struct AttentionPlan {
     std::vector<AttentionJoin> joins;
     std::vector<SlotToken> sources;
     uint32_t slots = 0;
-    // Where those of its first group begin in the whole plan; the next group's follow.
+    // Offsets of its first group's parts in the whole plan; the next group's follow.
     size_t first_join = 0, first_source = 0, first_slot = 0;
   };
-  std::vector<Alike> alike;  // what the items, joins and sources are copies of
+  std::vector<GroupPlan> group_plans;  // the originals of the items, joins and sources
 };
 
-// What decides how a layer's attention is cut.
+// Properties of a layer that decide how its attention is cut.
 struct AttendingLayer {
   size_t layer;  // of the model
   Reach reach;

@@ -316,7 +316,7 @@ class ShardedDecoder : public Decoder {
         PartFloats(WidestCachedShape(model_.spec)));
   }
 
-  // What follows from the plans' sizes.
+  // Counts and buffers that follow from the plans' sizes.
   void FinishPlans(size_t rank) {
     CountShared(rank);
     Workspace& w = model_.ranks[rank].workspace;

@@ -58,7 +58,7 @@ void SumPartials(const ForwardPass& pass, size_t layer, const Term& term, size_t
     pass.table.add(dst, bias, pass.hidden);
 }
 
-// What a term is multiplied with, apart from all terms' multiplier.
+// The multiplier of a term, apart from that of all terms.
 float OwnMultiplier(const DecoderSpec& spec, size_t layer, TermKind term) {
   if (term == TermKind::kMlp) return spec.mlp_multiplier;
   const MixerKind mixer = spec.layer_specs[layer].mixer;
@@ -95,7 +95,7 @@ void AddTerm(const ForwardPass& pass, size_t layer, const Term& term, size_t beg
   }
 }
 
-// What ranks of other processes get of a term that this rank has just written, in a phase of its
+// Rounds, for ranks of other processes, a term that this rank has just written, in a phase of its
 // own: one thread alone would round longer than the link takes.
 void RoundTerm(const ForwardPass& pass, const Term& term) {
   RankExchange& exchange = pass.model.exchange;
@@ -275,8 +275,8 @@ void TakeRow(const ForwardPass& pass, const float* src, size_t row) {
     std::copy_n(src + stream * pass.hidden, pass.hidden, pass.stream(stream, row));
 }
 
-// What precedes the stage's first layer. taken: the streams of the stage before; null: the tokens'
-// embeddings. Inputs of layers, and further streams, are made of embeddings.
+// Computes the input of the stage's first layer. taken: the streams of the stage before; null: the
+// tokens' embeddings. Inputs of layers, and further streams, are made of embeddings.
 void BeginLayers(const ForwardPass& pass, const float* taken) {
   const size_t first = FirstLayer(pass.spec);
   const bool inputs = pass.spec.layer_inputs.size > 0;
@@ -337,7 +337,7 @@ void RunForward(LoadedModel& model, const Worker& worker, const StepBatch& batch
   BeginLayers(pass, handover.taken);
   for (size_t layer = FirstLayer(pass.spec); layer < EndOfLayers(pass.spec); ++layer) {
     RunLayer(pass, layer);
-    // No phase: nobody waits for it. All ranks have met since they wrote the layer's keys.
+    // No phase: no thread waits for it. All ranks have met since they wrote the layer's keys.
     if (batch.written && worker.rank == 0 && worker.thread == 0) (*batch.written)(layer + 1);
   }
   CopyStates(pass, &StepBatch::Slice::place, &StepBatch::Slice::keeps_in);

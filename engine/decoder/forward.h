@@ -19,7 +19,8 @@ struct RopeAngles {
   float scale = 1;  // multiplies cos and sin
 };
 
-// Everything a forward pass reads, and the buffers it writes: what ranks share, and each of them.
+// Everything a forward pass reads, and the buffers it writes: the shared ones, and those of each
+// rank.
 struct LoadedModel {
   DecoderSpec spec;
   DecoderOptions options;

@@ -19,7 +19,7 @@ float MeanSquare(const ForwardPass& pass, const float* row) {
   return pass.table.sum_squares(row, pass.hidden) / static_cast<float>(pass.hidden);
 }
 
-// What makes `row` as long as `model`.
+// The factor that makes `row` as long as `model`.
 float ToLengthOf(const ForwardPass& pass, const float* model, const float* row) {
   return std::sqrt(MeanSquare(pass, model)) /
          std::sqrt(std::max(MeanSquare(pass, row), kLeastMean));

@@ -133,17 +133,31 @@ float* ValueOf(const ForwardPass& pass, size_t index, const Heads& heads, size_t
   return value;
 }
 
-// Prepares a query; or a key, which is written to the cache with its value.
-void PrepareRowOfHead(const ForwardPass& pass, size_t index, const Heads& heads,
-                      const StepBatch::Slice& slice, size_t row, size_t unit) {
-  const KvPlace place = pass.model.kv_places[index];
-  const size_t position = slice.first_position + row - slice.first_row;
+void PrepareQuery(const ForwardPass& pass, size_t index, const Heads& heads,
+                  const StepBatch::Slice& slice, size_t row, size_t unit) {
   float* head = HeadOf(pass, heads, row, unit);
-  const float* value = unit < heads.q ? nullptr : ValueOf(pass, index, heads, row, unit);
   PrepareHead(pass, index, heads, row, unit, head);
-  if (unit < heads.q) return ScaleQuery(pass, index, heads, position, head);
-  pass.cache.Write(pass.table, place.layer, unit - heads.q, slice.block_tables[place.table],
-                   position, head, value);
+  ScaleQuery(pass, index, heads, slice.first_position + row - slice.first_row, head);
+}
+
+// Prepares the keys of rows [row, end), and writes those of each block to the cache with their
+// values. Values that lie in the thread's scratch are written one by one.
+void StoreKeys(const ForwardPass& pass, size_t index, const Heads& heads,
+               const StepBatch::Slice& slice, size_t row, size_t end, size_t unit) {
+  const KvPlace place = pass.model.kv_places[index];
+  const size_t block = pass.cache.block_tokens();
+  while (row < end) {
+    const size_t position = slice.first_position + row - slice.first_row;
+    const size_t in_block = std::min(end - row, block - position % block);
+    const size_t count = pass.spec.layer_specs[index].keys_as_values ? 1 : in_block;
+    const float* values = ValueOf(pass, index, heads, row, unit);
+    for (size_t i = 1; i < count; ++i) ValueOf(pass, index, heads, row + i, unit);
+    for (size_t i = 0; i < count; ++i)
+      PrepareHead(pass, index, heads, row + i, unit, HeadOf(pass, heads, row + i, unit));
+    pass.cache.Write(pass.table, place.layer, unit - heads.q, slice.block_tables[place.table],
+                     {position, HeadOf(pass, heads, row, unit), values, count, pass.w.qkv_stride});
+    row += count;
+  }
 }
 
 // Heads of `together` rows each, from head `first` of the projection on.
@@ -163,10 +177,14 @@ void PrepareHeads(const ForwardPass& pass, size_t index, const Heads& heads, Hea
     const size_t units = heads.rotated() - items.first;
     const size_t unit = items.first + at % units, first = at / units * items.together;
     while (is_behind(first, first_slice)) ++first_slice;
-    size_t slice = first_slice;
-    for (size_t row = first; row < std::min(first + items.together, pass.rows); ++row) {
-      while (is_behind(row, slice)) ++slice;
-      PrepareRowOfHead(pass, index, heads, slices[slice], row, unit);
+    const size_t last = std::min(first + items.together, pass.rows);
+    for (size_t row = first, slice = first_slice; row < last; ++slice) {
+      const size_t end = std::min(last, slices[slice].first_row + slices[slice].rows);
+      if (unit >= heads.q)
+        StoreKeys(pass, index, heads, slices[slice], row, end, unit);
+      else
+        for (size_t i = row; i < end; ++i) PrepareQuery(pass, index, heads, slices[slice], i, unit);
+      row = std::max(row, end);
     }
   }
 }

@@ -10,8 +10,8 @@
 namespace pinion {
 
 // A causal convolution, each channel by itself, over the tokens of every sequence of a step. In
-// place: rows of pass.w.qkv_stride floats, whose first `channels` from src on are replaced. What a
-// sequence's next step will see is kept in pass.states.
+// place: rows of pass.w.qkv_stride floats, whose first `channels` from src on are replaced. Inputs
+// that a sequence's next step will see are kept in pass.states.
 struct Convolution {
   size_t layer;
   float* src;

@@ -106,7 +106,7 @@ float Beta(const Delta& delta, const float* x, size_t value_head) {
   return 1 / (1 + std::exp(-x[delta.columns.b + value_head]));
 }
 
-// The gated norm of what the rule gives for a row, out, which is overwritten.
+// The gated norm of the rule's output for a row, out, which is overwritten.
 void Finish(const Delta& delta, size_t row, size_t value_head, float* out) {
   const ForwardPass& pass = delta.pass;
   pass.table.rms_norm(out, kernels::Dtype::kF32, out, delta.weights.delta.norm, delta.value_dim,

@@ -1,5 +1,5 @@
-// MLPs that keep a token's largest gates alone (LayerSpec::gate_cut). What is left out depends on
-// all gates of the token, so they are written to memory before they are activated.
+// MLPs that keep a token's largest gates alone (LayerSpec::gate_cut). The choice depends on all
+// gates of the token, so they are written to memory before they are activated.
 
 #include <algorithm>
 #include <cmath>
@@ -67,7 +67,7 @@ void ClearOthers(const ForwardPass& pass, const Gates& gates, size_t layer, size
   std::fill(sums + 2 * std::max(begin, end), sums + 2 * gates.all, 0.0f);
 }
 
-// What a row's gates must exceed: the mean and so many deviations.
+// The threshold of a row's gates: the mean and so many deviations.
 float Least(const Gates& gates, size_t row) {
   const float* sums =
       gates.pass.model.exchange.row_sums() + row * gates.sums.stride + gates.sums.gates;

@@ -40,7 +40,7 @@ void MultiplyHead(const ForwardPass& pass, size_t count) {
         [&](RankExchange& exchange) { exchange.FetchLogits(pass.model.logits, count, stride); });
 }
 
-// What a model without a head gives: every rank has it, and rank 0 hands it out.
+// The output of a model without a head: every rank has it, and rank 0 publishes it.
 void CopyHidden(const ForwardPass& pass, size_t first, size_t count) {
   pass.worker.Share(pass.worker.rank == 0 ? count : 0, [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {

@@ -130,8 +130,8 @@ const std::byte* PackKeys(const Indexer& index, const int32_t* block_table, size
   return packed;
 }
 
-// scores[position] for up to kScoreTokens positions from `first` on. What all scores have as a
-// factor (1 / sqrt(dim * heads)) changes no choice and is left out.
+// scores[position] for up to kScoreTokens positions from `first` on. The common factor of all
+// scores (1 / sqrt(dim * heads)) changes no choice and is left out.
 void ScoreTokens(const Indexer& index, const ChoosingRow& row, size_t first, float* scores) {
   const ForwardPass& pass = index.pass;
   const int32_t* table = pass.batch.slices[row.slice].block_tables[index.place.table];

@@ -81,7 +81,7 @@ void StoreLatents(const Latent& latent, size_t begin, size_t end) {
     pass.table.rms_norm(key, Dtype::kF32, key, latent.layer.k_norm, latent.rank, kNormEps);
     Rotate(latent, row, key + latent.rank);
     pass.cache.Write(pass.table, latent.place.layer, 0, of.block_tables[latent.place.table],
-                     of.first_position + row - of.first_row, key, nullptr);
+                     {of.first_position + row - of.first_row, key, nullptr});
     if (latent.q_rank == 0) continue;
     std::byte* dst =
         latent.buffers.compressed + row * latent.weights.q_up.k_padded() * latent.element();

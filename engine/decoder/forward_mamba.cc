@@ -97,7 +97,7 @@ void GateHead(const Mamba& mamba, size_t row, size_t head) {
       table.sum_squares(z, mamba.head_dim);
 }
 
-// Of rows from `begin` on: what the state is multiplied by, and what x is.
+// Of rows from `begin` on: the factors of the state, and those of x.
 constexpr size_t kChunk = kernels::kStateChunk;
 struct Steps {
   Steps(const Mamba& mamba, size_t begin, size_t rows, size_t head) {
@@ -115,7 +115,7 @@ const float* OfGroup(const Mamba& mamba, size_t row, size_t first, size_t group)
   return mamba.projected(row) + first + group * mamba.state_dim;
 }
 
-// Where a row's scores are, of the group's C with B of its chunk: [kChunk].
+// A row's scores, of the group's C with B of its chunk: [kChunk].
 float* Scores(const Mamba& mamba, size_t row, size_t group) {
   return mamba.pass.w.state_scores + (row * mamba.groups.size() + group) * kChunk;
 }

@@ -25,15 +25,15 @@ TileShape ShapeOf(const kernels::ProductCut& cut, size_t unit) {
   return {std::min({kMlpTileRows, rows, cut.rows}), cut.blocks / unit * unit, unit};
 }
 
-// Activates one row of a tile's product, src, of which `live` outputs are wanted.
-void ActivateRow(const ForwardPass& pass, float* src, size_t live, std::byte* dst) {
-  const auto activation = pass.spec.activation;
-  if (pass.spec.gated && pass.spec.mlp_gate_multiplier != 1)
-    pass.table.scale(src, pass.spec.mlp_gate_multiplier, live);
-  if (pass.spec.gated)
-    pass.table.activate_gated(dst, pass.activation, activation, src, src + kBlockN, live);
-  else
-    pass.table.activate(dst, pass.activation, activation, src, live);
+// Multiplies the gates of a tile's product, after adding their biases and those beside them.
+void ScaleGates(const ForwardPass& pass, const float* bias, const TileShape& shape, float* tile) {
+  const size_t stride = shape.blocks * kBlockN;
+  for (size_t i = 0; i < shape.rows; ++i) {
+    float* row = tile + i * stride;
+    if (bias) pass.table.add(row, bias, stride);
+    for (size_t at = 0; at < shape.blocks; at += shape.unit)
+      pass.table.scale(row + at * kBlockN, pass.spec.mlp_gate_multiplier, kBlockN);
+  }
 }
 
 void RunTile(const ForwardPass& pass, const LayerWeights& layer, const PreparedRows& x,
@@ -44,15 +44,26 @@ void RunTile(const ForwardPass& pass, const LayerWeights& layer, const PreparedR
   const size_t together = pass.spec.gated ? shape.unit : shape.blocks;
   float* tile = pass.scratch.mlp_tile;
   Multiply(pass, matrix, x, row, shape.rows, block, shape.blocks, tile, stride);
-  for (size_t i = 0; i < shape.rows; ++i) {
-    float* src = tile + i * stride;
-    if (layer.mlp_in_bias) pass.table.add(src, layer.mlp_in_bias + block * kBlockN, stride);
-    for (size_t at = 0; at < shape.blocks; at += together) {
-      const size_t column = (block + at) / shape.unit * kBlockN;
-      const size_t live = std::min(together / shape.unit * kBlockN, layer.down.k - column);
-      ActivateRow(pass, src + at * kBlockN, live,
-                  mlp + ((row + i) * layer.down.k_padded() + column) * element);
-    }
+  const float* bias = layer.mlp_in_bias ? layer.mlp_in_bias + block * kBlockN : nullptr;
+  if (pass.spec.gated && pass.spec.mlp_gate_multiplier != 1) {
+    ScaleGates(pass, bias, shape, tile);
+    bias = nullptr;
+  }
+  for (size_t at = 0; at < shape.blocks; at += together) {
+    const size_t column = (block + at) / shape.unit * kBlockN;
+    const float* x_of = tile + at * kBlockN;
+    const float* bias_of = bias ? bias + at * kBlockN : nullptr;
+    pass.table.activate_rows({.activation = pass.spec.activation,
+                              .x = x_of,
+                              .up = pass.spec.gated ? x_of + kBlockN : nullptr,
+                              .rows = shape.rows,
+                              .n = std::min(together / shape.unit * kBlockN, layer.down.k - column),
+                              .stride = stride,
+                              .bias = bias_of,
+                              .up_bias = bias_of && pass.spec.gated ? bias_of + kBlockN : nullptr,
+                              .dst = mlp + (row * layer.down.k_padded() + column) * element,
+                              .dst_type = pass.activation,
+                              .dst_stride = layer.down.k_padded()});
   }
 }
 

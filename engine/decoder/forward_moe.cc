@@ -147,6 +147,20 @@ const std::byte* GatherRows(const Moe& moe, size_t first, size_t count) {
   return tile;
 }
 
+// A tile of gate and up blocks with GPT-OSS's activation, of which `live` outputs are wanted.
+void ClampTile(const Moe& moe, float* tile, size_t count, size_t live, const float* bias,
+               size_t first, size_t column) {
+  const ForwardPass& pass = moe.pass;
+  const MoeSpec& spec = pass.spec.moe;
+  constexpr size_t kStride = 2 * kBlockN;
+  for (size_t i = 0; i < count; ++i) {
+    float* gate = tile + i * kStride;
+    if (bias) pass.table.add(gate, bias, kStride);
+    pass.table.clamped_swiglu(moe.mlp(first + i) + column * moe.element(), pass.activation, gate,
+                              gate + kBlockN, live, spec.swiglu_alpha, spec.swiglu_limit);
+  }
+}
+
 // One gate and one up block, or without gates one block, of an expert over assignments [first,
 // first + count), whose inputs are x: activated while the products are in cache, as in the dense
 // MLP.
@@ -160,22 +174,23 @@ void RunUnit(const Moe& moe, size_t block, const std::byte* x, size_t first, siz
                  {x, Blocks(moe, in, PackExpertIn, block, unit), tile, count, unit, stride});
   const size_t column = block % moe.experts.in_blocks / unit * kBlockN;
   const size_t live = std::min(kBlockN, moe.experts.down.k - column);
-  for (size_t i = 0; i < count; ++i) {
-    float* gate = tile + i * stride;
-    // What multiplies an input multiplies the products with it.
-    if (spec.weighs_input)
-      pass.table.scale(gate, moe.buffers.weights[moe.work.plan.choice(first + i)], stride);
-    float* up = gate + kBlockN;
-    std::byte* dst = moe.mlp(first + i) + column * moe.element();
-    if (moe.experts.in_bias) pass.table.add(gate, moe.experts.in_bias + block * kBlockN, stride);
-    if (!pass.spec.gated)
-      pass.table.activate(dst, pass.activation, pass.spec.activation, gate, live);
-    else if (spec.swiglu_limit > 0)
-      pass.table.clamped_swiglu(dst, pass.activation, gate, up, live, spec.swiglu_alpha,
-                                spec.swiglu_limit);
-    else
-      pass.table.activate_gated(dst, pass.activation, pass.spec.activation, gate, up, live);
-  }
+  const float* bias = moe.experts.in_bias ? moe.experts.in_bias + block * kBlockN : nullptr;
+  // What multiplies an input multiplies the products with it.
+  for (size_t i = 0; spec.weighs_input && i < count; ++i)
+    pass.table.scale(tile + i * stride, moe.buffers.weights[moe.work.plan.choice(first + i)],
+                     stride);
+  if (spec.swiglu_limit > 0) return ClampTile(moe, tile, count, live, bias, first, column);
+  pass.table.activate_rows({.activation = pass.spec.activation,
+                            .x = tile,
+                            .up = pass.spec.gated ? tile + kBlockN : nullptr,
+                            .rows = count,
+                            .n = live,
+                            .stride = stride,
+                            .bias = bias,
+                            .up_bias = bias && pass.spec.gated ? bias + kBlockN : nullptr,
+                            .dst = moe.mlp(first) + column * moe.element(),
+                            .dst_type = pass.activation,
+                            .dst_stride = moe.experts.down.k_padded()});
 }
 
 void RunInItem(const Moe& moe, const ExpertItem& item) {

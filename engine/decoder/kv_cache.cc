@@ -71,22 +71,23 @@ std::vector<std::span<std::byte>> KvCache::PiecesOf(size_t layer, int32_t block)
 }
 
 void KvCache::Write(const kernels::Table& table, size_t layer, size_t head,
-                    const int32_t* block_table, size_t position, const float* key,
-                    const float* value) {
+                    const int32_t* block_table, const Tokens& tokens) {
   const Layer& of = layers_[layer];
-  const auto block = static_cast<size_t>(block_table[position / block_tokens_]);
+  const auto block = static_cast<size_t>(block_table[tokens.position / block_tokens_]);
   std::byte* const first = Head(layer, head);
   std::byte* const values =
       of.shape.latent ? nullptr : first + of.values_offset + of.value_strides.At(block);
   table.kv_write({.keys = first + of.key_strides.At(block),
                   .values = values,
-                  .k = key,
-                  .v = value,
-                  .slot = position % block_tokens_,
+                  .k = tokens.keys,
+                  .v = tokens.values,
+                  .slot = tokens.position % block_tokens_,
                   .block_tokens = block_tokens_,
                   .key_dim = of.shape.key_dim,
                   .value_dim = of.shape.value_dim,
-                  .dtype = dtype_});
+                  .dtype = dtype_,
+                  .tokens = tokens.count,
+                  .stride = tokens.stride});
 }
 
 }  // namespace pinion

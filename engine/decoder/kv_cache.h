@@ -37,9 +37,15 @@ class KvCache {
     return layers_[layer].value_strides;
   }
 
-  // Writes the key and the value (unused if latent) of the token at `position` of a sequence.
+  // Keys and values (unused if latent) of neighbouring tokens of a sequence, the first of which is
+  // at `position`; `stride` elements lie from token to token. All are of one block.
+  struct Tokens {
+    size_t position;
+    const float *keys, *values;
+    size_t count = 1, stride = 0;
+  };
   void Write(const kernels::Table& table, size_t layer, size_t head, const int32_t* block_table,
-             size_t position, const float* key, const float* value);
+             const Tokens& tokens);
 
   // A layer's index keys of one block, [block_tokens][IndexSpec::dim] activations; null if
   // there are none.

@@ -44,7 +44,7 @@ struct LayerKvLayout {
 // that holds the layers of any one table, one after the other. Its spans are of one block.
 struct KvLayout {
   std::vector<LayerKvLayout> layers;
-  size_t page = 0;  // bytes; 0: blocks are no pages
+  size_t page = 0;  // bytes; 0: blocks are not pages
 
   // weights: their type, on which that of an indexer's keys depends (IndexKeyBytes).
   static KvLayout Of(const DecoderSpec& spec, const Shard& shard, kernels::KvDtype dtype,

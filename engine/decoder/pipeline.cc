@@ -17,7 +17,7 @@
 namespace pinion {
 namespace {
 
-// What a stage has done so far.
+// Totals of a stage so far.
 struct StageFigures {
   uint64_t expert_bytes = 0, shared_kv_bytes = 0;
   std::vector<double> waited_s;  // [ranks]
@@ -28,7 +28,7 @@ struct Stage {
   int number = 0;
   std::unique_ptr<Ranks> ranks;
   std::unique_ptr<Decoder> decoder;
-  // What the stage before hands over, if it is in another process, and what the next one gets, each
+  // Hidden states from the stage before, if it is in another process, and for the next one, each
   // [max_rows][HandoverFloats]; as many as StagePlaces::BuffersOf says.
   std::vector<float> received;
   std::vector<std::unique_ptr<float[]>> given;
@@ -36,7 +36,7 @@ struct Stage {
   Stage* before = nullptr;         // in this process
   size_t done = 0;                 // parts of all steps
   StageFigures figures;            // as of the last step that is finished
-  StageThread thread;              // ends before what it uses
+  StageThread thread;              // ends before the members that it uses
 
   // Ranks must end on the thread that started them.
   ~Stage() {
@@ -197,7 +197,7 @@ class PipelinedDecoder final : public StagedDecoder {
       changed_.wait(lock, [&] { return step.stages_left == 0 || step.written > told; });
       if (step.written == told) break;
       told = step.written;
-      lock.unlock();
+      lock.unlock();  // stages go on while the caller hands the layer on
       (*step.batch.written)(told);
     }
     for (size_t i = 0; i < stages_->size(); ++i)
@@ -229,7 +229,7 @@ class PipelinedDecoder final : public StagedDecoder {
     return bytes;
   }
 
-  // What a stage has of images, and where it is among the bytes that are meant.
+  // A stage's part of images, and its offset in their bytes.
   struct OwnPart {
     BlockImages of;
     size_t at;
@@ -267,7 +267,7 @@ class PipelinedDecoder final : public StagedDecoder {
     figures.shared_kv_bytes = stage.decoder->shared_kv_bytes();
     for (int rank = 0; rank < stage.ranks->count(); ++rank)
       figures.waited_s.push_back(stage.ranks->waited_s(rank));
-    Tell([&] { --step.stages_left; });
+    Tell([&] { --step.stages_left; });  // its lock also passes the figures on to Finish
   }
 
   void ComputePart(Stage& stage, OpenStep& step, const StepBatch& part) {
@@ -304,7 +304,7 @@ class PipelinedDecoder final : public StagedDecoder {
     return stage.given[step.number % stage.given.size()].get();
   }
 
-  // Waits for Finish.
+  // Waits for Finish, which brings the sink: logits may be ready earlier.
   const LogitsSink& SinkOf(const OpenStep& step) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return step.sink != nullptr; });
@@ -326,7 +326,7 @@ class PipelinedDecoder final : public StagedDecoder {
   Communicator* world_;
   std::deque<OpenStep> open_;     // which stay where they are
   size_t begun_ = 0, parts_ = 0;  // steps, and their parts, so far
-  std::mutex mutex_;              // guards what stages have done, and sinks
+  std::mutex mutex_;              // guards the progress of stages, and sinks
   std::condition_variable changed_;
   size_t blocks_ = 0;
 };

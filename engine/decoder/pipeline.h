@@ -18,7 +18,7 @@ namespace pinion {
 Result<std::unique_ptr<Ranks>> StartRanks(const Plan& plan, const DecoderOptions& options);
 
 // A decoder of several stages, each of which may compute another step. Forward is Begin and Finish.
-// Whatever else a decoder does comes while no step is in flight; figures are those of the last one
+// All other calls of a decoder come while no step is in flight; figures are those of the last one
 // that is finished.
 class StagedDecoder : public Decoder {
  public:
@@ -29,7 +29,7 @@ class StagedDecoder : public Decoder {
   virtual void Finish(const LogitsSink& sink) = 0;
 };
 
-// The stages of this process, each on ranks of its own, and what makes them a whole model.
+// The stages of this process, each on ranks of its own, and the whole model that they form.
 struct Pipeline {
   std::unique_ptr<Ranks> ranks;  // all of them; Run is not for them
   std::unique_ptr<StagedDecoder> decoder;

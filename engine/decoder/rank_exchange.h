@@ -16,13 +16,13 @@
 
 namespace pinion {
 
-// What a layer adds to the residual stream, each a sum over all ranks: a term for each part, and
+// Terms that a layer adds to the residual stream, each a sum over all ranks: one for each part, and
 // one of experts that stand apart from their layer's other MLP.
 enum class TermKind { kAttention, kMlp, kExperts };
 
-// What a process's ranks read of each other, and of those in other processes. Ranks of one process
-// read each other's buffers where they are; the others' are fetched first, by one thread, in a
-// phase that spans the process's ranks. If all ranks are in this process, nothing is fetched.
+// The data that a process's ranks read of each other, and of those in other processes. Ranks of one
+// process read each other's buffers where they are; the others' are fetched first, by one thread,
+// in a phase that spans the process's ranks. If all ranks are in this process, nothing is fetched.
 //
 // If terms cross in a type narrower than float32, every rank's term is rounded to it, those of this
 // process's ranks included: all processes add the same numbers.
@@ -42,7 +42,7 @@ class RankExchange {
   size_t first_rank() const { return first_rank_; }  // of this process
   const Shard& shard(size_t rank) const { return shards_[rank]; }
 
-  const Pages& storage() const { return storage_; }  // of what is fetched, but logits
+  const Pages& storage() const { return storage_; }  // of the fetched data, but logits
 
   // dst[hidden] += every rank's share of one row of a layer's term, in the order of ranks.
   void AddShares(const kernels::Table& table, TermKind kind, size_t layer, size_t row,

@@ -8,7 +8,7 @@
 
 namespace pinion {
 
-// Where the stages of a pipeline are computed. Process p of several has the ranks
+// The processes that compute the stages of a pipeline. Process p of several has the ranks
 // [p * n, (p + 1) * n) of Partition's numbering, n being as many as each process has: whole stages,
 // or a part of one.
 class StagePlaces {
@@ -22,8 +22,8 @@ class StagePlaces {
   // The stages of a process, last to first, as their ranks are numbered.
   std::vector<int> StagesIn(size_t process) const;
   // Buffers of hidden states, each for the rows of a step: those that a stage has, the index-th of
-  // StagesIn(process), for what it takes from another process and for what it gives. A stage in the
-  // same process may be reading what it gets of any other step in flight.
+  // StagesIn(process), for its input from another process and for its output. A stage in the same
+  // process may be reading its input of any other step in flight.
   struct Buffers {
     size_t taken = 0, given = 0;
     size_t all() const { return taken + given; }

@@ -36,7 +36,7 @@ struct StepBatch {
     // Each for first_position + rows tokens. An entry is -1, or any number, if no token of the
     // slice sees its block.
     BlockTablePointers block_tables = {};
-    // Where recurrent layers keep the sequence's state: a number of its own below the count of
+    // The place of the sequence's state in recurrent layers: a number of its own below the count of
     // sequences of Decoder::AllocateKv. A slice that begins at position 0 begins a new state.
     int32_t place = 0;
     // Other places of states, or -1: the one whose state the slice begins with (first_position is
@@ -56,7 +56,7 @@ struct StepBatch {
   };
   Place place;
   bool is_part = false;                // even if it is the only one
-  const LayerSink* written = nullptr;  // null: nobody wants to know
+  const LayerSink* written = nullptr;  // null: not called
 
   static constexpr size_t kUsualParts = 4;
   // By how many times more finely work is divided than the step needs if it is not cut: the threads

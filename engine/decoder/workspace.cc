@@ -126,9 +126,8 @@ void LayOutIndex(const DecoderSpec& spec, size_t element, size_t max_rows, Index
   take(buffers.rounded, max_rows * buffers.row_bytes);
 }
 
-// The row stride, in floats, of what products write: an odd number of cache lines. Rows a power of
-// two apart would map to a few sets of every cache, and the rows of one block would evict each
-// other.
+// The row stride, in floats, of products: an odd number of cache lines. Rows a power of two apart
+// would map to a few sets of every cache, and the rows of one block would evict each other.
 size_t SpreadStride(size_t columns) {
   return RoundUp(columns, kernels::kBlockN) + 64 / sizeof(float);
 }

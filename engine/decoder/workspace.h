@@ -92,8 +92,8 @@ struct LatentBuffers {
 struct ExpertBuffers {
   // [rows][hidden padded]; null if activations are float32, and so the router's input already
   float* router_in = nullptr;
-  // If experts stand apart: what they take, [rows][hidden padded], activation type, and this rank's
-  // sum of what they give, [rows][hidden_stride].
+  // If experts stand apart: their input, [rows][hidden padded], activation type, and this rank's
+  // sum of their outputs, [rows][hidden_stride].
   std::byte* normed = nullptr;
   float* partial = nullptr;
   float* logits = nullptr;      // [rows][logits_stride]
@@ -172,10 +172,10 @@ struct Workspace {
                         size_t max_rows);
 };
 
-// What a row of Workspace::row_sums holds: sums over what the whole model has of a token and
-// several ranks hold. First the squares of query and key heads, if they are normalised over the
-// whole projection; then those of Mamba-2, from `mamba` on; then, from `gates` on, the sum and the
-// sum of squares of each block of 64 gates, in layers that keep the largest alone.
+// The sums in a row of Workspace::row_sums, over values of a token that several ranks hold. First
+// the squares of query and key heads, if they are normalised over the whole projection; then those
+// of Mamba-2, from `mamba` on; then, from `gates` on, the sum and the sum of squares of each block
+// of 64 gates, in layers that keep the largest alone.
 struct RowSums {
   explicit RowSums(const DecoderSpec& spec);
   size_t mamba = 0, gates = 0, stride = 0;

@@ -11,7 +11,7 @@
 
 namespace pinion {
 
-// What the cache must hold. How many tokens a block has is decided when the model is loaded.
+// Room that the cache must have. How many tokens a block has is decided when the model is loaded.
 struct KvRoom {
   size_t blocks = 0;         // of keys and values, in every rank
   size_t max_model_len = 0;  // tokens of the longest sequence; some ropes depend on it
@@ -104,9 +104,9 @@ class Executor {
   virtual bool AheadOfUse(size_t /*reached*/, bool /*half*/) const { return false; }
   virtual void PrepareKv(size_t /*reached*/, bool /*half*/) {}
 
-  // What another executor of the same model, types, block size and partition has computed, whatever
-  // ISA path it took, as bytes that mean the same to both. Not called if image_bytes() has no
-  // tables. Both write while no step is in flight; what no step in flight writes is also read
+  // Blocks and states that another executor of the same model, types, block size and partition has
+  // computed, on any ISA path, as bytes that mean the same to both. Not called if image_bytes() has
+  // no tables. Both write while no step is in flight; what no step in flight writes is also read
   // within StepCaller::Written. images: [blocks][ImagePart::bytes], of distinct blocks of the
   // part's table; image: [ImageBytes::state].
   virtual ImageBytes image_bytes() const { return {}; }

@@ -10,7 +10,7 @@ namespace pinion {
 // The messages of the leading process to those that compute the model with it, broadcast as plain
 // data.
 enum class OrderKind : uint32_t {
-  kStart,      // load a model: payload is StartText (engine/run/meet.h)
+  kStart,      // load a model: payload is StartText (engine/run/join_processes.h)
   kStep,       // compute a step: payload is an encoded StepInput
   kPrepareKv,  // make memory of the cache ready: payload is uint64 reached, bool half
   kStop,       // unload the model

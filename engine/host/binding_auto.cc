@@ -184,7 +184,7 @@ void ExplainRanks(const BindingInput& input, size_t nodes, Plan& plan) {
                                  " gives each node a rank of its own"));
 }
 
-// What became of a machine's efficiency cores.
+// Explains how a machine's efficiency cores are used.
 void ExplainKinds(const BindingInput& input, const std::vector<Core>& left_out,
                   const std::vector<Core>& cores, std::vector<std::string>& reasons,
                   std::vector<std::string>& warnings) {

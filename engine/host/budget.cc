@@ -38,8 +38,8 @@ std::optional<uint64_t> MemInfoBytes(const std::string& root, std::string_view n
   return KibField(Base(root) + "/proc/meminfo", name);
 }
 
-// What a node has free: its file of lines "Node 0 MemFree:  1024 kB" has no MemAvailable, so page
-// cache and slabs that can be dropped are added. nullopt if the system does not tell.
+// The free memory of a node: its file of lines "Node 0 MemFree:  1024 kB" has no MemAvailable, so
+// page cache and slabs that can be dropped are added. nullopt if the system does not tell.
 std::optional<uint64_t> NodeAvailableBytes(const std::string& root, int node) {
   const std::string path = StrCat(Base(root), "/sys/devices/system/node/node", node, "/meminfo");
   uint64_t sum = 0;

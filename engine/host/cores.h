@@ -29,7 +29,7 @@ ChosenCores WithoutEfficiencyCores(const Machine& machine, std::vector<Core> cor
 
 // "cpu 0-7 are performance, cpu 8-15 efficiency cores"; "" if these CPUs are of one kind.
 std::string DescribeKinds(const Machine& machine, const std::vector<int>& cpus);
-// The same, with what it means for the ranks that compute there; "" unless some of the CPUs are
+// The same, with its effect on the ranks that compute there; "" unless some of the CPUs are
 // efficiency cores and others are not.
 std::string WarningOfKinds(const Machine& machine, const std::vector<int>& cpus);
 

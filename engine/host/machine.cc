@@ -116,7 +116,8 @@ CpuKind KindOf(const hwloc_info_s* infos, unsigned count, int rank) {
   return {mhz.empty() ? StrCat("kind ", rank) : StrCat("up to ", mhz, " MHz"), false};
 }
 
-// Kinds that hwloc can rank; one alone is no kind. If all of several are small, none is left out.
+// Kinds that hwloc can rank; one alone is not a kind. If all of several are small, none is left
+// out.
 void ReadKinds(hwloc_topology_t topology, Machine& machine) {
   const int count = hwloc_cpukinds_get_nr(topology, 0);
   for (int index = 0; count > 1 && index < count; ++index) {

@@ -26,7 +26,7 @@ struct Cpu {
 struct CpuKind {
   std::string name;  // "performance", "efficiency", "up to 3300 MHz", ...
   // A small core beside large ones (Intel's E cores), whose thread is the last to end its share of
-  // a step. A kind that is only clocked lower is none.
+  // a step. A kind that is only clocked lower does not count.
   bool is_efficiency = false;
 };
 
@@ -63,7 +63,7 @@ Result<Machine> ImagineMachine(const std::string& description);
 //  "kernel","isa_flags":[]}; a synthetic machine has neither kernel nor ISA flags (null, []).
 Json MachineFingerprint(const Machine& machine);
 
-// What a drawing of the machine needs, cores in the order of their L3 domains:
+// Facts for a drawing of the machine, cores in the order of their L3 domains:
 // {"name","l3_bytes","nodes":[{"id","memory_bytes","memory_allowed",
 //                              "cores":[{"package","l3","cpus":[]}]}]}
 Json MachineLayout(const Machine& machine);

@@ -65,7 +65,7 @@ tl::unexpected<Error> CannotAllocate(size_t bytes) {
                                             "; ask for less KV-cache space or a smaller model"));
 }
 
-// How pages that nobody has touched yet are to come.
+// The placement of pages that were never touched.
 void Advise(void* data, size_t bytes, const MemoryPolicy& policy) {
   // Huge pages mean fewer TLB misses; if the kernel has none, the advice costs nothing.
   if (bytes >= kHugePageBytes) madvise(data, bytes, HugePageAdvice());

@@ -22,9 +22,9 @@ class Pages {
   Pages() = default;
   // 0 bytes: empty, data() == nullptr. A policy that the kernel refuses changes nothing (Grant).
   static Result<Pages> Allocate(size_t bytes, const MemoryPolicy& policy = {});
-  // The same of [offset, offset + bytes) of a file in memory (memfd): whoever maps it sees the same
-  // pages. offset: a multiple of kHugePageBytes. Readers get all of them at once, so that they must
-  // have been written.
+  // The same of [offset, offset + bytes) of a file in memory (memfd): all processes that map it see
+  // the same pages. offset: a multiple of kHugePageBytes. Readers get all of them at once, so that
+  // they must have been written.
   enum class Access { kRead, kWrite };
   static Result<Pages> Map(int fd, uint64_t offset, size_t bytes, Access access,
                            const MemoryPolicy& policy = {});
@@ -58,7 +58,7 @@ struct MemoryNodes {
   std::string unknown;  // why the nodes are unknown: "the kernel refuses move_pages (...)"; or ""
 };
 
-// move_pages(2), or what a test has in its place: 0, or -1 and errno.
+// move_pages(2), or a test's stand-in: 0, or -1 and errno.
 using MovePages = long (*)(int pid, unsigned long count, void** pages, const int* nodes,
                            int* status, int flags);
 extern const MovePages kMovePages;

@@ -11,7 +11,7 @@ namespace pinion {
 
 // On which NUMA nodes the pages of a rank's memory come to lie:
 //   kLocal       on that of the thread that touches them first; if it is full, on another
-//   kStrict      on the policy's nodes alone; what does not fit there ends the process
+//   kStrict      on the policy's nodes alone; a page that does not fit there ends the process
 //   kPreferred   on the policy's nodes; if they are full, on others
 //   kInterleave  in turn on all of the policy's nodes; if one is full, on others
 enum class MemoryMode { kLocal, kStrict, kPreferred, kInterleave };
@@ -31,13 +31,13 @@ std::vector<MemoryPolicy> PoliciesFor(MemoryMode mode, const Machine& machine, c
 // The nodes that have memory which may be used, ascending.
 std::vector<int> NodesWithMemory(const Machine& machine);
 
-// mbind(2), or what a test has in its place: 0, or -1 and errno.
+// mbind(2), or a test's stand-in: 0, or -1 and errno.
 using BindMemory = long (*)(void* data, unsigned long bytes, int mode, const unsigned long* nodes,
                             unsigned long most_nodes, unsigned flags);
 extern const BindMemory kBindMemory;
 
-// Sets the policy of whole pages that nobody has touched yet: 0, or errno. A kLocal one leaves them
-// as they are.
+// Sets the policy of whole pages that were never touched: 0, or errno. A kLocal one leaves them as
+// they are.
 int SetPolicy(void* data, size_t bytes, const MemoryPolicy& policy, BindMemory bind = kBindMemory);
 
 // The policies that this process gets: those asked for, or local ones and a sentence that says why,

@@ -116,7 +116,7 @@ bool Phases::IsSeen(const Slot& own, PhaseScope scope) const {
   return own.looks ? IsOver(own, scope) : Reached(own.group->seen, own, scope);
 }
 
-// Only a thread that has to wait reads the clock, so that measuring delays nobody.
+// Only a thread that has to wait reads the clock, so that measuring delays no other.
 void Phases::Await(Slot& own, PhaseScope scope) const {
   if (IsSeen(own, scope)) return;
   const int64_t start_ns = NowNs();

@@ -171,7 +171,7 @@ class Phases {
   std::vector<Slot> slots_;
   std::vector<const Phases*> peers_ = {this};
   alignas(64) std::atomic<uint64_t> taken_one_by_one_{0};  // phase, number of items taken
-  // Phase, and what is not done yet: items (if they are counted by no group), or groups.
+  // Phase, and the rest that is not done yet: items (if they are counted by no group), or groups.
   alignas(64) std::atomic<uint64_t> left_{0};
   Ended ended_;
 };

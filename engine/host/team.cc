@@ -29,7 +29,7 @@ constexpr int kSpinsBeforeSleep = 2000;
 constexpr int kNotPinned = -1;
 thread_local int pinned_cpu = kNotPinned;
 
-// Blocks until `word` differs from `old`; acquire, so what its writer did before is visible.
+// Blocks until `word` differs from `old`. Acquire: its writer's earlier writes are then visible.
 void AwaitChange(const std::atomic<uint32_t>& word, uint32_t old, int spins) {
   for (int i = 0; i < spins; ++i) {
     if (word.load(std::memory_order_acquire) != old) return;
@@ -165,7 +165,7 @@ void OmpRanks::Lead(int rank) {
     if (stopping_) return;
     Region(rank);
     finished_.fetch_add(1, std::memory_order_release);
-    finished_.notify_one();
+    finished_.notify_one();  // only Run's thread waits
   }
 }
 
@@ -195,11 +195,12 @@ void OmpRanks::OnEveryThread(const std::function<void(const Worker&)>& body) {
   epoch_.fetch_add(1, std::memory_order_release);
   epoch_.notify_all();
   Region(0);
+  // Relaxed: only this thread writes epoch_. The product wraps around as finished_ does.
   const uint32_t target =
       epoch_.load(std::memory_order_relaxed) * static_cast<uint32_t>(leaders_.size());
   for (uint32_t now; (now = finished_.load(std::memory_order_acquire)) != target;)
     AwaitChange(finished_, now, spins_);
-  body_ = nullptr;
+  body_ = nullptr;  // no leader reads it before the next epoch
 }
 
 void OmpRanks::Run(const std::function<void(const Worker&)>& body) {

@@ -19,6 +19,7 @@ BlockHash DrawKey() {
 
 BlockHash HashBlock(const BlockHash& parent, std::span<const int32_t> tokens) {
   static const BlockHash key = DrawKey();
+  // Two tokens a word; their number distinguishes padding from a token 0.
   std::vector<uint64_t> words = {parent.low, parent.high, tokens.size()};
   words.reserve(words.size() + (tokens.size() + 1) / 2);
   for (size_t i = 0; i < tokens.size(); i += 2) {
@@ -30,7 +31,7 @@ BlockHash HashBlock(const BlockHash& parent, std::span<const int32_t> tokens) {
 
 BlockHash HashSalt(std::string_view salt) {
   if (salt.empty()) return {};
-  // No block has a predecessor of this value, which is no hash.
+  // No block has a predecessor of this value, which is not a hash.
   const BlockHash apart{1, 0};
   return HashBlock(apart, std::vector<int32_t>(salt.begin(), salt.end()));
 }
@@ -76,7 +77,7 @@ int32_t BlockPool::NewRunBlock() const {
 void BlockPool::Evict() {
   std::list<int32_t>& oldest = spare_.empty() ? cached_ : spare_;
   int32_t last;
-  // What lies behind a window becomes spare in both orders: a step's blocks last to first.
+  // Blocks behind a window become spare in both orders: those of one step last to first.
   const auto beside = [&](int32_t block) {
     return block == last - 1 || (block == last + 1 && &oldest == &spare_);
   };
@@ -106,6 +107,7 @@ void BlockPool::Publish(int32_t block, const BlockHash& hash) {
   Block& entry = blocks_.at(block);
   CHECK(entry.references > 0) << "block " << block << " is not used";
   if (!prefix_caching_) return;
+  // An equal block is published already: later prompts take that one.
   if (!by_hash_.try_emplace(hash, block).second) return;
   CHECK(!entry.hash) << "block " << block << " was published with another hash";
   entry.hash = hash;
@@ -136,6 +138,7 @@ std::optional<int32_t> BlockPool::Reuse(const BlockHash& hash) {
   return found->second;
 }
 
+// Blocks in use keep their references, but later prompts do not find them.
 void BlockPool::DropCached() {
   for (const auto& [hash, block] : by_hash_) blocks_[block].hash.reset();
   by_hash_.clear();

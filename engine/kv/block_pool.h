@@ -58,7 +58,7 @@ class BlockPool {
   bool prefix_caching() const { return prefix_caching_; }
   size_t block_tokens() const { return block_tokens_; }
   size_t total() const;
-  size_t available() const;  // free + cached: what Allocate can still give
+  size_t available() const;  // free + cached: the blocks that Allocate can still give
   size_t used() const;
   size_t reached() const { return reached_; }  // blocks from here on have never been given out
 

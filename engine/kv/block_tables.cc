@@ -108,9 +108,9 @@ void BlockTables::DropBehind(Tables& tables, size_t position) {
   }
 }
 
-// The block before what the sequence holds is not looked at yet: the next turn of a conversation
-// may begin with a little less than what was computed of this one. If no table keeps everything,
-// nothing tells where prompts part, and all blocks are as good.
+// The block before those that the sequence holds is not looked at yet: the next turn of a
+// conversation may begin with a few tokens less than were computed of this one. If no table keeps
+// everything, nothing tells where prompts part, and all blocks are as good.
 void BlockTables::SpareBehind(Tables& tables, std::span<const BlockHash> hashes,
                               std::span<const size_t> prefixes) {
   if (!some_keep_everything_) return;

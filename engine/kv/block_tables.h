@@ -52,9 +52,9 @@ class BlockTables {
   void Publish(const Tables& tables, std::span<const BlockHash> hashes, size_t begin, size_t end);
   // Gives back the blocks that the token at `position`, and so every later one, does not see.
   void DropBehind(Tables& tables, size_t position);
-  // Makes what DropBehind gave back spare (BlockPool::Spare), except for what a sequence needs that
-  // begins behind a prefix of one of these lengths, in blocks, or of one block less. `hashes`: of
-  // the sequence's computed blocks.
+  // Makes blocks that DropBehind gave back spare (BlockPool::Spare), except for those that a
+  // sequence needs that begins behind a prefix of one of these lengths, in blocks, or of one block
+  // less. `hashes`: of the sequence's computed blocks.
   void SpareBehind(Tables& tables, std::span<const BlockHash> hashes,
                    std::span<const size_t> prefixes);
   // Gives back everything, last blocks first: the pool evicts in order of release, so a prefix

@@ -7,7 +7,7 @@ namespace pinion {
 size_t MostBlocks(const Reach& reach, size_t tokens, size_t step, size_t block_tokens) {
   if (tokens == 0) return 0;
   const size_t all = (tokens + block_tokens - 1) / block_tokens;
-  // What the step's first token sees, and the step's others, begin anywhere in a block.
+  // The tokens that the step's first one sees, and the step's others, begin anywhere in a block.
   const size_t span = reach.Most(tokens) - 1 + std::min(step, tokens);
   return std::min(all, (span + block_tokens - 2) / block_tokens + 1);
 }

@@ -65,7 +65,7 @@ std::string ForFrontEnd(const EngineOptions& options) {
   return StrCat(", of which the front end may take ", FormatBytes(options.front_end_bytes));
 }
 
-// What a node has free, or else all that is installed there; nullopt if neither is known.
+// The free memory of a node, or else all that is installed there; nullopt if neither is known.
 std::optional<uint64_t> NodeBytes(int id, const Machine& machine, const Budget& budget) {
   const auto free = budget.node_available_bytes.find(id);
   if (free != budget.node_available_bytes.end()) return free->second;
@@ -131,8 +131,8 @@ std::map<int, double> SharesOf(const RankPlan& rank, const Machine& machine) {
   return shares;
 }
 
-// Of the buffers that a stage has for what stages hand on; they are counted with its first rank in
-// a process.
+// Of the buffers that a stage has for hidden states in transit; they are counted with its first
+// rank in a process.
 uint64_t HandoverBytes(const DecoderSpec& spec, const DecoderOptions& decoder,
                        const StagePlaces& places, size_t rank) {
   const size_t process = rank / places.ranks(), within = rank % places.ranks();

@@ -31,8 +31,8 @@ struct RankNeeds {
   std::vector<Reach> reaches = {Reach{}};  // of a sequence's block tables
 };
 // By rank, as Partition numbers them. decoder.communicator and decoder.shares: those of a stage.
-// places: who has which rank of it. What the stages of a process keep for each other is part of the
-// workspace.
+// places: which process has which rank of it. Buffers between the stages of a process are part of
+// the workspace.
 std::vector<RankNeeds> CountNeeds(const DecoderSpec& spec, const DecoderOptions& decoder,
                                   const Partition& partition, const StagePlaces& places);
 // The same of one process with all ranks.
@@ -51,7 +51,7 @@ Result<size_t> ResolveModelLength(const DecoderSpec& spec, const EngineOptions& 
 // attention is bidirectional computes a text in one step.
 size_t LongestServed(const DecoderSpec& spec, const EngineOptions& options, size_t length);
 
-// What is left of free memory if the front end takes all that it may.
+// The free memory that is left if the front end takes all that it may.
 uint64_t LeftByFrontEnd(const EngineOptions& options, uint64_t available_bytes);
 
 // Refuses, before loading, a model that would run out of memory later: compares weights, workspace

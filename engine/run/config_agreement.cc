@@ -8,7 +8,7 @@
 
 #include "engine/base/json_text.h"
 #include "engine/base/strings.h"
-#include "engine/run/meet.h"
+#include "engine/run/join_processes.h"
 
 namespace pinion {
 namespace {

@@ -10,7 +10,7 @@ namespace {
 
 // Grammars that the helper reads one after another, in milliseconds: the masks of running sequences
 // wait for them, and no more sequences than these begin with one step.
-constexpr size_t kMostBeginning = 8;
+constexpr size_t kMostStarting = 8;
 constexpr int64_t kWaitNs = 5'000'000;
 
 }  // namespace
@@ -24,10 +24,10 @@ Status Constrained::Hold(std::unique_ptr<Sequence> sequence,
 }
 
 void Constrained::BeginMore() {
-  size_t beginning = 0;
-  for (Held& held : held_) {
-    if (beginning == kMostBeginning) return;
-    ++beginning;
+  size_t starting = 0;
+  for (WaitingSequence& held : held_) {
+    if (starting == kMostStarting) return;
+    ++starting;
     if (held.sequence->mask_row >= 0 || !held.error.empty()) continue;
     if (masks_.full()) return;
     // A log-probability takes a row of logits, which tokens that jump do not have.
@@ -40,12 +40,12 @@ void Constrained::BeginMore() {
   }
 }
 
-std::vector<Constrained::Begun> Constrained::TakeBegun(bool waits) {
-  std::vector<Begun> taken;
+std::vector<Constrained::ReadySequence> Constrained::TakeReady(bool waits) {
+  std::vector<ReadySequence> taken;
   if (held_.empty()) return taken;
   masks_.Poll(waits ? NowNs() + kWaitNs : 0);
   while (!held_.empty()) {
-    Held& first = held_.front();
+    WaitingSequence& first = held_.front();
     const int32_t row = first.sequence->mask_row;
     if (row < 0 && first.error.empty()) break;
     if (row >= 0 && !masks_.begun(row)) break;
@@ -86,8 +86,9 @@ bool Constrained::TakeThought(const Sequence& sequence) {
 }
 
 std::unique_ptr<Sequence> Constrained::Abort(uint64_t id) {
-  const auto held = std::find_if(held_.begin(), held_.end(),
-                                 [id](const Held& one) { return one.sequence->id == id; });
+  const auto held = std::find_if(held_.begin(), held_.end(), [id](const WaitingSequence& one) {
+    return one.sequence->id == id;
+  });
   if (held == held_.end()) return nullptr;
   std::unique_ptr<Sequence> sequence = std::move(held->sequence);
   held_.erase(held);

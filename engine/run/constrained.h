@@ -16,8 +16,8 @@
 namespace pinion {
 
 // The sequences whose output a grammar constrains: until the helper has read their grammar they are
-// held here, so that no step waits for that. Reasoning before the output (params.thought) is none
-// of the grammar's. Thread rule: as Masks.
+// held here, so that no step waits for that. The grammar does not apply to reasoning before the
+// output (params.thought). Thread rule: as Masks.
 class Constrained {
  public:
   Constrained(GrammarVocabulary vocabulary, std::vector<int> cpus)
@@ -28,12 +28,12 @@ class Constrained {
   size_t held() const { return held_.size(); }
 
   // A sequence that may run, or why it cannot.
-  struct Begun {
+  struct ReadySequence {
     std::unique_ptr<Sequence> sequence;
     std::string error;
   };
   // In the order in which they came; `waits`: for some milliseconds if there is none yet.
-  std::vector<Begun> TakeBegun(bool waits);
+  std::vector<ReadySequence> TakeReady(bool waits);
   // A held sequence; null if there is none of this id.
   std::unique_ptr<Sequence> Abort(uint64_t id);
 
@@ -62,7 +62,7 @@ class Constrained {
   }
 
  private:
-  struct Held {
+  struct WaitingSequence {
     std::unique_ptr<Sequence> sequence;  // its mask_row is set once the helper is asked
     std::shared_ptr<const Grammar> grammar;
     std::string error;
@@ -75,7 +75,7 @@ class Constrained {
   Masks masks_;
   // By rows: of sequences whose reasoning has not ended or begun yet.
   std::unordered_map<int32_t, ThoughtTracker> thoughts_;
-  std::deque<Held> held_;
+  std::deque<WaitingSequence> held_;
 };
 
 }  // namespace pinion

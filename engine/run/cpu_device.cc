@@ -19,8 +19,8 @@
 #include "engine/host/memory_policy.h"
 #include "engine/host/runtime.h"
 #include "engine/run/isa_choice.h"
+#include "engine/run/join_processes.h"
 #include "engine/run/kernel_choice.h"
-#include "engine/run/meet.h"
 #include "engine/weights/shared_weights.h"
 #include "kernels/integer_prefetch.h"
 
@@ -158,7 +158,7 @@ Status CpuDevice::Prepare(StartedModel& model, Stages& stages) {
   auto machine = ThisMachine();
   PINION_TRY(Together(model.world, machine ? Status{} : Unexpected(machine.error())));
   machine_ = std::move(*machine);
-  // Before the free memory is counted: what is packed in between counts as free, and as needed.
+  // Before the free memory is counted: weights packed in between count as free, and as needed.
   if (model.options.weight_copy.is_shared())
     shared_bytes_ = SharedWeights::ResidentBytes(model.options.weight_copy.fd);
   PINION_TRY(ShareByCpuTime(model));

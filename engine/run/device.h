@@ -16,14 +16,15 @@
 
 namespace pinion {
 
-// What makes an executor: the part of a start that depends on what computes the model. StartModel
-// calls the functions in this order, each once, and needs the object no longer when it returns. If
-// several processes compute a model, each has a device, and an error of any is an error of all.
+// Makes an executor: the part of a start that depends on the device that computes the model.
+// StartModel calls the functions in this order, each once, and needs the object no longer when it
+// returns. If several processes compute a model, each has a device, and an error of any is an error
+// of all.
 class Device {
  public:
   virtual ~Device() = default;
 
-  // Before the model is opened: what this process computes with. Fills
+  // Before the model is opened: how this process computes. Fills
   // - info.plan: this process's ranks, OptionsOfPart(options, processes()).ranks() of them;
   //   everything else of a rank may be empty;
   // - info.threads, and info.isa, a name of the arithmetic, the same in all processes;
@@ -43,8 +44,8 @@ class Device {
     return {};
   }
 
-  // What each rank of this process needs (never empty); an error if the device has not got it,
-  // --kv-cache-space for each rank among it: nothing later compares that with what is free.
+  // The needs of each rank of this process (never empty); an error if the device has not got it,
+  // --kv-cache-space for each rank among it: nothing later compares that with free memory.
   // NeedsHere has what the CPU's ranks need.
   virtual Result<std::vector<RankNeeds>> CheckMemory(StartedModel& model,
                                                      const DecoderOptions& options,

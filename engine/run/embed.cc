@@ -52,12 +52,12 @@ Json ListOf(const std::vector<float>& values) {
   return list;
 }
 
-// A key that nothing reads would be a wish that nobody heeds.
+// An unknown key would be a wish that is silently ignored.
 Status CheckKeys(const Json& line, const std::vector<std::string>& known) {
   for (const auto& [key, value] : line.object())
     if (std::find(known.begin(), known.end(), key) == known.end())
-      return Fail(ErrorCode::kUsage, StrCat("'", key.substr(0, 60), "' is no key of a line; want ",
-                                            Join(known, ", ")));
+      return Fail(ErrorCode::kUsage,
+                  StrCat("unknown key '", key.substr(0, 60), "'; use one of ", Join(known, ", ")));
   return {};
 }
 

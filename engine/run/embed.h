@@ -11,7 +11,7 @@
 
 namespace pinion {
 
-// What `pinion embed` and `pinion rank` do with the lines of a file. Errors of a line name it and
+// The work of `pinion embed` and `pinion rank` on the lines of a file. Errors of a line name it and
 // its field; the others go on.
 
 struct EmbedOptions {

@@ -225,7 +225,7 @@ class EngineLoop : public Engine, private StepCaller {
 
   // Hands the scheduler the sequences whose grammars have been read.
   void AddBegun(std::vector<TokenEvent>& events) {
-    for (auto& [sequence, error] : constrained_.TakeBegun(/*waits=*/scheduler_.idle())) {
+    for (auto& [sequence, error] : constrained_.TakeReady(/*waits=*/scheduler_.idle())) {
       TokenEvent event = MakeEvent(*sequence, NowNs());
       const int32_t row = sequence->mask_row;
       event.error = std::move(error);

@@ -8,7 +8,7 @@
 #include "engine/comm/world.h"
 #include "engine/exec/leading_executor.h"
 #include "engine/exec/order.h"
-#include "engine/run/meet.h"
+#include "engine/run/join_processes.h"
 #include "engine/run/start.h"
 
 namespace pinion {

@@ -6,7 +6,7 @@
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "engine/kv/table_blocks.h"
-#include "engine/run/meet.h"
+#include "engine/run/join_processes.h"
 
 namespace pinion {
 namespace {
@@ -29,7 +29,7 @@ Status FitModelLength(StartedModel& model) {
   return {};
 }
 
-// Places for states: lowers --max-num-seqs to what their memory holds.
+// Places for states: lowers --max-num-seqs to the size of their memory.
 void FitSequences(StartedModel& model, const StatePlaces& places, uint64_t state_bytes) {
   const size_t sequences = places.running;
   const auto wanted = static_cast<size_t>(model.options.max_num_seqs);

@@ -66,7 +66,7 @@ Json WeightCopyJson(const WeightCopy& copy) {
   return Json::Object{{"fd", copy.fd}, {"number", copy.number}, {"engines", copy.engines}};
 }
 
-// The fields that are no settings.
+// The fields that are not settings.
 constexpr std::pair<const char*, Status (*)(const Json&, EngineOptions&)> kOthers[] = {
     {kModel, ReadModel},
     {kHasFrontend, ReadHasFrontend},

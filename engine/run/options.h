@@ -13,7 +13,7 @@
 
 namespace pinion {
 
-// Who computes prompts, if engines share the work.
+// How prompt computation is divided among engines.
 struct PrefillOptions {
   enum class Role { kBoth, kPrefill, kDecode };
 

@@ -41,7 +41,7 @@ class Pooler {
     size_t first, last;
   };
   Rows Wanted(size_t tokens) const;
-  // row: [width] of what the decoder gives: a last hidden state, or logits.
+  // row: [width], the decoder's output: a last hidden state, or logits.
   void Take(uint64_t sequence, size_t position, const float* row, size_t width);
   // Once all of a sequence's rows are taken; forgets them.
   std::vector<float> Finish(uint64_t sequence, size_t tokens);

@@ -16,8 +16,8 @@ Result<Encoding> EncodeText(const Tokenizer& tokenizer, const PoolingFacts& fact
                             std::string_view text, size_t most = kWholeText);
 
 // The tokens of a query and a document whose match a reranker scores. A cross-encoder reads them as
-// a pair; a generative reranker reads Qwen3-Reranker's question, whose instruction says what counts
-// as a match.
+// a pair; a generative reranker reads Qwen3-Reranker's question, whose instruction defines what
+// counts as a match.
 inline constexpr std::string_view kUsualInstruction =
     "Given a web search query, retrieve relevant passages that answer the query";
 Result<Encoding> EncodePair(const Tokenizer& tokenizer, const PoolingFacts& facts,

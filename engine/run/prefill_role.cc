@@ -7,7 +7,7 @@
 #include "engine/base/strings.h"
 #include "engine/base/version.h"
 #include "engine/run/config_agreement.h"
-#include "engine/run/meet.h"
+#include "engine/run/join_processes.h"
 #include "engine/run/prefill_service.h"
 #include "engine/run/remote_prefill.h"
 #include "engine/run/start.h"

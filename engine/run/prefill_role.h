@@ -23,12 +23,12 @@ struct StartedModel;
 // The work that an engine does for others, or has others do for it (--role). Keys and
 // values change hands by way of the prefix caches: one engine computes a prompt's full blocks,
 // another takes them into its own cache, and then admits the sequence as if it had computed that
-// prefix before. Whatever fails on the way, the sequence is only computed where it is.
+// prefix before. If anything fails on the way, the sequence is computed where it is.
 //
 // The base is an engine with neither role. Thread rule: the engine's.
 class PrefillRole {
  public:
-  // In the ids of sequences that are nobody's request here. The highest bit is the front end's
+  // In the ids of sequences that belong to no request here. The highest bit is the front end's
   // (BeamRounds).
   static constexpr uint64_t kOwnIds = uint64_t{1} << 62;
 
@@ -51,7 +51,7 @@ class PrefillRole {
   virtual bool Keep(std::unique_ptr<Sequence>& /*sequence*/) { return false; }
   virtual size_t kept() const { return 0; }
   virtual std::unique_ptr<Sequence> Abort(uint64_t /*id*/) { return nullptr; }  // a kept one
-  // Whether a sequence is another engine's: its events are nobody's here.
+  // Whether a sequence is another engine's: its events go to no client here.
   virtual bool Owns(uint64_t /*id*/) const { return false; }
 
   // Takes what has arrived, for about so long but at least something; sequences may go to the
@@ -71,7 +71,7 @@ class PrefillRole {
   virtual TransferStats stats() const { return {}; }
 };
 
-// What engines that hand keys and values to each other must agree on.
+// Facts that must be equal in engines which hand keys and values to each other.
 Facts FactsOfTransfer(const StartedModel& model);
 
 // The part that the model's options name; `cpus`: where its network may run, none: anywhere.

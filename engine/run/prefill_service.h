@@ -12,9 +12,9 @@
 namespace pinion {
 
 // Computes the prompts of other engines (--role prefill): an order becomes a sequence that ends
-// with its first token, and its blocks are sent as the layers of a step fill them. What a slow link
-// leaves for later waits in the cache, where the scheduler's sequences may take it, and then the
-// order fails. No order is begun while half of the cache waits.
+// with its first token, and its blocks are sent as the layers of a step fill them. Blocks that a
+// slow link leaves for later wait in the cache, where the scheduler's sequences may take them, and
+// then the order fails. No order is begun while half of the cache waits.
 class PrefillService final : public PrefillRole {
  public:
   PrefillService(Parts parts, std::shared_ptr<PrefillServer> server);

@@ -196,7 +196,7 @@ std::optional<int32_t> RemotePrefill::Hold(const Prompt& prompt, size_t table, s
   return tables_.Reuse(NameOfPart(prompt, index), table);
 }
 
-// What will not be completed is of use to nobody.
+// Drops blocks of a prompt that will not be completed.
 void RemotePrefill::DropParts(const Prompt& prompt) {
   for (size_t table = 0; table < tables_.count(); ++table) {
     for (size_t index = 0; index < prompt.hashes.size(); ++index) {

@@ -29,7 +29,7 @@ class RemotePrefill final : public PrefillRole {
   size_t kept() const override;
   std::unique_ptr<Sequence> Abort(uint64_t id) override;
   void BeforeStep(int64_t ns) override;
-  // What has ended leaves room for the next order.
+  // Sequences that have ended leave room for the next order.
   void AfterStep(const std::vector<std::unique_ptr<Sequence>>&) override { OrderMore(); }
   bool idle() const override { return prompts_.empty() && !client_->has_next(); }
   int wake_fd() const override { return client_->wake_fd(); }

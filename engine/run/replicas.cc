@@ -72,6 +72,7 @@ bool HasSharedCopy(const std::vector<int>& copies) {
 Result<Plan> PlanReplicas(const EngineOptions& options, int replicas, const Machine& machine,
                           const Budget& budget) {
   PINION_TRY(CheckCount(options, replicas, budget));
+  // The ranks of all replicas are planned together, so that no two share a CPU.
   EngineOptions all = options;
   all.tensor_parallel *= replicas;
   auto plan = PlanFor(all, machine, budget);
@@ -126,6 +127,7 @@ std::vector<int> CpusOfReplica(const Plan& plan) {
 std::vector<std::pair<std::string, std::string>> EnvironmentOfReplica(const Plan& plan) {
   const RankPlan& rank = plan.ranks.front();
   if (!rank.cpus.empty()) return {};
+  // An unbound replica would otherwise start a thread for every CPU.
   return {{"OMP_NUM_THREADS", StrCat(rank.threads)}};
 }
 

@@ -7,7 +7,7 @@
 
 namespace pinion {
 
-// What an engine tells of itself for /server_info, but for the role that it shares with others
+// An engine's part of /server_info, but for the role that it shares with others
 // (Engine::ServerInfo).
 Json ServerInfoOf(const StartedModel& model, const EngineStats& stats,
                   const SchedulerStats& scheduled);

@@ -20,7 +20,7 @@
 
 namespace pinion {
 
-// What `launch` starts: one server with engines of equal options, each in a process of its own.
+// The choices of `launch`: one server with engines of equal options, each in a process of its own.
 struct Configuration {
   EngineOptions options;
   RuntimeChoice runtime = {};  // of each process
@@ -31,7 +31,7 @@ struct Configuration {
 // kSeed: 64 bits without a sign, in JSON as a signed integer of the same bits.
 enum class SettingKind { kText, kInteger, kSeed, kGib, kSwitch };
 
-// What another engine has in place of a setting.
+// Another engine's counterpart of a setting.
 struct Counterpart {
   // Its flag, or several with the same value ("-b,-ub"), or its environment variable; for a setting
   // that the CPU lists or processes carry, a note in brackets. "": none.
@@ -93,7 +93,7 @@ Status CheckSetting(const SettingRow& row, const Json& value, const std::string&
 // The other engine's value in the place of `value`; nullopt: there is none.
 std::optional<std::string> CounterpartValue(const Counterpart& counterpart, const Json& value);
 
-// Help text: the names of its values, what it is, the default and the variable.
+// Help text: the names of its values, its meaning, the default and the variable.
 std::string SettingHelp(const SettingRow& row);
 // JSON schema of a value, of an object of settings, and of an object of lists of values.
 Json SettingSchema(const SettingRow& row);

@@ -142,7 +142,7 @@ std::vector<SettingRow> PlacementRows() {
        .names = {"auto", "off", "on"}},
       {.key = "device",
        .flag = "--device",
-       .help = "what computes the model",
+       .help = "device that computes the model",
        .usual = "auto, which is cpu",
        .access = Field(&EngineOptions::device),
        .names = DeviceNames(),
@@ -150,7 +150,7 @@ std::vector<SettingRow> PlacementRows() {
       {.key = "unequal_hosts",
        .flag = "--unequal-hosts",
        .help =
-           "what to do with processes (mpirun) that have different CPU time, such as hosts with "
+           "how to treat processes (mpirun) with different CPU time, such as hosts with "
            "more or fewer cores: refuse to start, or accept and, under -tp, give each a part of "
            "every layer in proportion to it; no effect in a single process",
        .usual = "refuse",
@@ -244,7 +244,7 @@ std::vector<SettingRow> ArithmeticRows() {
        .changes_outputs = true},
       {.key = "task",
        .flag = "--task",
-       .help = "what the model is run for; a generative one embeds by its last token and scores by "
+       .help = "task of the model; a generative one embeds by its last token and scores by "
                "the logits of yes and no",
        .usual = "auto, by the model's config",
        .access = Field(&EngineOptions::task),

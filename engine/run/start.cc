@@ -13,8 +13,8 @@
 #include "engine/run/config_agreement.h"
 #include "engine/run/device.h"
 #include "engine/run/first_steps.h"
+#include "engine/run/join_processes.h"
 #include "engine/run/kv_stage.h"
-#include "engine/run/meet.h"
 #include "engine/run/placement.h"
 #include "engine/run/stages.h"
 #include "engine/spec/stage.h"
@@ -66,7 +66,7 @@ Result<OpenedWeights> OpenAndPlanFormats(const EngineOptions& options, const Mod
   const bool int8_head = options.head_dtype == "int8" && files.spec.has_head();
   PINION_ASSIGN(auto opened, OpenWeights(files, options.seed));
   if (int8_head) opened = WithInt8Head(std::move(opened), files.spec);
-  // What the scheme says on activations is all that planning takes from it.
+  // Planning takes nothing from the scheme but its rule for activations.
   const auto scheme = options.activations == "float" ? std::nullopt : files.scheme;
   PINION_ASSIGN(FormatPlan formats,
                 PlanFormats(files.spec, *opened, scheme,
@@ -286,7 +286,7 @@ Result<StartedModel> StartModel(const EngineOptions& options, std::span<const De
   StartedModel model;
   model.options = options;
   PINION_ASSIGN(Communicator* const met,
-                MeetProcesses(options, TakeDevice(options, devices, start)));
+                JoinProcesses(options, TakeDevice(options, devices, start)));
   if (met) model.counted = std::make_unique<CountingCommunicator>(*met);
   model.world = model.counted.get();
   PINION_TRY(FormTeam(model));

@@ -47,7 +47,7 @@ struct StartedModel {
   std::string memory_refusal;        // why --memory-policy is not; else empty
   bool mapped_weights = false;       // another engine of the server has packed them
   std::optional<RankShares> shares;  // of the ranks of `team`; unset: all have as much
-  std::string weights_hash;  // of what engines that share work must agree on; empty: not needed
+  std::string weights_hash;  // of the weights, for engines that share work; empty: not needed
 
   bool leads() const { return !world || world->process() == 0; }
   size_t processes() const { return world ? world->processes() : 1; }
@@ -59,12 +59,11 @@ struct StartedModel {
 
 // Several processes that were launched together (engine/comm/world.h) compute the model together:
 // this one leads if it is process 0 (the others are in FollowLeader), and each has an equal part of
-// the ranks. Their hosts must agree on what is computed. An error of any process is an error of
-// all.
+// the ranks. Their hosts must agree on the computation. An error of any process is an error of all.
 //
 // Runs the stages in order, each timed and logged: budget and plan, capacity check, load and pack,
-// KV sizing, warm-up (one step of prefill and decode on every rank), times of the first steps. What
-// depends on the device is Device's.
+// KV sizing, warm-up (one step of prefill and decode on every rank), times of the first steps.
+// Device has the parts that depend on the device.
 Result<StartedModel> StartModel(const EngineOptions& options);
 // The same with other rows for --device than Devices().
 struct DeviceRow;
@@ -77,7 +76,7 @@ Result<std::unique_ptr<Engine>> MakeEngine(StartedModel model, std::vector<int> 
 // "auto" -> the checkpoint's type; kUsage for a type that Pinion does not compute in.
 Result<kernels::Dtype> ResolveDtype(const EngineOptions& options, const DecoderSpec& spec);
 
-// What a model is, and how its matrices lie in memory.
+// A model's spec, and how its matrices lie in memory.
 struct PlannedModel {
   DecoderSpec spec;
   FormatPlan formats;
@@ -90,7 +89,7 @@ Result<PlannedModel> PlanModel(const EngineOptions& options);
 // what depends on the machine (the ISA path).
 Result<DecoderOptions> DecoderOptionsFor(const EngineOptions& options, FormatPlan formats);
 
-// What each rank's process memory will hold under these options. `model` as from
+// The process memory that each rank will need under these options. `model` as from
 // PlanModel(options).
 Result<std::vector<RankNeeds>> NeedsFor(const EngineOptions& options, const PlannedModel& model);
 

@@ -12,9 +12,9 @@ namespace pinion {
 // decodes, others keep the stages busy. A part passes through all stages; while one computes it,
 // the stage before computes the next. If a stage takes t(n) for a part of n rows, a step of `rows`
 // rows in p parts takes (p + stages - 1) * t(rows / p): more parts keep more stages busy, but each
-// part reads all weights, and waits for the stage before. What this costs depends on the machine,
-// the format of the weights and the link, so t is measured at the start, for up to 64 rows; steps
-// of 256 rows and more are cut in any case.
+// part reads all weights, and waits for the stage before. The cost depends on the machine, the
+// format of the weights and the link, so t is measured at the start, for up to 64 rows; steps of
+// 256 rows and more are cut in any case.
 class StepCut {
  public:
   StepCut() = default;  // there is one stage: steps stay whole
@@ -26,7 +26,7 @@ class StepCut {
   // For each sample the time that a step of its rows adds to the others if so many are in flight:
   // one stage's, or all of it if a step is always alone. Empty: there is one stage.
   std::vector<StepSample> AddedSamples(size_t steps_in_flight) const;
-  // A line for the log: the samples, and what follows for some steps.
+  // A line for the log: the samples, and the resulting cut of some steps.
   std::string Describe() const;
 
  private:

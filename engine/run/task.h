@@ -9,22 +9,22 @@
 
 namespace pinion {
 
-// What a model is run for: to generate text, to embed texts, or to score a text or a pair of them.
+// The task of a model: to generate text, to embed texts, or to score a text or a pair of them.
 enum class ModelTask { kGenerate, kEmbed, kScore };
 const char* Name(ModelTask task);  // "generate", "embed", "score"
 
-// The model for what --task asks ("auto": what it was made for). A model that is to embed loses its
-// head, and has an EmbedderSpec: without modules.json the mean of all tokens or, if attention is
-// causal, the last token, normalised. A generative model scores by the logit of "yes" less that of
-// "no". ErrorCode::kUsage if the model cannot do what is asked. kUnsupported if its config.json
-// asks for an activation of scores that Pinion does not have.
+// The model for the task of --task ("auto": the one that it was made for). A model that is to embed
+// loses its head, and has an EmbedderSpec: without modules.json the mean of all tokens or, if
+// attention is causal, the last token, normalised. A generative model scores by the logit of "yes"
+// less that of "no". ErrorCode::kUsage if the model cannot do what is asked. kUnsupported if its
+// config.json asks for an activation of scores that Pinion does not have.
 Result<ModelTask> ApplyTask(const std::string& asked, ModelFiles& files);
 
-// What the logits of a classifier's labels become: nothing else, each its sigmoid, or a softmax of
+// The scores of a classifier's labels: the logits themselves, the sigmoid of each, or a softmax of
 // them all (of a single one its sigmoid).
 enum class ScoreActivation { kNone, kSigmoid, kSoftmax };
 
-// What a model that embeds or scores makes of a text. `files`: after ApplyTask.
+// Facts about the output of a model that embeds or scores. `files`: after ApplyTask.
 struct PoolingFacts {
   ModelTask task = ModelTask::kGenerate;
   size_t width = 0;                 // of an embedding; or labels

@@ -37,7 +37,7 @@ class Sampler {
   // logits   float32 [vocabulary], may be overwritten; infinities and NaN are allowed (NaN is never
   //          drawn unless there is nothing else), the id is always inside the vocabulary
   // mask     one bit a token, the lowest of a word first, 1 for those that a grammar allows; empty:
-  //          all. Its words may be fewer than the vocabulary needs: what is past them is forbidden.
+  //          all. Its words may be fewer than the vocabulary needs: tokens past them are forbidden.
   //          It comes last of what forbids tokens and outweighs logit_bias; where min_tokens, bad
   //          words or allowed_token_ids leave none of its tokens, it alone holds. If the answer may
   //          reason (params.thought), it waits for the end of that, and the answer may begin with
@@ -69,8 +69,8 @@ class Sampler {
   SamplingParams params_;
   uint64_t seed_;
   std::vector<int32_t> eos_ids_;
-  // What penalties see of the output, or of the prompt and the output if they have a window; kept
-  // only if a penalty needs them.
+  // Tokens that penalties see: of the output, or of the prompt and the output if they have a
+  // window; kept only if a penalty needs them.
   std::unordered_map<int32_t, int> counts_;
   std::deque<int32_t> window_;
   std::vector<int32_t> prompt_ids_;        // unique; kept only if a repetition penalty needs them

@@ -75,7 +75,7 @@ void ThoughtTracker::TakeThought(int32_t token) {
   ++spent_;
   matched_ = Match(rules_.end, matched_, token);
   if (matched_ < rules_.end.size()) return;
-  spent_ -= std::min(spent_, matched_);  // the mark is no reasoning
+  spent_ -= std::min(spent_, matched_);  // the mark is not reasoning
   EndThought();
 }
 

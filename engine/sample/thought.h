@@ -7,13 +7,13 @@
 
 namespace pinion {
 
-// Where an answer's reasoning begins and ends, by tokens, and how long it may be.
+// The marks and the budget of an answer's reasoning, in tokens.
 struct ThoughtRules {
   int budget = -1;  // tokens of reasoning, those in the prompt included; -1: any number
-  // The reasoning is what lies between `begin` and `end`. Either none is empty, or all are: then
-  // nothing is looked for.
+  // The reasoning lies between `begin` and `end`. Either none is empty, or all are: then nothing is
+  // looked for.
   std::vector<int32_t> begin, end;
-  // What is written once the budget is spent; begins with `end`.
+  // The tokens that are written once the budget is spent; they begin with `end`.
   std::vector<int32_t> forced;
   // Tokens that may precede `begin`, sorted; after any other the answer has no reasoning.
   std::vector<int32_t> blank;
@@ -35,8 +35,8 @@ class ThoughtTracker {
   std::optional<int32_t> forced() const;
   void Take(int32_t token);
 
-  // The last token was one of reasoning or of the mark that began it: a grammar of what follows the
-  // reasoning has to wait.
+  // The last token was one of reasoning or of the mark that began it: a grammar of the text after
+  // the reasoning has to wait.
   bool within() const { return part_ == Part::kThought; }
   // The next token of the mark that would begin the reasoning; unset if that cannot begin now.
   std::optional<int32_t> opening() const;

@@ -6,7 +6,7 @@
 
 namespace pinion {
 
-// The fields of a request's sampling, and of what came of it, for WireWriter and WireReader.
+// The fields of a request's sampling, and of its result, for WireWriter and WireReader.
 template <typename Archive>
 void Fields(Archive& archive, ThoughtRules& r) {
   archive(r.budget, r.begin, r.end, r.forced, r.blank, r.anywhere, r.in_prompt);

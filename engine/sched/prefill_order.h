@@ -44,13 +44,13 @@ struct PrefillLimits {
 //   while (auto share = order.Next()) order.Took(first, rows);
 class PrefillOrder {
  public:
-  // decodes: what the step computes besides. credit_s: time that the others are owed for what an
-  // overdue prompt got, kept from step to step, since a sixteenth of one step may be less than a
-  // granule; at most 1/32 of the overdue prompt's time alone.
+  // decodes: the step's other work. credit_s: time that the others are owed for what an overdue
+  // prompt got, kept from step to step, since a sixteenth of one step may be less than a granule;
+  // at most 1/32 of the overdue prompt's time alone.
   PrefillOrder(std::vector<PrefillCandidate> candidates, const StepTimes& times,
                const StepLoad& decodes, const PrefillLimits& limits, double& credit_s);
 
-  // What to compute next; nullopt: the step is full. Call Took before the next call.
+  // The next share of the step; nullopt: the step is full. Call Took before the next call.
   std::optional<PrefillShare> Next();
   // The step computes rows [first, first + rows) of the last share: fewer than it names if blocks
   // ran out, beginning later if the cache had some, none if the sequence cannot go on now. If that

@@ -1,4 +1,5 @@
-// What a sequence takes from the prefix cache when it begins, and the states that it leaves there.
+// Blocks and states that a sequence takes from the prefix cache when it begins, and the states that
+// it leaves there.
 
 #include <algorithm>
 #include <span>
@@ -43,7 +44,7 @@ size_t Scheduler::CachedBlocks(Sequence& sequence) {
 }
 
 // Of the prefix that the cache has, `found` blocks, takes the longest that has a kept state, too,
-// and decides which states the sequence is to keep. Returns the blocks of what it takes.
+// and decides which states the sequence is to keep. Returns the blocks that it takes.
 size_t Scheduler::TakeState(Sequence& sequence, size_t found) {
   const size_t block_tokens = pool_.block_tokens(), most = sequence.hashes.size();
   const std::span<const BlockHash> hashes = sequence.hashes;

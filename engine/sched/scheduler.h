@@ -71,11 +71,11 @@ struct SchedulerStats {
 //
 // The first sequence always progresses: it may take every block, and Add has checked that it fits.
 //
-// Several steps may be in flight. Whatever computes them computes one after the other, so that
-// blocks, states and places that a later step takes over, or reads, are as the earlier ones leave
-// them: their slices count as computed from the next Schedule on. A sequence whose next token is
-// being computed waits for it; those that decode are shared evenly among the steps. None is
-// preempted in flight: who needs its blocks pauses until it is back.
+// Several steps may be in flight. They are computed one after the other, so that blocks, states and
+// places that a later step takes over, or reads, are as the earlier ones leave them: their slices
+// count as computed from the next Schedule on. A sequence whose next token is being computed waits
+// for it; those that decode are shared evenly among the steps. None is preempted in flight: a
+// sequence that needs its blocks pauses until it is back.
 //
 // Not thread-safe: the engine loop owns it.
 class Scheduler {
@@ -101,11 +101,11 @@ class Scheduler {
 
   bool idle() const;  // nothing waiting, nothing running
 
-  // The next step; empty if idle, or if all that could run is in flight, and then it is no step.
-  // Blocks for all its tokens are allocated. The sequences it points to live until Commit or Abort
-  // returns them. Their tables are those of the step until the next call of the scheduler; the
-  // slices stay until their Commit, which is called exactly once for each step, in order, after
-  // running it. Not if as many steps as options allow are in flight.
+  // The next step; empty if idle, or if all that could run is in flight, and then it does not count
+  // as a step. Blocks for all its tokens are allocated. The sequences it points to live until
+  // Commit or Abort returns them. Their tables are those of the step until the next call of the
+  // scheduler; the slices stay until their Commit, which is called exactly once for each step, in
+  // order, after running it. Not if as many steps as options allow are in flight.
   const std::vector<Slice>& Schedule();
   // Into how many parts the newest step is cut for those that compute it; 1 unless it is said.
   void CutNewest(size_t parts) { open_.newest().parts = parts; }
@@ -115,9 +115,9 @@ class Scheduler {
   // (Sequence::jumped); forced tokens behind an end are dropped. Appends tokens, advances
   // `computed`, publishes full blocks, sets `finish` (EOS and stop ids -> kStop, unless ignored or
   // before min_tokens; max_tokens or the model's length -> kLength; score sequences finish with
-  // kLength once all is computed). What was aborted in flight takes no token. Returns the sequences
-  // that finished, removed from the scheduler, their blocks released, in the order of the step's
-  // slices.
+  // kLength once all is computed). A sequence that was aborted in flight takes no token. Returns
+  // the sequences that finished, removed from the scheduler, their blocks released, in the order of
+  // the step's slices.
   using Following = std::vector<std::span<const int32_t>>;
   std::vector<std::unique_ptr<Sequence>> Commit(const std::vector<int32_t>& sampled,
                                                 const Following& following = {});
@@ -155,7 +155,7 @@ class Scheduler {
   StepLoad LoadOfSlices() const;
   size_t Take(const PrefillShare& share, size_t already, size_t& budget);
 
-  // A step in flight, with what its time depends on: its load, its bound (0: none) and its parts.
+  // A step in flight, with the causes of its time: its load, its bound (0: none) and its parts.
   struct OpenStep {
     std::vector<Slice> slices;
     StepLoad load;

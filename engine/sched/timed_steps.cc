@@ -120,12 +120,12 @@ size_t Scheduler::Take(const PrefillShare& share, size_t already, size_t& budget
   return index ? Continue(*index, share.rows, budget) : 0;
 }
 
-// What the step adds to the time of others in a full pipeline, which is what each stage takes for
-// it. It had two ways to its end: through all stages, part by part, and through the last one behind
-// the step before it, which ended at before_ns. A way that is not free takes longer, never less, so
-// the shorter one tells. Alone in the pipeline a step of one part takes as many times longer as
-// there are stages, and steps that decode are alone until enough sequences are there. Stages are
-// taken to need equally long.
+// The time that the step adds to others in a full pipeline, which is the time of each stage for it.
+// It had two ways to its end: through all stages, part by part, and through the last one behind the
+// step before it, which ended at before_ns. A way that is not free takes longer, never less, so the
+// shorter one tells. Alone in the pipeline a step of one part takes as many times longer as there
+// are stages, and steps that decode are alone until enough sequences are there. Stages are taken to
+// need equally long.
 double Scheduler::AddedSeconds(const OpenStep& step, int64_t before_ns) const {
   const auto since = [&](int64_t ns) { return static_cast<double>(committed_ns_ - ns) * 1e-9; };
   const auto parts = static_cast<double>(step.parts);

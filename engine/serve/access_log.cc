@@ -152,7 +152,7 @@ void AccessLog::WriteLines() {
   }
 }
 
-// Where logs are rotated, the name stands for another file, or none. While it cannot be opened,
+// After logs are rotated, the name stands for another file, or none. While it cannot be opened,
 // lines go where they went.
 void AccessLog::OpenByName() {
   if (path_.empty()) return;

@@ -96,13 +96,13 @@ AdminApi::AdminApi(HttpServer& server, const FaultOptions& options, Actions acti
   EndpointFacts ping_by_post = ping;  // as SageMaker's containers answer
   ping_by_post.method = "POST";
   const QueryParameter level = {"level", R"({"type":"integer","enum":[1,2]})"};
-  endpoints_ = {
-      {health, &AdminApi::Health},
-      {health_of_llama, &AdminApi::Health},
-      {ping, &AdminApi::Health},
-      {ping_by_post, &AdminApi::Health},
-      {{"/version", "GET", "The server's version"}, &AdminApi::Version},
-      {{"/server_info", "GET", "What the server runs, on what, and how"}, &AdminApi::ServerInfo}};
+  endpoints_ = {{health, &AdminApi::Health},
+                {health_of_llama, &AdminApi::Health},
+                {ping, &AdminApi::Health},
+                {ping_by_post, &AdminApi::Health},
+                {{"/version", "GET", "The server's version"}, &AdminApi::Version},
+                {{"/server_info", "GET", "Model, machine and settings of the server"},
+                 &AdminApi::ServerInfo}};
   if (facts_.page)
     endpoints_.push_back({{"/", "GET", "A page for people", {}, "text/html"}, &AdminApi::Page});
   if (options_.enable_sleep_mode)
@@ -263,19 +263,19 @@ void AdminApi::WakeUp(const HttpRequest&, Reply reply) {
   if (std::exchange(rest_, Rest::kWaking) == Rest::kAsleep) actions_.wake_up();
 }
 
-void AdminApi::Await(Resting& resting, Reply reply) {
-  resting.requests.emplace_back(std::move(reply), NowNs());
-  actions_.awaited(resting.operation, resting.requests.size());
+void AdminApi::Await(SleepWaiters& waiters, Reply reply) {
+  waiters.requests.emplace_back(std::move(reply), NowNs());
+  actions_.awaited(waiters.operation, waiters.requests.size());
 }
 
-void AdminApi::Finish(Resting& resting, int status, const std::string& error) {
-  if (resting.requests.empty()) return;
+void AdminApi::Finish(SleepWaiters& waiters, int status, const std::string& error) {
+  if (waiters.requests.empty()) return;
   std::vector<Reply> replies;
-  for (auto& [reply, arrival_ns] : std::exchange(resting.requests, {})) {
-    actions_.rested(resting.operation, SecondsSince(arrival_ns));
+  for (auto& [reply, arrival_ns] : std::exchange(waiters.requests, {})) {
+    actions_.rested(waiters.operation, SecondsSince(arrival_ns));
     replies.push_back(std::move(reply));
   }
-  actions_.awaited(resting.operation, 0);
+  actions_.awaited(waiters.operation, 0);
   AnswerAll(replies, status, error);
 }
 

@@ -17,9 +17,9 @@
 
 namespace pinion {
 
-// The endpoints about the server itself: health, version, what it runs on, sleep, profiling. Those
-// with which one client could hurt others exist only if their flag is given.
-// Thread rule: the server's event loop.
+// The endpoints about the server itself: health, version, machine, sleep, profiling. Those with
+// which one client could hurt others exist only if their flag is given. Thread rule: the server's
+// event loop.
 class AdminApi {
  public:
   struct Actions {
@@ -33,7 +33,7 @@ class AdminApi {
     std::function<void(const char* operation, double seconds)> rested = [](auto...) {};
   };
 
-  // What the front end adds to /server_info, and whether `/` answers with the page.
+  // The front end's part of /server_info, and whether `/` answers with the page.
   struct Facts {
     Json machine = {}, budget = {},
          profile = {};  // MachineLayout, the budget, ServeOptions::profile
@@ -75,12 +75,12 @@ class AdminApi {
   void WakeUp(const HttpRequest& request, Reply reply);
   void IsSleeping(const HttpRequest& request, Reply reply);
   // Requests that wait for one operation of sleep mode, with their arrival.
-  struct Resting {
+  struct SleepWaiters {
     const char* operation;
     std::vector<std::pair<Reply, int64_t>> requests = {};
   };
-  void Await(Resting& resting, Reply reply);
-  void Finish(Resting& resting, int status, const std::string& error);
+  void Await(SleepWaiters& waiters, Reply reply);
+  void Finish(SleepWaiters& waiters, int status, const std::string& error);
   void ResetPrefixCache(const HttpRequest& request, Reply reply);
   void StartProfile(const HttpRequest& request, Reply reply);
   void StopProfile(const HttpRequest& request, Reply reply);
@@ -106,7 +106,7 @@ class AdminApi {
 
   enum class Rest { kAwake, kFallingAsleep, kAsleep, kWaking } rest_ = Rest::kAwake;
   int level_ = 0, wanted_level_ = 0;  // of this sleep: reached, and asked for
-  Resting for_sleep_{"sleep"}, for_wake_{"wake"};
+  SleepWaiters for_sleep_{"sleep"}, for_wake_{"wake"};
 
   enum class Profile { kOff, kOn, kStopping } profile_ = Profile::kOff;
   int profiles_ = 0;

@@ -12,9 +12,8 @@ namespace pinion {
 
 // A count that all clients share up to a limit. One client may have half of it, so that its
 // requests alone never keep the others out. No limit makes a request impossible: a client's only
-// one may exceed the half, and the only one of all the limit; what exceeds the half does not count
-// against the others.
-// Thread rule: one thread.
+// one may exceed the half, and the only one of all the limit; the excess over the half does not
+// count against the others. Thread rule: one thread.
 class SharedCount {
  public:
   explicit SharedCount(size_t limit) : limit_(limit), client_limit_((limit + 1) / 2) {}

@@ -29,7 +29,7 @@ struct OutputRules {
   bool any() const { return calls || thoughts || forced; }
 };
 
-// A part of an answer, taken apart. Of a call, the first part has the name, and what follows has
+// A part of an answer, taken apart. Of a call, the first part has the name, and the next ones have
 // none: only the first of `calls` may go on with the last call of the part before.
 struct ParsedOutput {
   std::string content, reasoning;

@@ -17,11 +17,11 @@ namespace pinion {
 class AnswerWriter {
  public:
   virtual ~AnswerWriter() = default;
-  // What precedes the parts of choice `index`. `usage`: of that choice, as in Part.
+  // The text before the parts of choice `index`. `usage`: of that choice, as in Part.
   virtual std::string_view Begin(size_t index, const Json& prompt_token_ids,
                                  const Usage& usage) = 0;
   virtual std::string_view Part(const ChoicePart& part, const Usage& usage) = 0;
-  // What follows the last part of all choices. `usage`: of the whole request.
+  // The text behind the last part of all choices. `usage`: of the whole request.
   virtual std::string_view End(const Usage& usage) = 0;
   // Ends a stream that is under way instead.
   virtual std::string_view Fail(const ApiError& error) = 0;

@@ -18,7 +18,7 @@ class BeamEvents {
  public:
   BeamEvents() = default;
   explicit BeamEvents(TokenEvent only) : only_(std::move(only)) {}
-  // All tokens of `found`, which `beams` has found. `like`: what all of their events have.
+  // All tokens of `found`, which `beams` has found. `like`: the common part of their events.
   BeamEvents(BeamSearch beams, std::vector<BeamSearch::Found> found, TokenEvent like)
       : beams_(std::move(beams)), found_(std::move(found)), like_(std::move(like)) {}
 

@@ -30,7 +30,7 @@ bool BeamSearch::done() const {
   return ended_.size() == options_.width && BestPossible() < ended_.back().score;
 }
 
-// Of all answers that begin with a beam: what follows can only lower the sum, and the score of a
+// Of all answers that begin with a beam: further tokens can only lower the sum, and the score of a
 // sum, which is never above 0, is best at one of the lengths that an answer may have.
 double BeamSearch::BestPossible() const {
   const double total = beams_.front().total;

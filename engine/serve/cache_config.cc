@@ -10,8 +10,7 @@ namespace {
 
 using Labels = std::map<std::string, std::string>;
 
-// What vLLM sets for features that are not here: tools that join or split by these labels find
-// them.
+// vLLM's values for features that are not here: tools that join or split by these labels find them.
 const std::pair<const char*, const char*> kAbsent[] = {
     {"calculate_kv_scales", "False"},   {"cpu_offload_gb", "0"},
     {"gpu_memory_utilization", "None"}, {"is_attention_free", "False"},

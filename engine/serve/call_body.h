@@ -24,19 +24,20 @@ class CallBody {
   bool End();
   // Closes the call in progress of a body that is certain, if no value of it has begun without its
   // end: the rest of the body is missing although what ends it has come. A call that is cut within
-  // a value stays cut, because whoever runs it must not take a part of a value for all of it.
+  // a value stays cut, because the caller of the tool must not take a part of a value for all of
+  // it.
   void CloseCall() {
     if (is_between_arguments()) EndCall();
   }
 
   // From now on the body stays calls, whatever follows: a tool of the request is called and the
-  // first of its arguments has begun, or what stands before them is in no text.
+  // first of its arguments has begun, or the marks before them occur in no text.
   bool certain() const { return certain_; }
   // The text is not a body, or not one any more; nothing behind that is read.
   bool broken() const { return broken_; }
   // The body has ended by itself.
   bool done() const { return done_; }
-  // What has been pushed and not been read.
+  // The text that has been pushed and not been read.
   std::string_view rest() const { return std::string_view(text_).substr(at_); }
   // The calls since the last time. Of the first, if it has no name, these are more arguments.
   std::vector<ToolCall> TakeCalls() { return std::exchange(given_.calls, {}); }

@@ -9,7 +9,7 @@
 namespace pinion {
 namespace {
 
-// Everything that a process has done so far; what it is doing now is no total, nor are the waits of
+// Everything that a process has done so far; its current work is not a total, nor are the waits of
 // its ranks, which are numbered in each process anew.
 void AddTotals(const EngineStats& stats, EngineStats& sum) {
   sum.scheduler.preemptions += stats.scheduler.preemptions;
@@ -233,7 +233,7 @@ void EngineGroup::OnDown(size_t index, EngineState state, const std::string& pub
     if (state == EngineState::kRestarting) callbacks_.lost(prompts, public_reason);
     return;
   }
-  ended_ = {};  // whoever adds up starts anew as well
+  ended_ = {};  // those who add up start anew as well
   info_ = reset_ = {};
   profiling_.clear();
   if (state != state_ || !together_) Enter(state, public_reason);

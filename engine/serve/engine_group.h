@@ -15,11 +15,10 @@
 namespace pinion {
 
 // Engine processes of the same model behind one front end (--data-parallel-size), or just one. To
-// the front end they are one engine: what it sends goes to the replica that it is for, what they
-// send comes as if from one. The group is ready at first when all of its replicas are; later, while
-// any is. A replica that dies is routed around and started again by its supervisor, until it has
-// died too often: then the group has failed.
-// Thread rule: the server's event loop.
+// the front end they are one engine: its messages go to the replica that they are for, those that
+// they send comes as if from one. The group is ready at first when all of its replicas are; later,
+// while any is. A replica that dies is routed around and started again by its supervisor, until it
+// has died too often: then the group has failed. Thread rule: the server's event loop.
 class EngineGroup {
  public:
   struct Callbacks {

@@ -39,7 +39,7 @@ Buckets LengthBuckets(size_t longest) {
   }
 }
 
-// What does not happen here: a dashboard's panels show 0 instead of nothing.
+// Metrics of events that do not happen here: a dashboard's panels show 0 instead of nothing.
 constexpr std::pair<const char*, const char*> kNeverCounted[] = {
     {"vllm:external_prefix_cache_queries_total", "Tokens looked up in other instances: none."},
     {"vllm:external_prefix_cache_hits_total", "Tokens found in other instances: none."},
@@ -72,8 +72,8 @@ struct EngineMetrics::State {
   prometheus::Gauge& running = make.Gauge("vllm:num_requests_running", "Sequences being computed.");
   prometheus::Gauge& waiting =
       make.Gauge("vllm:num_requests_waiting", "Sequences waiting to be scheduled.");
-  MetricsOf<prometheus::Gauge> waiting_by_reason = make.Gauges(
-      "vllm:num_requests_waiting_by_reason", "Sequences waiting, by what they wait for.");
+  MetricsOf<prometheus::Gauge> waiting_by_reason =
+      make.Gauges("vllm:num_requests_waiting_by_reason", "Sequences waiting, by reason.");
   prometheus::Gauge& waiting_capacity = waiting_by_reason.Add({{"reason", "capacity"}});
   MetricsOf<prometheus::Gauge> sleep =
       make.Gauges("vllm:engine_sleep_state",

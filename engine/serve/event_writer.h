@@ -14,7 +14,7 @@ class EventWriter {
  public:
   explicit EventWriter(const ResponseHead& head);
   // The role, which comes first in a choice of a chat.
-  // `usage`: what its choice has taken so far; null: not told.
+  // `usage`: that of its choice so far; null: not told.
   std::string_view Role(size_t index, const Json& prompt_token_ids = {},
                         const Usage* usage = nullptr);
   // Two events if the part begins calls and has arguments of theirs: clients want the first delta
@@ -33,7 +33,7 @@ class EventWriter {
 
   ResponseHead head_;
   std::string event_, both_;
-  size_t head_bytes_;  // of event_: what all events begin with, up to the list of choices
+  size_t head_bytes_;  // of event_: the beginning of all events, up to the list of choices
 };
 
 }  // namespace pinion

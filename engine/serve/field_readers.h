@@ -60,10 +60,10 @@ struct AllowedTools {
 // body; `tools`: all of them, in the form of chats; null: none.
 ApiResult<AllowedTools> ReadAllowedTools(const Json& allowed, const std::string& where,
                                          const Json* tools);
-// The same for a chat's `tool_choice`; unset if it is no object of that type.
+// The same for a chat's `tool_choice`; unset if it is not an object of that type.
 ApiResult<std::optional<AllowedTools>> ReadAllowedChoice(const Json* choice, const Json* tools);
 
-// What the answer must be of (`response_format` and its relatives): sets the request's grammar.
+// Sets the request's grammar from `response_format` and its relatives.
 ApiResult<void> ReadGrammar(const Json& body, GenerationRequest& request);
 // The same for tools that must be called; after the conversation and ReadGrammar.
 ApiResult<void> ReadToolChoice(const Json& body, GenerationRequest& request);

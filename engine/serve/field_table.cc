@@ -4,7 +4,7 @@
 #include <array>
 
 namespace pinion {
-namespace field_table {  // its short names for APIs and schemas are no one else's
+namespace field_table {  // keeps short names for APIs and schemas local
 
 using enum Api;
 
@@ -15,7 +15,7 @@ constexpr ApiSet kVectors = kEmbeddings | kPooling;
 constexpr ApiSet kScores = kScore | kRerank;
 constexpr ApiSet kOneText = kVectors | kClassify;  // each a text, or a conversation
 constexpr ApiSet kPools = kVectors | kScores | kClassify | kCohereEmbed | kLlamaEmbed;
-// What they answer depends on the prompt alone. People send them the whole body of a chat, or of a
+// Their answers depend on the prompt alone. People send them the whole body of a chat, or of a
 // Message (the last).
 constexpr ApiSet kOfChats = kTokenize | kApplyTemplate;
 constexpr ApiSet kPrompts = kOfChats | kCountTokens;

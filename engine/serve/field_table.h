@@ -39,13 +39,13 @@ struct Field {
 // A program of the client's: bodies have it if the server trusts them with it.
 inline constexpr const char* kChatTemplate = "chat_template";
 
-// All fields, by their names: what bodies may have, and what /openapi.json says of them.
+// All fields that bodies may have and /openapi.json describes, by their names.
 std::span<const Field> FieldTable();
 
 // The row of this name that `api` reads or ignores; null if it has no such field.
 const Field* FindField(Api api, std::string_view name);
 
-// A field that clients of `api` know but that asks for what Pinion does not have. Any other value
+// A field that clients of `api` know but that asks for a feature that Pinion lacks. Any other value
 // than null, false, 0 or nothing is refused, with another way.
 struct UnsupportedField {
   std::string_view name;

@@ -15,7 +15,7 @@ namespace pinion {
 // ApiError::code of a field that no request has, and the outcome in the metrics.
 inline constexpr const char* kUnknownField = "unknown_parameter";
 
-// What a server's bodies may have.
+// The fields that a server's bodies may have.
 struct FieldRules {
   bool ignores_unknown = false;  // instead of refusing them
   bool trusts_templates = false;
@@ -25,10 +25,10 @@ FieldRules RulesOf(const FrontLimits& limits);
 // Whether they may have this one.
 bool Allows(const FieldRules& rules, const Field& field);
 
-// 400 for a body that is no object; for a field that asks for what Pinion does not have, with
+// 400 for a body that is not an object; for a field that asks for a feature that Pinion lacks, with
 // another way (its value may be one without effect: null, false, 0 or nothing); and for a field
-// that is not in FieldTable: a client that sent it would get an answer that it did not ask for.
-// If those are ignored, their number.
+// that is not in FieldTable: a client that sent it would get an answer that it did not ask for. If
+// those are ignored, their number.
 ApiResult<size_t> CheckFields(Api api, const Json& body, const FieldRules& rules);
 
 // Makes whole numbers of those that are written as reals, 16.0 or 1e2, where a field takes

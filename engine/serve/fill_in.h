@@ -10,7 +10,7 @@
 
 namespace pinion {
 
-// What a text that is to be filled in has besides what precedes the gap, which is its prompt.
+// The parts of a text with a gap, besides the part before the gap, which is the prompt.
 struct FillIn {
   std::string suffix;                                            // what follows the gap
   std::string begun = {};                                        // what the gap begins with

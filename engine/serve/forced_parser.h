@@ -10,9 +10,9 @@
 
 namespace pinion {
 
-// The answer to a request whose tools must be called: JSON, whatever the model's own format, behind
-// the reasoning, if there may be any. A call that is cut off has what came of its arguments; a text
-// that is cut off before the first call has its name is content.
+// The answer to a request whose tools must be called: JSON, whatever the model's own format is,
+// behind the reasoning, if there may be any. A call that is cut off has what came of its arguments;
+// a text that is cut off before the first call has its name is content.
 class ForcedParser final : public AnswerParser {
  public:
   explicit ForcedParser(OutputRules rules);

@@ -56,7 +56,7 @@ const char* IdPrefix(Api api) {
   return "";
 }
 
-// "cmpl-" and 32 random hexadecimal digits.
+// "cmpl-" and 32 random hexadecimal digits. Event loop only: the generator has no lock.
 std::string MakeId(Api api) {
   static std::random_device device;
   static std::mt19937_64 random((uint64_t{device()} << 32) | device());
@@ -307,7 +307,7 @@ void Frontend::OnEvent(const TokenEvent& event) {
 }
 
 void Frontend::OnSearched(BeamEvents events) {
-  constexpr size_t kAtOnce = 256;  // about a millisecond's
+  constexpr size_t kAtOnce = 256;  // about a millisecond's; other clients' events come in between
   for (size_t i = 0; i < kAtOnce; ++i) {
     const auto event = events.Next();
     if (!event) return;

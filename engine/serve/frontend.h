@@ -75,7 +75,7 @@ class Frontend {
  private:
   using Reply = std::shared_ptr<HttpReply>;
   using Route = void (Frontend::*)(HttpRequest, Reply, const EndpointFacts&);
-  // What the model must have been made for.
+  // The purpose that the model must have been made for.
   enum class Needs { kAnything, kText, kVectors, kEmbeddings, kScores, kLabels };
   struct Endpoint {
     EndpointFacts facts;
@@ -117,7 +117,7 @@ class Frontend {
   // `path`: the request's, whose API has a form of errors.
   void Refuse(HttpReply& reply, std::string_view path, const ApiError& error);
   void Reject(HttpReply& reply, std::string_view path, const Admission::Rejection& rejection);
-  // What a worker does with a request, and what the event loop then does with the result.
+  // The work of a worker on a request, and that of the event loop on its result.
   using Then = std::function<void(Incoming&)>;
   using Work = std::function<Then(Incoming&, WorkerPool::Worker&)>;
   void Prepare(HttpRequest request, Reply reply, Work work);
@@ -127,7 +127,7 @@ class Frontend {
     size_t max_model_len, kv_tokens;
   };
   EngineLimits engine_limits() const { return {max_model_len_, kv_tokens_}; }
-  // On a worker: a request for text, or one for what a model makes of texts.
+  // On a worker: a request for text, or one for vectors or scores.
   Then PrepareText(Incoming& incoming, WorkerPool::Worker& worker, Api api, EngineLimits limits);
   Then PrepareTexts(Incoming& incoming, WorkerPool::Worker& worker, Api api, EngineLimits limits);
   // Why the model cannot answer at `path`.

@@ -15,7 +15,7 @@ constexpr const char* kPrometheus = "text/plain; version=0.0.4; charset=utf-8";
 constexpr const char* kOneModel = "/v1/models/{model}";
 constexpr std::string_view kInvocations = "/invocations";
 
-// What clients can ask a model for instead. labels: they asked for those.
+// The endpoints to use instead, as a part of an error. labels: the client asked for those.
 const char* Instead(const PoolingFacts& facts, bool labels) {
   switch (facts.task) {
     case ModelTask::kGenerate:
@@ -49,7 +49,7 @@ const std::vector<Frontend::Endpoint>& Frontend::Endpoints() {
       {{"/props", "GET", "The model and its defaults, in llama-server's form"}, &F::Props},
       {{"/slots",
         "GET",
-        "What runs, in llama-server's form",
+        "The requests that run, in llama-server's form",
         {},
         "application/json",
         QueryParameter{"fail_on_no_slot", R"({"type":"integer","enum":[0,1]})"}},
@@ -89,9 +89,7 @@ const std::vector<Frontend::Endpoint>& Frontend::Endpoints() {
        Needs::kEmbeddings},
       {{"/embedding", "POST", kVectorsOfLlama, kLlamaEmbed}, &F::Pool, Needs::kEmbeddings},
       {{"/embeddings", "POST", kVectorsOfLlama, kLlamaEmbed}, &F::Pool, Needs::kEmbeddings},
-      {{"/pooling", "POST", "What the model makes of texts: vectors or scores", kPooling},
-       &F::Pool,
-       Needs::kVectors},
+      {{"/pooling", "POST", "Vectors or scores of texts", kPooling}, &F::Pool, Needs::kVectors},
       {{"/score", "POST", kScoring, kScore}, &F::Pool, Needs::kScores},
       {{"/v1/score", "POST", kScoring, kScore}, &F::Pool, Needs::kScores},
       {{"/rerank", "POST", kRanking, kRerank}, &F::Pool, Needs::kScores},
@@ -100,7 +98,7 @@ const std::vector<Frontend::Endpoint>& Frontend::Endpoints() {
       {{"/v1/reranking", "POST", kRanking, kRerank}, &F::Pool, Needs::kScores},
       {{"/v2/rerank", "POST", kRanking, kRerank}, &F::Pool, Needs::kScores},
       {{"/classify", "POST", "The labels of texts", kClassify}, &F::Pool, Needs::kLabels},
-      {{kInvocations, "POST", "What SageMaker asks: the answer to the body of another endpoint"},
+      {{kInvocations, "POST", "The answer to the body of another endpoint, for SageMaker"},
        &F::Invoke},
       {{"/apply-template", "POST", "The prompt that a conversation becomes", kApplyTemplate},
        &F::ApplyTemplate},

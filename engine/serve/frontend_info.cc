@@ -1,4 +1,4 @@
-// What the front end tells about the model and itself: to vLLM's clients and to llama-server's.
+// Facts about the model and the front end, for clients of vLLM and of llama-server.
 
 #include <cctype>
 #include <utility>

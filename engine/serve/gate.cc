@@ -42,7 +42,7 @@ std::string HostName(std::string_view host) {
   return name;
 }
 
-// For an error message: what a hostile header holds must not fill a log.
+// For an error message: a hostile header must not fill a log.
 std::string Clipped(std::string_view text) { return std::string(text.substr(0, 100)); }
 
 // Ids are for finding requests in logs, not secrets.
@@ -63,8 +63,8 @@ std::string IdOf(const HttpHead& head) {
   return !given.empty() && given.size() <= kLongest && harmless ? std::string(given) : NewId();
 }
 
-// Whose share of everything a request takes. Whoever has one IPv6 address has all of its network,
-// 2^64 of them; but a link-local network is that of all machines on the link.
+// The client that a request is charged to. IPv6 clients count by /64 network, because the owner of
+// one address has all 2^64 of them; but a link-local network is that of all machines on the link.
 std::string ClientOf(const std::string& address) {
   in6_addr whole;
   if (inet_pton(AF_INET6, address.c_str(), &whole) != 1) return address;

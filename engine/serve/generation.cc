@@ -15,7 +15,7 @@ double Seconds(int64_t from_ns, int64_t to_ns) {
 
 // Writing an answer of about this size takes a millisecond.
 constexpr size_t kLargeBytes = size_t{128} << 10;
-// What the answer has for each choice beside its text, and for each token with its log-probability.
+// Bytes of the answer for each choice beside its text, and for each token with its log-probability.
 constexpr size_t kChoiceBytes = 300, kTokenBytes = 200, kFloatBytes = 12;
 
 bool Contains(const std::vector<int32_t>& ids, int32_t id) {
@@ -159,7 +159,7 @@ bool Generation::IsBehindLimit(const Choice& choice, std::string_view text) cons
          choice.last_token_ns - choice.first_token_ns > request_.line_limit_ns;
 }
 
-// Tokens whose text the parser holds back belong to what comes of it.
+// Tokens whose text the parser holds back belong to the text that comes of it.
 void Generation::CountReasoning(Choice& choice, std::string_view text) {
   if (!choice.counter) return;
   ++choice.uncounted_tokens;

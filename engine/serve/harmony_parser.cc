@@ -9,7 +9,7 @@ namespace pinion {
 namespace {
 
 constexpr std::string_view kMessage = "<|message|>", kRecipient = "to=functions.";
-// What ends a body: the marks of its end, or of the next message if that is missing.
+// The marks that end a body: those of its end, or of the next message if that is missing.
 constexpr std::string_view kEnds[] = {"<|end|>", "<|call|>", "<|return|>", "<|start|>",
                                       "<|channel|>"};
 // How a header begins; an answer that begins otherwise has none.
@@ -21,7 +21,8 @@ struct Mark {
   size_t at, size;
 };
 
-// The first mark that ends a body, or what may yet become one, with size 0; at the end if neither.
+// The first mark that ends a body, or text that may yet become one, with size 0; at the end if
+// neither.
 Mark FindEnd(std::string_view text) {
   for (size_t at = text.find("<|"); at != std::string_view::npos; at = text.find("<|", at + 1)) {
     const std::string_view rest = text.substr(at);

@@ -19,7 +19,7 @@ class HarmonyParser final : public AnswerParser {
   ParsedOutput Push(std::string_view text, bool last) override;
 
  private:
-  // kArguments: a call that has begun; kPast: what follows them.
+  // kArguments: a call that has begun; kPast: the text behind them.
   enum class Kind { kText, kThought, kCall, kArguments, kPast };
 
   std::string_view held() const { return std::string_view(text_).substr(past_); }

@@ -30,7 +30,7 @@ class HttpHeaders {
   HttpFields fields_;
 };
 
-// What is known of a request before its body is read.
+// The part of a request that comes before its body.
 struct HttpHead {
   std::string method;               // "GET"
   std::string path;                 // of the target, without the query, not decoded
@@ -45,7 +45,7 @@ struct HttpRequest : HttpHead {
   std::string id;      // for logs and answers
   std::string client;  // whose turn it takes: "key 2", or the address
   std::string body;
-  MemoryShare memory;      // of the body; lives as long as what is made of it
+  MemoryShare memory;      // of the body; lives as long as the objects made of it
   bool head = false;       // a HEAD request: handled as GET, answered without a body
   int64_t arrived_ns = 0;  // CLOCK_MONOTONIC, when its last byte arrived
 };
@@ -64,7 +64,7 @@ struct HttpVerdict {
   bool tells_of_server = false;
 };
 
-// One finished exchange. Holds nothing of what the client wrote but the path.
+// One finished exchange. Of the client's text it holds the path alone.
 struct AccessRecord {
   std::string id, client, address, method, path;
   int status = 0;

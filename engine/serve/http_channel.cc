@@ -109,7 +109,7 @@ std::string DateText(const ASN1_TIME* time) {
   return text;
 }
 
-// Such a server answers, but to nobody who looks at its certificate.
+// Such a server answers, but no client that checks its certificate accepts it.
 void WarnOfDates(ssl::context& context, const std::string& certfile) {
   const X509* certificate = SSL_CTX_get0_certificate(context.native_handle());
   const ASN1_TIME* begin = X509_get0_notBefore(certificate);

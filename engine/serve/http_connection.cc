@@ -261,7 +261,7 @@ Awaitable<void> HttpConnection::WaitForMore(BufferedReply& reply) {
     const auto [error] = co_await more_.async_wait(kAwait);
     waits_for_more_ = false;
     if (error) co_return;  // cancelled
-    // What OnMore has written since has moved the time of the next comment.
+    // Bytes that OnMore has written since have moved the time of the next comment.
     if (SecondsSince(written_ns_) < interval) continue;
     written_ns_ = NowNs();
     reply.KeepAlive();

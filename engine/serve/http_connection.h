@@ -65,7 +65,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   Awaitable<bool> Refuse(const HttpRefusal& refusal, BufferedReply& reply, AccessRecord& record);
   Awaitable<bool> Answer(HttpRequest request, std::shared_ptr<BufferedReply> reply,
                          AccessRecord& record);
-  // `memory`: what unsent bytes are taken from; null: nothing.
+  // `memory`: the share that unsent bytes are taken from; null: none.
   std::shared_ptr<BufferedReply> MakeReply(bool http11, bool keep_alive,
                                            const std::shared_ptr<MemoryBudget>& memory,
                                            const std::string& client) const;

@@ -38,8 +38,8 @@ std::string_view Shown(std::string_view value) { return value.substr(0, 100); }
 
 }  // namespace
 
-// What Beast's parser reports, into a request. Its own limit of the header is per call, so a header
-// in small pieces would pass it: the header is counted in Feed instead.
+// Turns the reports of Beast's parser into a request. Its own limit of the header is per call, so a
+// header in small pieces would pass it: the header is counted in Feed instead.
 class HttpParser::Reader : public http::basic_parser<true> {
  public:
   Reader(const Limits& limits, std::shared_ptr<MemoryBudget> memory)

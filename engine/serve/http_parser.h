@@ -11,7 +11,7 @@
 namespace pinion {
 
 // Reads one HTTP/1 request from bytes in any pieces. Without a socket, so that tests and fuzzers
-// can feed it. What it holds is bounded: the header by its limits, the body by its own and by the
+// can feed it. Its memory is bounded: the header by its limits, the body by its own and by the
 // budget, of which it takes as the bytes arrive (a length that is only announced takes nothing).
 class HttpParser {
  public:
@@ -22,8 +22,8 @@ class HttpParser {
   };
   // `memory`: may be null, for no limit.
   HttpParser(const Limits& limits, std::shared_ptr<MemoryBudget> memory);
-  // Whose memory the body takes. Once the header is done, before any of the body is fed. A body of
-  // which the announced length is too much is refused from now on.
+  // Sets the client whose memory the body takes. Once the header is done, before any of the body is
+  // fed. A body of which the announced length is too much is refused from now on.
   void SetClient(const std::string& client);
   ~HttpParser();
   HttpParser(const HttpParser&) = delete;

@@ -134,7 +134,7 @@ void BufferedReply::End() {
 
 void BufferedReply::MarkGone() {
   if (std::exchange(gone_, true)) return;
-  // The handler may keep the reply for long; nobody will read what is left.
+  // The handler may keep the reply for long; the rest will not be read.
   unsent_ = {};
   Sent(sending_.size() - sent_);
   if (auto callback = std::exchange(on_gone_, nullptr); callback && !ended_) callback();

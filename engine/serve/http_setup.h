@@ -13,8 +13,8 @@
 
 namespace pinion {
 
-// From the server's options to those of its HTTP server, with what those refer to: the gate and
-// the access log. Outlives the HTTP server.
+// From the server's options to those of its HTTP server, with the objects that those refer to: the
+// gate and the access log. Outlives the HTTP server.
 class HttpSetup {
  public:
   // `memory`: for bodies and unsent answers; `count`: told every exchange.

@@ -13,7 +13,7 @@
 
 namespace pinion {
 
-// A request on its way through the pool. Destroyed on the event loop: what it holds belongs there.
+// A request on its way through the pool. Destroyed on the event loop, where its members belong.
 struct Frontend::Incoming {
   Incoming(std::set<Incoming*>& all, double limit_s, HttpRequest request, Reply reply,
            Admission::Ticket ticket)

@@ -11,7 +11,7 @@
 namespace pinion {
 namespace {
 
-// What tokenization may hold for each byte of a text: pieces of one byte, 40 bytes each, in two
+// The memory of tokenization for each byte of a text: pieces of one byte, 40 bytes each, in two
 // lists of which one is being enlarged, and the spans that they were cut at.
 constexpr size_t kBytesPerByte = 160;
 
@@ -52,7 +52,7 @@ ApiResult<void> FitLengths(const std::vector<std::vector<int32_t>>& prompts, siz
   return {};
 }
 
-// Shortens prompts to what the request wants of them.
+// Shortens prompts to the part that the request wants.
 ApiResult<void> Truncate(const GenerationRequest& request, size_t max_model_len,
                          const Tokenizer& tokenizer, std::vector<std::vector<int32_t>>& prompts) {
   if (!request.truncate_to) return {};
@@ -71,7 +71,7 @@ ApiResult<void> Truncate(const GenerationRequest& request, size_t max_model_len,
       prompt.resize(most);
       continue;
     }
-    // The tokenizer's own beginning of a text is no part of that text.
+    // The tokenizer's own beginning of a text is not a part of that text.
     const bool is_text = request.chat || std::holds_alternative<std::string>(request.prompts[i]);
     const bool began =
         is_text && request.add_special_tokens && tokenizer.is_special(prompt.front());
@@ -142,7 +142,7 @@ ApiResult<void> Intake::BoundThought(const std::vector<std::vector<int32_t>>& pr
   return {};
 }
 
-// Writes what precedes a gap and what follows it as the model knows it.
+// Writes the text before a gap and the text behind it in the model's form.
 ApiResult<void> Intake::FillGaps(GenerationRequest& request) const {
   if (!request.fill_in) return {};
   const char* field = request.api == Api::kInfill ? "input_suffix" : "suffix";
@@ -171,7 +171,7 @@ bool Intake::MayReason(std::string_view prompt, const ThoughtFormat* format) con
   return format && thought_ && !thought_->rules().anywhere && !Trim(prompt).ends_with(format->end);
 }
 
-// What the answer to this prompt will be searched for, and with its marks, if they are special.
+// Chooses the formats that the answer to this prompt is searched for; keeps their special tokens.
 void Intake::SetOutput(std::string_view prompt, GenerationRequest& request) const {
   OutputRules& rules = request.output;
   if (rules.tools) rules.calls = model_.output.calls;

@@ -13,7 +13,7 @@ constexpr Api kOfScorers[] = {Api::kRerank, Api::kScore, Api::kPooling};
 constexpr Api kOfLabellers[] = {Api::kClassify, Api::kRerank, Api::kScore};
 constexpr Api kOfClassifiers[] = {Api::kClassify};
 
-// Where the string that begins at `at` ends: the place of its last quote, or the text's end.
+// The end of the string that begins at `at`: the place of its last quote, or the text's end.
 size_t EndOfString(std::string_view text, size_t at) {
   for (size_t i = at + 1; i < text.size(); ++i) {
     if (text[i] == '"') return i;

@@ -201,8 +201,8 @@ class JsonBody final : public CallBody {
     SetCertain();
   }
 
-  // The text ends here: what has begun as another call is none, and what may have become a mark is
-  // dropped.
+  // The text ends here: another call that has begun does not count, and text that may have become a
+  // mark is dropped.
   bool Complete() override {
     if (!certain()) return ReadWhole(rest());
     if (part_ == Part::kNext || part_ == Part::kItem || part_ == Part::kNamed) SetDone();

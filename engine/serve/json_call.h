@@ -8,7 +8,7 @@ namespace pinion {
 
 // How a call that is a JSON object begins: {"name": NAME, "arguments": and the brace of an object.
 struct CallHead {
-  enum class State { kNone, kMore, kFound };  // it is none; the text ends too early; it is one
+  enum class State { kNone, kMore, kFound };  // not a head; the text ends too early; a head
   State state = State::kNone;
   std::string name;  // as soon as it has come whole
   size_t bytes = 0;  // of a head that is found, without that brace
@@ -36,7 +36,7 @@ class JsonStrings {
 };
 
 // Finds the end of a JSON object or list that comes in pieces: the bracket that closes the first
-// one. What is between is not checked.
+// one. The text between them is not checked.
 class JsonEnd {
  public:
   explicit JsonEnd(size_t depth = 0) : depth_(depth) {}  // depth: of brackets that are open already

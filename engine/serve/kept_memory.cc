@@ -11,7 +11,7 @@
 namespace pinion {
 namespace {
 
-// What is held until the answer ends.
+// The memory that is held until the answer ends.
 size_t KeptBytes(const Prepared& prepared) {
   size_t bytes = 4096;                         // decoders, parameters, the answer's head
   bytes += 2 * prepared.request.shown.size();  // the writer has a copy

@@ -11,8 +11,8 @@ namespace pinion {
 // until its answer ends, if that is more. `what`: as OutOfMemory's.
 ApiResult<void> KeepWhatIsNeeded(MemoryShare& memory, const Prepared& prepared, const char* what);
 
-// Log-probabilities of the prompts' tokens, which each choice of a prompt repeats: what they take
-// once the engine has told them.
+// Log-probabilities of the prompts' tokens, which each choice of a prompt repeats: the bytes that
+// they take once the engine has told them.
 size_t PromptLogprobBytes(const Prepared& prepared);
 
 // The bytes that a beam search may hold at its end.

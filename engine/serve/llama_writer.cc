@@ -10,7 +10,7 @@ namespace {
 
 int64_t Count(size_t tokens) { return static_cast<int64_t>(tokens); }
 
-// What `timings` has of `tokens` that took `seconds`.
+// The fields of `timings` for `tokens` that took `seconds`.
 void AddTimes(const char* name, size_t tokens, double seconds, Json& timings) {
   const auto number = static_cast<double>(tokens);
   timings.Set(StrCat(name, "_n"), Count(tokens));

@@ -40,7 +40,7 @@ Json StopReason(const ChoicePart& end) {
 
 Json StopSequence(const ChoicePart& end) { return EndedByString(end) ? end.stop_reason : Json(); }
 
-// What came out of the cache is not among the input tokens here.
+// Tokens that came out of the cache do not count as input tokens here.
 Json MessageUsage(const Usage& usage) {
   return Json(Json::Object{
       {"input_tokens", static_cast<int64_t>(usage.prompt_tokens - usage.cached_tokens)},
@@ -53,14 +53,14 @@ Json TextBlock(std::string text) {
   return Json(Json::Object{{"type", "text"}, {"text", std::move(text)}});
 }
 
-// The signature tells Anthropic's servers that a thought is theirs: there is nobody to tell here.
+// The signature tells Anthropic's servers that a thought is theirs: there is no such server here.
 Json ThinkingBlock(std::string text) {
   return Json(Json::Object{{"type", "thinking"}, {"thinking", std::move(text)}, {"signature", ""}});
 }
 
-// `input` has to be an object. Arguments that are none, because max_tokens cut them or the model
+// `input` has to be an object. Arguments that are not one, because max_tokens cut them or the model
 // wrote no JSON, are its one member, in the form that Anthropic's documentation gives to such
-// input: nobody can take a part of them, or nothing, for what the model meant.
+// input: a part of them, or nothing, cannot be taken for the model's intention.
 Json InputOf(const std::string& arguments) {
   auto input = Json::Parse(arguments);
   if (input && input->is_object()) return std::move(*input);
@@ -152,7 +152,7 @@ void MessageWriter::WriteCall(const ChoicePart& part, size_t i) {
 
 std::string_view MessageWriter::Part(const ChoicePart& part, const Usage&) {
   events_.clear();
-  // What goes on with a call precedes what comes behind it.
+  // The rest of a call precedes the text behind it.
   const size_t first = !part.calls.empty() && part.calls.front().name.empty() ? 1 : 0;
   if (first > 0) WriteCall(part, 0);
   WriteText(Block::kThinking, part.reasoning);

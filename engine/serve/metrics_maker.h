@@ -28,8 +28,8 @@ class MetricsOf {
   prometheus::Labels labels_;
 };
 
-// Creates metrics that all carry the same labels. Makers of one registry share the names: what one
-// of them adds, another finds. For metrics.cc and engine_metrics.cc alone.
+// Creates metrics that all carry the same labels. Makers of one registry share the names: the
+// metric that one of them adds, another finds. For metrics.cc and engine_metrics.cc alone.
 class MetricsMaker {
  public:
   MetricsMaker(prometheus::Registry& registry, prometheus::Labels labels)

@@ -17,11 +17,11 @@ struct QueryParameter {
   const char* schema;  // a JSON Schema of its values
 };
 
-// What an endpoint answers that cannot do what it is asked: an error in the form of its API, or the
+// The answer of an endpoint that cannot fulfil a request: an error in the form of its API, or the
 // engine's state.
 enum class Failure { kError, kState };
 
-// What clients are told of an endpoint.
+// The description of an endpoint for clients.
 struct EndpointFacts {
   std::string_view path;  // "{name}" in it stands for any text
   std::string_view method;

@@ -12,8 +12,8 @@
 
 namespace pinion {
 
-// What one client, or all of them together, may ask of the front end. "choices" counts `n` and
-// every prompt of a request on its own, as vLLM's queue limits do.
+// Limits of one client, and of all of them together. "choices" counts `n` and every prompt of a
+// request on its own, as vLLM's queue limits do.
 struct FrontLimits {
   size_t max_body_bytes = 32 << 20;  // of one request; above: 413
   // Of all bodies, parsed requests and unsent answers together; 0: the lesser of 512 MiB and a
@@ -36,7 +36,7 @@ struct FrontLimits {
   int workers = 4;                  // threads that parse, render and tokenize
 };
 
-// Who may talk to the server, and how.
+// Access to the server, and its transport.
 struct HttpRules {
   std::vector<std::string> allowed_origins, allowed_methods{"*"}, allowed_headers{"*"};
   bool allow_credentials = false;
@@ -52,7 +52,7 @@ struct HttpRules {
       true;  // `/` answers with a page for people, which needs no key and may use the server
 };
 
-// What happens when the engine process dies or hangs, and when the server is to end.
+// How the server treats an engine process that dies, hangs or sleeps, and how it ends.
 struct FaultOptions {
   double engine_timeout_s = 60;     // without an answer or progress from the engine: it is killed
   double shutdown_timeout_s = 30;   // for live requests to finish after SIGTERM
@@ -76,8 +76,8 @@ struct ServeOptions {
   // Jinja, in place of the model's own chat template; unset: that one.
   std::optional<std::string> chat_template;
   Json::Object template_kwargs;  // what every template is given unless a request says otherwise
-  // What requests leave unsaid: in place of the model's generation_config.json (unset: that one),
-  // and beside it, which counts more.
+  // Defaults for requests: in place of the model's generation_config.json (unset: that one), and
+  // beside it, which counts more.
   std::optional<Json> generation_config;
   Json::Object generation_overrides;
   Json profile;       // that the settings come from: shown, never obeyed; null: none

@@ -61,7 +61,7 @@ struct ThoughtFormat {
   bool harmony = false;
 };
 
-// What the front end looks for in the answers of a model; null: nothing.
+// The formats that the front end looks for in the answers of a model; null: none.
 struct OutputFormat {
   const CallFormat* calls = nullptr;
   const ThoughtFormat* thoughts = nullptr;

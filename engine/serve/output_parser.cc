@@ -174,7 +174,7 @@ void OutputParser::GiveBody() {
   LeaveCall();
 }
 
-// What the body has not read is content, but for the mark behind one that is done.
+// The text that the body has not read is content, but for the mark behind one that is done.
 bool OutputParser::LeaveBody() {
   const std::string_view rest = body_->rest();
   if (rest.size() <= past_) {
@@ -202,7 +202,7 @@ bool OutputParser::EndBody(std::string_view end) {
   return true;
 }
 
-// What follows is content, without the white space beside the call.
+// The text that follows is content, without the white space beside the call.
 void OutputParser::LeaveCall() {
   space_.clear();
   skips_space_ = true;

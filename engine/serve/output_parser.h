@@ -11,9 +11,9 @@
 namespace pinion {
 
 // Tells the reasoning, the calls and the text of one answer apart as they come, in pieces of any
-// size: what it gives depends on the text alone, not on where it was cut. What does not read as a
-// call is a part of the text, byte for byte. White space beside reasoning and calls is no text.
-// Takes time and memory linear in the text.
+// size: the result depends on the text alone, not on where it was cut. Anything that does not read
+// as a call is a part of the text, byte for byte. White space beside reasoning and calls is not
+// text. Takes time and memory linear in the text.
 class OutputParser final : public AnswerParser {
  public:
   explicit OutputParser(OutputRules rules);
@@ -21,8 +21,8 @@ class OutputParser final : public AnswerParser {
   ParsedOutput Push(std::string_view text, bool last) override;
 
  private:
-  // kBody: the text that a CallBody reads; kCall: what turned out to be none, up to its end;
-  // kCallEnd: the mark behind a body that has ended by itself, if it comes.
+  // kBody: the text that a CallBody reads; kCall: text that turned out not to be a call, up to its
+  // end; kCallEnd: the mark behind a body that has ended by itself, if it comes.
   enum class Part { kThought, kContent, kBody, kCall, kCallEnd };
 
   std::string_view held() const { return std::string_view(text_).substr(past_); }
@@ -58,7 +58,7 @@ class OutputParser final : public AnswerParser {
   size_t calls_ = 0;
   std::unique_ptr<CallBody> body_;  // in part kBody; has read the first scanned_ bytes of held()
   bool drops_ = false;              // the call in progress, because only the first one counts
-  JsonMark mark_;                   // behind what is no call
+  JsonMark mark_;                   // behind text that is not a call
 };
 
 }  // namespace pinion

@@ -14,7 +14,7 @@
 namespace pinion {
 namespace {
 
-// "" for what is no Internet address.
+// "" for anything but an Internet address.
 std::string TextOf(const sockaddr* address) {
   char text[INET6_ADDRSTRLEN] = "";
   if (address && address->sa_family == AF_INET)

@@ -18,7 +18,7 @@ namespace {
 // As in Intake.
 constexpr size_t kBytesPerTextByte = 160;
 
-// Cohere's own input types, and what sentence-transformers calls the prompts for them.
+// Cohere's own input types, and sentence-transformers' names of the prompts for them.
 struct InputType {
   std::string_view name;
   std::array<const char*, 3> prompts;
@@ -39,7 +39,7 @@ const char* FieldOf(const GenerationRequest& request) {
   return api == Api::kScore || api == Api::kRerank ? request.pooling.document_field : "input";
 }
 
-// What the client takes the model for, and how it wants vectors, fit what the model is run for.
+// Checks that the task and the form of vectors that the client wants fit the model's task.
 ApiResult<void> CheckWishes(const PoolingWishes& wishes, const PoolingFacts& facts) {
   const bool embeds = facts.task == ModelTask::kEmbed;
   const bool fits =
@@ -146,8 +146,8 @@ ApiResult<Encoding> PoolingIntake::EncodeOne(std::string_view text, size_t most,
   return std::move(*encoding);
 }
 
-// What a query's or document's first tokens say, as the tokenizer writes it; all of one that has no
-// more.
+// The text of a query's or document's first tokens, as the tokenizer writes it; all of one that has
+// no more.
 ApiResult<std::string> PoolingIntake::FirstTokens(const std::string& text, size_t most,
                                                   const char* field, MemoryShare& memory) const {
   if (most == 0) return text;

@@ -13,9 +13,9 @@
 namespace pinion {
 
 // The texts of a request for vectors or scores as the model reads them. Pairs, if it scores pairs;
-// of an embedder the queries, then the documents, whose vectors are compared. What is too long for
-// the model is refused, or cut if the request says so. The memory that this takes comes out of
-// `memory`. Immutable; any thread.
+// of an embedder the queries, then the documents, whose vectors are compared. Texts that are too
+// long for the model are refused, or cut if the request says so. The memory that this takes comes
+// out of `memory`. Immutable; any thread.
 class PoolingIntake {
  public:
   // Both outlive the object.

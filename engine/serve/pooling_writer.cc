@@ -60,7 +60,7 @@ const char* PoolingWriter::media() const {
   return wishes_.form.json() ? AnswerWriter::media() : "application/octet-stream";
 }
 
-// What JSON would say around the vectors, for an answer that has no room for it.
+// The fields that JSON has around the vectors, for an answer that has no room for them.
 HttpFields PoolingWriter::Header(const std::vector<ChoicePart>& choices, const Usage& usage) const {
   if (wishes_.form.kind != VectorForm::Kind::kBytes) return {};
   std::string out = StrCat("{\"id\":\"", head_.id, "\",\"created\":", head_.created, ",\"model\":");

@@ -50,7 +50,7 @@ ApiResult<Json> ParseBody(HttpRequest& request, Api api) {
                      StrCat("the values of a body of ", request.body.size(), " bytes")));
   auto body = Json::Parse(request.body);
   if (!body) return Unexpected(ApiError{400, StrCat("the body is ", body.error().message), "", ""});
-  request.body = std::string();  // its memory pays for what is made of it
+  request.body = std::string();  // its memory pays for the objects made of it
   return std::move(*body);
 }
 

@@ -15,7 +15,7 @@
 
 namespace pinion {
 
-// A request that the engine can be given, and what its answer starts from.
+// A request that the engine can be given, and the start of its answer.
 struct Prepared {
   GenerationRequest request;  // without its prompts
   std::vector<std::vector<int32_t>> prompts;
@@ -39,7 +39,8 @@ class Preparer {
   // Model and tokenizer outlive the object.
   Preparer(const ServedModel& model, const Tokenizer& tokenizer, const FrontLimits& limits);
 
-  // `kv_tokens`: what the KV cache holds; 0: unknown. Takes the request's body and memory.
+  // `kv_tokens`: the tokens that the KV cache holds; 0: unknown. Takes the request's body and
+  // memory.
   ApiResult<Prepared> Generation(HttpRequest& request, Api api, size_t max_model_len,
                                  size_t kv_tokens, const RenderChat& render,
                                  const CheckGrammar& check, const OnTimeout& on_timeout) const;
@@ -57,7 +58,7 @@ class Preparer {
  private:
   // Its fields have passed CheckFields. `unknown`: how many were ignored.
   ApiResult<Json> ReadBody(HttpRequest& request, Api api, size_t& unknown) const;
-  // Sets `request` of a request for text, but not what follows from its prompts.
+  // Sets `request` of a request for text, but not the parts that follow from its prompts.
   ApiResult<void> Read(HttpRequest& request, Api api, Prepared& prepared) const;
   ApiResult<void> CheckPriority(int priority) const;
   ApiResult<void> WriteConversation(GenerationRequest& asked, const RenderChat& render) const;

@@ -34,7 +34,7 @@ ApiResult<void> AppendTokenTexts(const Tokenizer& tokenizer, const std::vector<i
   return {};
 }
 
-// One of llama-server's: a token's text or, if that is no valid UTF-8, its bytes, beside its id.
+// One of llama-server's: a token's text or, if that is not valid UTF-8, its bytes, beside its id.
 void AppendPiece(const Tokenizer& tokenizer, int32_t id, std::string& answer) {
   const std::string piece = TokenPiece(tokenizer, id);
   answer += StrCat("{\"id\":", id, ",\"piece\":");

@@ -4,8 +4,8 @@
 
 namespace pinion {
 
-// What every Prometheus client tells of its own process, in the text format: CPU time, memory,
-// descriptors, start. What cannot be read is left out.
+// The metrics that every Prometheus client has of its own process, in the text format: CPU time,
+// memory, descriptors, start. Values that cannot be read are left out.
 std::string ProcessMetrics();
 
 }  // namespace pinion

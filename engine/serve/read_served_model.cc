@@ -1,4 +1,4 @@
-// The facts about a model from its files, and from what the server was told.
+// The facts about a model from its files, and from the server's options.
 
 #include <utility>
 

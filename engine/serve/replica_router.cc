@@ -6,8 +6,8 @@
 namespace pinion {
 namespace {
 
-// What a sequence that runs delays a new prompt by: a step reads the weights once for all rows, but
-// the prompt's chunks share the step's bound with it. Prompt tokens.
+// The delay of a new prompt by a sequence that runs: a step reads the weights once for all rows,
+// but the prompt's chunks share the step's bound with it. Prompt tokens.
 constexpr size_t kTokensPerRunningChoice = 16;
 
 // FNV-1a over 32-bit words.
@@ -111,7 +111,7 @@ ReplicaRouter::Prompts::iterator ReplicaRouter::Find(uint64_t choice) {
   return choice - found->first < found->second.count ? found : prompts_.end();
 }
 
-void ReplicaRouter::Begun(Prompt& prompt) {
+void ReplicaRouter::MarkBegun(Prompt& prompt) {
   replicas_[prompt.replica].waiting_tokens -= prompt.waiting_tokens;
   prompt.waiting_tokens = 0;
 }
@@ -119,7 +119,7 @@ void ReplicaRouter::Begun(Prompt& prompt) {
 void ReplicaRouter::OnEvent(const TokenEvent& event) {
   const auto found = Find(event.request);
   if (found == prompts_.end()) return;
-  if (event.has_token || event.finish != FinishReason::kNone) Begun(found->second);
+  if (event.has_token || event.finish != FinishReason::kNone) MarkBegun(found->second);
   if (event.finish == FinishReason::kNone) return;
   --replicas_[found->second.replica].choices;
   if (--found->second.left == 0) prompts_.erase(found);
@@ -130,7 +130,7 @@ void ReplicaRouter::Remove(uint64_t first_choice) {
 }
 
 void ReplicaRouter::Erase(Prompts::iterator prompt) {
-  Begun(prompt->second);
+  MarkBegun(prompt->second);
   replicas_[prompt->second.replica].choices -= prompt->second.left;
   prompts_.erase(prompt);
 }

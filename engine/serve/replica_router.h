@@ -14,8 +14,8 @@
 
 namespace pinion {
 
-// The prefixes of prompts that a replica has computed, most recently used last: what its prefix
-// cache may still hold. A prefix is a number of whole blocks of kBlockTokens.
+// The prefixes of prompts that a replica has computed, most recently used last: the blocks that its
+// prefix cache may still hold. A prefix is a number of whole blocks of kBlockTokens.
 class PrefixMemory {
  public:
   static constexpr size_t kBlockTokens = 64;
@@ -46,16 +46,16 @@ class ReplicaRouter {
   explicit ReplicaRouter(size_t replicas, size_t unchosen = 0)
       : replicas_(replicas), unchosen_(unchosen) {}
 
-  // A replica that is up may be chosen; `kv_tokens`: what its cache holds.
+  // A replica that is up may be chosen; `kv_tokens`: the tokens that its cache holds.
   void SetUp(size_t replica, size_t kv_tokens);
   // Takes it out, and returns the first choices of the prompts that it had.
   std::vector<uint64_t> SetDown(size_t replica);
   bool any_up() const;  // of those that may be chosen
   bool is_up(size_t replica) const { return replicas_[replica].up; }
 
-  // Where a prompt goes, which is remembered; nullopt if no replica is up.
+  // The replica that a prompt goes to, which is remembered; nullopt if no replica is up.
   std::optional<size_t> Place(const SubmitMessage& prompt);
-  // What a replica tells of a choice: its first token, its end.
+  // An event of a choice from its replica: its first token, its end.
   void OnEvent(const TokenEvent& event);
   // A prompt that its replica has refused.
   void Remove(uint64_t first_choice);
@@ -83,7 +83,7 @@ class ReplicaRouter {
   using Prompts = std::map<uint64_t, Prompt>;  // by their first choices
 
   Prompts::iterator Find(uint64_t choice);
-  void Begun(Prompt& prompt);
+  void MarkBegun(Prompt& prompt);
   void Erase(Prompts::iterator prompt);
 
   std::vector<Replica> replicas_;

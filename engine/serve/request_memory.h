@@ -11,7 +11,7 @@ namespace pinion {
 // ApiError::code of requests that find no memory now, and their label in the metrics.
 inline constexpr const char* kRequestMemory = "request_memory";
 
-// What a client is told once `memory` could not grow by `more`, which `what` takes, as a sentence
+// The error for a client once `memory` could not grow by `more`, which `what` takes, as a sentence
 // begins ("the tokens of a text of 5 bytes"). 413: more than one client may ever hold; 503, counted
 // by the budget: it is not free now.
 ApiError OutOfMemory(const MemoryShare& memory, size_t more, const std::string& what);

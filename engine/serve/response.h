@@ -60,7 +60,7 @@ inline constexpr const char* kSseDone = "data: [DONE]\n\n";
 // The whole answer of a request that does not stream.
 Json WholeResponse(const ResponseHead& head, const std::vector<ChoicePart>& choices,
                    const Usage& usage);
-// What a token with its log-probability, or one of the alternatives beside it, takes until the
+// The memory that a token with its log-probability, or an alternative beside it, takes until the
 // answer is sent: here, as JSON values (some 600 bytes), as the library's, and as text.
 inline constexpr size_t kLogprobBytes = 1200;
 // The same for a token's id alone: twice as JSON value, and as text.

@@ -64,7 +64,7 @@ class Messages {
   }
 
  private:
-  // Instructions and what follows them for the system are one message: many templates know one.
+  // Instructions and the system's messages behind them are one message: many templates know one.
   void Add(const char* role, std::string text) {
     EndTurn();
     if (role == std::string_view("system") && !messages_.empty() && only_system_) {

@@ -7,10 +7,10 @@
 
 namespace pinion {
 
-// What every state of a Response repeats of its request's body, as members of a JSON object without
-// its braces: what the client sent, or the API's default, in the form of OpenAI's schema, which
-// wants some fields present though they are null. A value of another type than that schema's is a
-// 400 that names it. `body`: its tools, format and tool_choice have been read.
+// The settings in a request's body that every state of a Response repeats, as members of a JSON
+// object without its braces: the client's value, or the API's default, in the form of OpenAI's
+// schema, which wants some fields present though they are null. A value of another type than that
+// schema's is a 400 that names it. `body`: its tools, format and tool_choice have been read.
 ApiResult<std::string> ShownByResponse(const Json& body);
 
 }  // namespace pinion

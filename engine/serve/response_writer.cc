@@ -65,7 +65,7 @@ std::string SettingsOfResponse(const GenerationRequest& request) {
 ResponseWriter::ResponseWriter(const GenerationRequest& request, ResponseHead head)
     : head_(std::move(head)), settings_(SettingsOfResponse(request)) {}
 
-// The object as it stands, without a tree of what the client sent.
+// The object as it stands, without a tree of the client's JSON.
 std::string ResponseWriter::Response(const char* status, const Json::Array& output,
                                      const Usage* usage, const Json& error) const {
   const bool cut = status == std::string_view("incomplete");
@@ -258,7 +258,7 @@ void ResponseWriter::TakeLogprobs(const ChoicePart& part) {
 
 std::string_view ResponseWriter::Part(const ChoicePart& part, const Usage&) {
   events_.clear();
-  // What goes on with a call precedes what comes behind it.
+  // The rest of a call precedes the text behind it.
   const size_t first = !part.calls.empty() && part.calls.front().name.empty() ? 1 : 0;
   if (first > 0) WriteCall(part, 0);
   WriteText(Kind::kReasoning, part.reasoning);

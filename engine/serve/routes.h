@@ -22,13 +22,13 @@ class Router {
   Router(AdminApi& admin, Frontend& frontend, std::string root_path = {})
       : admin_(admin), frontend_(frontend), root_path_(std::move(root_path)) {}
 
-  // 404, with all paths that the model can answer, for one that belongs to nobody.
+  // 404, with all paths that the model can answer, for a path that none of them owns.
   void Route(HttpRequest request, std::shared_ptr<HttpReply> reply);
   // Whether somebody knows this path.
   bool Knows(std::string_view path) const;
 
  private:
-  // What this server offers, in the order of the paths.
+  // The endpoints that this server offers, in the order of the paths.
   std::vector<EndpointFacts> Offered() const;
   void Describe(const HttpRequest& request, HttpReply& reply);
 

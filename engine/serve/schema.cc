@@ -266,7 +266,7 @@ ApiResult<GenerationRequest> ReadCompletionRequest(const Json& body, const ApiDe
 
 namespace {
 
-// OpenAI's: what the answer is to consist of.
+// OpenAI's: the kinds of output that the answer is to have.
 Checked CheckModalities(const Json& body) {
   const Json* asked = body.Find("modalities");
   if (!asked || asked->is_null()) return {};

@@ -58,10 +58,11 @@ struct Conversation {
   bool moves_instructions = false;  // as in ChatRequest
 };
 
-// Whose form a request and its answer have: OpenAI's completions, chat completions and Responses,
-// Anthropic's Messages, llama-server's /completion and /infill; those whose answers are vectors or
-// scores, of which one is Cohere's; and those that show a text's tokens or a conversation's prompt.
-// Those for text are, inside, completions (the first and llama-server's) or chats.
+// The API whose form a request and its answer have: OpenAI's completions, chat completions and
+// Responses, Anthropic's Messages, llama-server's /completion and /infill; those whose answers are
+// vectors or scores, of which one is Cohere's; and those that show a text's tokens or a
+// conversation's prompt. Those for text are, inside, completions (the first and llama-server's) or
+// chats.
 enum class Api {
   kCompletions,
   kChat,
@@ -85,7 +86,7 @@ inline bool IsChat(Api api) {
   return api == Api::kChat || api == Api::kMessages || api == Api::kResponses;
 }
 
-// What a request for vectors or scores asks for, beside its texts.
+// The wishes of a request for vectors or scores, beside its texts.
 struct PoolingWishes {
   const PoolingFacts* facts = nullptr;          // of the model; null: the request is for text
   std::vector<std::string> queries, documents;  // of scores: one query for all, or one for each
@@ -106,7 +107,7 @@ struct PoolingWishes {
   bool return_documents = true;                 // in a ranking
 };
 
-// What a request for text asks for, whichever API it came by.
+// A request for text, whichever API it came by.
 struct GenerationRequest {
   Api api = Api::kCompletions;
   bool chat = false;                  // it has a conversation
@@ -114,7 +115,7 @@ struct GenerationRequest {
   std::vector<TextOrTokens> prompts;  // completions
   std::optional<FillIn> fill_in;      // the prompts are what precedes a gap
   Conversation conversation;          // chat
-  // What its client's tools and wishes ask for; formats and prompt are set once they are known.
+  // The rules by its client's tools and wishes; formats and prompt are set once they are known.
   OutputRules output;
   bool add_special_tokens = true;
   SamplingParams params;
@@ -123,7 +124,7 @@ struct GenerationRequest {
   bool max_tokens_given = false;
   const char* max_tokens_name = "max_tokens";  // the client's
   std::optional<int> thought_budget;           // tokens of reasoning; nothing: any number
-  // A model of which nobody knows how it reasons may ignore the budget.
+  // A model whose form of reasoning is unknown may ignore the budget.
   bool thought_budget_is_wish = false;
   std::vector<int> thought_in_prompts;  // ThoughtRules::in_prompt, if params have rules
   int n = 1;

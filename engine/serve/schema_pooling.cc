@@ -175,8 +175,8 @@ Checked ReadCohereTypes(const Json& body, PoolingWishes& wishes) {
   return {};
 }
 
-// What becomes of texts that are longer than the model's length or `max_tokens`: their first
-// tokens, or an error. START would be the last ones.
+// Reads how to treat texts that are longer than the model's length or `max_tokens`: keep their
+// first tokens, or refuse them. START would keep the last ones.
 Checked ReadCohereTruncation(const Json& body, GenerationRequest& request) {
   PINION_ASSIGN(const std::string truncate, Get<std::string>(body, "truncate", "END"));
   if (truncate != "NONE" && truncate != "START" && truncate != "END")

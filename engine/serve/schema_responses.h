@@ -7,10 +7,10 @@
 
 namespace pinion {
 
-// The body of chat completions that asks for what a body of OpenAI's Responses asks for. Items of
-// `input` become messages, `instructions` the first of them, `text.format` the format of the
-// answer; tools and their choice get the form of chats. Fields that both APIs have, and extensions
-// such as `min_p` and `stop`, go on as they are. What has no counterpart (images, tools of OpenAI's
+// The body of chat completions that is equivalent to a body of OpenAI's Responses. Items of `input`
+// become messages, `instructions` the first of them, `text.format` the format of the answer; tools
+// and their choice get the form of chats. Fields that both APIs have, and extensions such as
+// `min_p` and `stop`, go on as they are. Anything without a counterpart (images, tools of OpenAI's
 // servers) is a 400 that names it. `body`: its fields have passed CheckFields.
 ApiResult<TranslatedBody> ChatBodyOfResponses(const Json& body);
 

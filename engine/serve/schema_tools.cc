@@ -77,7 +77,7 @@ ApiResult<Json> CallsSchema(std::vector<Tool> tools, bool parallel) {
   return whole;
 }
 
-// The name in {"type": "function", "function": {"name": ...}}; empty if that is not what it is.
+// The name in {"type": "function", "function": {"name": ...}}; empty if it has another form.
 std::string NamedTool(const Json& choice) {
   const Json* function = choice.Find("function");
   const Json* name = function ? function->Find("name") : nullptr;

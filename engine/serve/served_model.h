@@ -25,15 +25,15 @@ struct ServedModel {
   ApiDefaults defaults;
   OutputFormat output = {};
   std::vector<std::string> aliases = {};  // further names that clients may use
-  PoolingFacts pooling = {};              // whose task says what it is served for
+  PoolingFacts pooling = {};              // whose task is the one that it is served for
   Json::Object template_kwargs = {};      // of templates, unless a request says otherwise
   std::vector<int32_t> eos_ids = {};      // that end its answers
 
   bool IsCalled(std::string_view asked) const;
 };
 
-// What `files`, which are made fit for the model's task, and `options` say of it, but for the
-// format of its output, which its chat template says.
+// The model by `files`, which are made fit for its task, and `options`, but for the format of its
+// output, which its chat template says.
 Result<ServedModel> ServedModelOf(ModelFiles& files, const ServeOptions& options);
 
 // 404 for a model that this server does not have.

@@ -21,7 +21,7 @@
 #include "engine/host/affinity.h"
 #include "engine/host/binding.h"
 #include "engine/host/runtime.h"
-#include "engine/run/meet.h"
+#include "engine/run/join_processes.h"
 #include "engine/run/replicas.h"
 #include "engine/serve/admin.h"
 #include "engine/serve/engine_group.h"
@@ -143,7 +143,7 @@ class Serving {
     PINION_ASSIGN(model.output,
                   ChooseOutputFormat(options_.tool_call_parser, options_.reasoning_parser,
                                      tokenizer_->tool_template()));
-    // Where no CPU is reserved, the workers yield to the engine's threads.
+    // If no CPU is reserved, the workers yield to the engine's threads.
     pool_.emplace(WorkerPool::Options{
         options_.limits.workers, shares_cpus ? kNiceness : 0, {}, {}, GrammarVocabularyOf(files)});
     frontend_.emplace(
@@ -192,7 +192,7 @@ class Serving {
     _exit(failure_ ? ExitCode(*failure_) : exit_code_);
   }
 
-  // What is left of the time for a shutdown.
+  // The rest of the time for a shutdown.
   double LeftOfDrain() const {
     if (!draining_ || hurried_) return 0;
     return std::max(0.0, drain_s_ - SecondsSince(drain_began_ns_));
@@ -226,7 +226,7 @@ class Serving {
   }
 
   // A cache that was sized from free memory has the same size after a restart, when more or less
-  // may be free: the front end has admitted requests by it. (Where ranks hold different numbers of
+  // may be free: the front end has admitted requests by it. (If ranks hold different numbers of
   // heads, it is a little smaller: the flag counts for the largest.)
   void KeepKvSize(const ReadyMessage& ready) {
     if (engine_->size() > 1 || options_.engine.kv_cache_bytes || std::exchange(kv_size_kept_, true))

@@ -23,8 +23,8 @@ class ThoughtMarks {
   const ThoughtRules& rules() const { return rules_; }
 
   // How many tokens of reasoning a prompt ends with; -1: it does not end within any. Reasoning goes
-  // on to its mark's end; what a message has written about the mark is none, since the special
-  // tokens between messages come after it.
+  // on to its mark's end; text of a message about the mark does not count, since the special tokens
+  // between messages come after it.
   int TokensIn(std::span<const int32_t> prompt) const;
 
  private:

@@ -13,7 +13,7 @@ constexpr std::string_view kCallBegin = "<｜tool▁call▁begin｜>";
 constexpr std::string_view kSeparator = "<｜tool▁sep｜>";
 constexpr std::string_view kCallEnd = "<｜tool▁call▁end｜>";
 constexpr std::string_view kCallsEnd = "<｜tool▁calls▁end｜>";
-// What both end marks begin with, which no JSON has but in a string.
+// The beginning of both end marks, which no JSON has but in a string.
 constexpr std::string_view kAnyEnd = "<｜tool▁call";
 constexpr std::string_view kFence = "```";
 
@@ -49,7 +49,7 @@ class DeepSeekBody final : public CallBody {
     return true;
   }
 
-  // The mark is left to who reads the text behind it.
+  // The mark is left to the reader of the text behind it.
   bool StepEnd() {
     if (MayBecome(kCallsEnd)) return false;
     if (!certain() || !rest().starts_with(kCallsEnd)) return Break();

@@ -66,7 +66,7 @@ class GemmaBody final : public CallBody {
     return Enter(Part::kKey);
   }
 
-  // Takes the mark that begins a text, if it is there; what may become one is waited for.
+  // Takes the mark that begins a text, if it is there; text that may become one is waited for.
   enum class Quote { kNone, kMore, kTaken };
   Quote TakeQuote() {
     for (const std::string_view quote : kQuotes) {

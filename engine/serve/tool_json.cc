@@ -29,7 +29,7 @@ std::optional<ToolCall> CallOf(const Json& json) {
   return ToolCall{name->string(), std::move(*arguments)};
 }
 
-// Where the JSON value ends that `text` begins with: at the bracket that closes the first one.
+// The end of the JSON value that `text` begins with: at the bracket that closes the first one.
 size_t EndOfValue(std::string_view text) {
   size_t depth = 0;
   bool in_string = false;

@@ -12,7 +12,7 @@ namespace {
 struct TagMarks {
   std::string_view call, name_end;  // both empty: the body begins with the name of its only call
   std::string_view key, key_end;
-  std::string_view text, json;  // before a value; equal: its parameter's schema says what it is
+  std::string_view text, json;  // before a value; equal: its parameter's schema decides
   std::string_view value_end, call_end;
   std::string_view not_in_name;    // characters
   bool values_have_lines = false;  // of their own, so that a line end on either side is not theirs

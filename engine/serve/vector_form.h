@@ -9,7 +9,7 @@
 
 namespace pinion {
 
-// What an element of a vector is as bytes: IEEE 754's binary32 and binary16, bfloat16, and the two
+// The type of a vector's elements as bytes: IEEE 754's binary32 and binary16, bfloat16, and the two
 // floats of 8 bits of arXiv:2209.05433.
 enum class ElementType { kF32, kF16, kBf16, kE4m3, kE5m2 };
 size_t SizeOf(ElementType type);
@@ -30,7 +30,7 @@ struct VectorForm {
 };
 
 // Appends the values as a list in JSON: each the shortest text that reads back as the same float,
-// null for what JSON has no number for.
+// null for values that JSON has no number for.
 void AppendNumbers(std::string& out, std::span<const float> values);
 void AppendNumber(std::string& out, float value);
 // Appends the values' bytes, rounded to the nearest value of the type, to the even one of two.

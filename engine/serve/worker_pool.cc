@@ -92,8 +92,8 @@ void WorkerPool::Work() {
   Worker worker(options_, grammars_turn_, grammars_);
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    if (Taken taken = Take(); taken.job)
-      Run(std::move(taken), worker, lock);
+    if (NextJob next = Take(); next.job)
+      Run(std::move(next), worker, lock);
     else
       more_.wait(lock);
   }
@@ -101,44 +101,44 @@ void WorkerPool::Work() {
 
 // Heavy jobs come first: they are few at a time, so light ones always have the other workers, while
 // light ones first could keep heavy ones waiting for ever.
-WorkerPool::Taken WorkerPool::Take() {
+WorkerPool::NextJob WorkerPool::Take() {
   if (running_heavy_ < options_.workers / 2)
-    if (Taken taken = TakeFrom(heavy_, true); taken.job) return taken;
+    if (NextJob next = TakeFrom(heavy_, true); next.job) return next;
   return TakeFrom(light_, false);
 }
 
-WorkerPool::Taken WorkerPool::TakeFrom(Lane& lane, bool heavy) {
+WorkerPool::NextJob WorkerPool::TakeFrom(Lane& lane, bool heavy) {
   for (auto turn = lane.turns.begin(); turn != lane.turns.end(); ++turn) {
     const auto running = running_of_.find(*turn);
     if (running != running_of_.end() && running->second >= options_.workers - 1) continue;
-    Taken taken{*turn, heavy, {}};
+    NextJob next{*turn, heavy, {}};
     lane.turns.erase(turn);
-    const auto found = lane.jobs.find(taken.client);
-    taken.job = std::move(found->second.front());
+    const auto found = lane.jobs.find(next.client);
+    next.job = std::move(found->second.front());
     found->second.pop_front();
     if (found->second.empty())
       lane.jobs.erase(found);
     else
-      lane.turns.push_back(taken.client);
+      lane.turns.push_back(next.client);
     --queued_;
-    return taken;
+    return next;
   }
   return {};
 }
 
-void WorkerPool::Run(Taken taken, Worker& worker, std::unique_lock<std::mutex>& lock) {
+void WorkerPool::Run(NextJob next, Worker& worker, std::unique_lock<std::mutex>& lock) {
   ++running_;
-  ++running_of_[taken.client];
-  running_heavy_ += taken.heavy;
+  ++running_of_[next.client];
+  running_heavy_ += next.heavy;
   lock.unlock();
-  taken.job(worker);
-  taken.job = nullptr;
+  next.job(worker);
+  next.job = nullptr;
   // glibc would keep what a large request took.
-  if (taken.heavy) malloc_trim(0);
+  if (next.heavy) malloc_trim(0);
   lock.lock();
   --running_;
-  if (--running_of_[taken.client] == 0) running_of_.erase(taken.client);
-  running_heavy_ -= taken.heavy;
+  if (--running_of_[next.client] == 0) running_of_.erase(next.client);
+  running_heavy_ -= next.heavy;
   more_.notify_all();  // jobs that a limit held back may run now
   ended_.notify_all();
 }

@@ -35,7 +35,7 @@ class WorkerPool {
     GrammarVocabulary vocabulary = {};  // that grammars are checked for
   };
 
-  // What a job may use of the worker that runs it.
+  // The part of a worker that its job may use.
   class Worker {
    public:
     Worker(const Options& options, std::timed_mutex& turn, GrammarChecker& grammars);
@@ -73,16 +73,16 @@ class WorkerPool {
     std::map<std::string, std::deque<Job>> jobs;
     std::deque<std::string> turns;
   };
-  struct Taken {
+  struct NextJob {
     std::string client;
     bool heavy = false;
     Job job;  // empty: none may run now
   };
 
   void Work();
-  Taken Take();
-  Taken TakeFrom(Lane& lane, bool heavy);
-  void Run(Taken taken, Worker& worker, std::unique_lock<std::mutex>& lock);
+  NextJob Take();
+  NextJob TakeFrom(Lane& lane, bool heavy);
+  void Run(NextJob next, Worker& worker, std::unique_lock<std::mutex>& lock);
 
   const Options options_;
   std::timed_mutex grammars_turn_;

@@ -1,5 +1,5 @@
 // Falcon-H1: attention and Mamba-2 side by side in every layer, with a multiplier for almost every
-// product. Those before attention's projections, which are linear, are part of what follows.
+// product. Those before attention's projections, which are linear, are part of those that follow.
 
 #include <array>
 

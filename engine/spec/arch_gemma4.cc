@@ -31,7 +31,7 @@ Result<size_t> ConfiguredLayer(const std::string& key, const DecoderSpec& spec) 
                                           "', want layers from 0 to ", spec.layers - 1));
 }
 
-// As transformers 5.24 writes it: what differs from the rest of config.json, for each layer in
+// As transformers 5.24 writes it: the differences from the rest of config.json, for each layer in
 // which something does.
 Status ReadConfiguredHeads(const Json& layers, DecoderSpec& spec) {
   if (!layers.is_object())

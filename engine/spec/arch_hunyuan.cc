@@ -10,7 +10,7 @@
 namespace pinion {
 namespace {
 
-// Sets the base to what 'alpha' makes of it.
+// Scales the base by 'alpha', if there is one.
 Status ReadAlpha(const Json& config, DecoderSpec& spec) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const Json* parameters = config.Find(key);

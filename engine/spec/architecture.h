@@ -75,13 +75,13 @@ Result<kernels::Activation> ReadActivation(const Json& config, std::string_view 
 // which `slides` returns true; none if sliding_window is null or 0.
 Status ReadWindows(const Json& config, DecoderSpec& spec, const std::function<bool(int)>& slides);
 // A layer's type by its name in configs of hybrids before transformers 5.24, which calls mamba
-// linear_attention and attention full_attention; other names stay, "" if it is no string.
+// linear_attention and attention full_attention; other names stay, "" if it is not a string.
 std::string OlderLayerType(const Json& type);
 // A multiplier or cap; absent and null give `fallback`.
 Result<float> OptionalPositive(const Json& config, std::string_view key, float fallback);
 
 // The config of latent attention with the rotated part of a head as 'head_dim', as transformers
-// has it: what configs say there, or what hidden_size leaves for a head, is of no use.
+// has it: the value in configs, or hidden_size / heads, is of no use.
 Json WithRotatedHead(Json config);
 // Reads latent attention as DeepSeek's configs have it, after ReadLlamaShape.
 Status ReadLatentAttention(const Json& config, DecoderSpec& spec);

@@ -67,7 +67,7 @@ uint64_t IndexKeyBytes(const DecoderSpec& spec, kernels::Dtype dtype);
 // of bfloat16 if the cache holds bytes.
 uint64_t KvBytesPerToken(const DecoderSpec& spec, kernels::KvDtype dtype, size_t layer);
 
-// What one recurrent layer keeps of a sequence, float32: the last inputs of its convolution,
+// The state of a sequence in one recurrent layer, float32: the last inputs of its convolution,
 // [width - 1][channels], and a state of `state_floats` for each value head, if it has any. All
 // recurrent layers of a model are of one kind.
 struct StateShape {

@@ -10,7 +10,7 @@
 
 namespace pinion {
 
-// What the layers of one kind keep of a sequence, with all heads of the model.
+// The cache that the layers of one kind keep of a sequence, with all heads of the model.
 struct CacheKind {
   std::string name;  // "full", "windowed", "chunked", "latent" or "recurrent"
   size_t layers = 0;

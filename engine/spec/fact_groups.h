@@ -4,7 +4,7 @@
 
 namespace pinion {
 
-// Parts of SpecFacts: how tokens are mixed and what is kept of them; dense MLPs and experts.
+// Parts of SpecFacts: how tokens are mixed, and the cache; dense MLPs and experts.
 void AddMixerFacts(const DecoderSpec& spec, Facts& facts);
 void AddMlpFacts(const DecoderSpec& spec, Facts& facts);
 

@@ -1,5 +1,5 @@
-// What the configs of Gemma's small models share: inputs of layers, keys and values of other
-// layers.
+// The common part of the configs of Gemma's small models: inputs of layers, keys and values of
+// other layers.
 
 #include "engine/base/strings.h"
 #include "engine/spec/architecture.h"

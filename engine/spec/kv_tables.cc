@@ -31,16 +31,16 @@ bool ReadersAgree(const DecoderSpec& spec) {
   return true;
 }
 
-// The layers of a kind, dealt to tables of blocks that hold so much of a token. In turns, so that a
-// stage of neighbouring layers has about equally many of each table.
-std::vector<std::vector<size_t>> Deal(const DecoderSpec& spec, const std::vector<size_t>& layers,
-                                      size_t block) {
+// The layers of a kind, distributed over tables of blocks that hold so much of a token. In turns,
+// so that a stage of neighbouring layers has about equally many of each table.
+std::vector<std::vector<size_t>> DistributeLayers(const DecoderSpec& spec,
+                                                  const std::vector<size_t>& layers, size_t block) {
   size_t widest = 0;
   for (const size_t layer : layers) widest = std::max(widest, EntryOf(spec, layer));
   const size_t of_table = block / widest, tables = (layers.size() + of_table - 1) / of_table;
-  std::vector<std::vector<size_t>> dealt(tables);
-  for (size_t i = 0; i < layers.size(); ++i) dealt[i % tables].push_back(layers[i]);
-  return dealt;
+  std::vector<std::vector<size_t>> layers_of(tables);
+  for (size_t i = 0; i < layers.size(); ++i) layers_of[i % tables].push_back(layers[i]);
+  return layers_of;
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ void AssignKvTables(DecoderSpec& spec) {
   for (block = std::max(block, widest);; ++block) {
     tables.clear();
     for (const auto& [reach, layers] : kinds)
-      for (auto& table : Deal(spec, layers, block)) tables.push_back(std::move(table));
+      for (auto& table : DistributeLayers(spec, layers, block)) tables.push_back(std::move(table));
     if (tables.size() <= kMostKvTables) break;
   }
   for (size_t table = 0; table < tables.size(); ++table)

@@ -9,7 +9,7 @@
 namespace pinion {
 
 // A sequence has a block table for each kind of reach, so that layers that see a window need not
-// keep what lies behind it. Layers of one table see equally far, and all tables take blocks of one
+// keep tokens behind it. Layers of one table see equally far, and all tables take blocks of one
 // size from one pool: a block holds some tokens' keys and values of as many layers as the kind that
 // takes least has, and the other kinds have several tables. (For Gemma 3, of whose 34 layers 5 see
 // everything, that is one table for these and six for the others.)
@@ -39,7 +39,7 @@ KvPlace KvPlaceOf(const DecoderSpec& spec, size_t layer);
 // Whether one place serves all layers in turn: an encoder computes a text in one step, so that
 // nothing reads a layer's keys and values after that layer. They then stay in the CPU's caches.
 bool KeepsOneLayer(const DecoderSpec& spec);
-// Whether a layer adds to what a token takes in the cache.
+// Whether a layer adds to a token's bytes in the cache.
 bool AddsToCache(const DecoderSpec& spec, size_t layer);
 // Whether layers of different tables are one layer of the cache, as their entries are of one size.
 // Otherwise each has its own, which overlap in the bytes of a block: it is of one table at a time.

@@ -15,14 +15,14 @@ struct LayerInputSpec {
 //   m = tanh(router(router_norm(s[0]) / hidden)), s[q] += sum over p of (predict m)[q][p] s[p]
 // The layer takes s[0] and gives y; then, with m of y,
 //   s[q] += ((correct m)[q] + 1) * (y - s[0])
-// What the layer's input adds is made from s[0] * scale and added to all streams but the first.
+// The term of the layer's input is made from s[0] * scale and added to all streams but the first.
 // All streams begin as products of the embedding and end as products with them, each as long as the
 // first one, and are averaged.
 struct AltUpSpec {
   int streams = 0;  // 0: there is one residual stream, as usual
 };
 
-// What the forward pass has room for; published models have 4.
+// The limit of the forward pass; published models have 4.
 inline constexpr int kMaxStreams = 16;
 
 }  // namespace pinion

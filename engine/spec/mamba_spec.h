@@ -4,7 +4,7 @@
 
 namespace pinion {
 
-// What the parts of a Mamba-2 projection, and the mixer's output, are multiplied with (Falcon-H1).
+// The factors of the parts of a Mamba-2 projection, and of the mixer's output (Falcon-H1).
 struct MambaMultipliers {
   float z = 1, x = 1, b = 1, c = 1, dt = 1, out = 1;
 };

@@ -1,4 +1,4 @@
-// What `pinion model info` tells of attention and of what stands in its place.
+// The lines of `pinion model info` about attention and other mixers.
 
 #include <algorithm>
 #include <cmath>

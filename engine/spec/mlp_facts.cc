@@ -1,4 +1,4 @@
-// What `pinion model info` tells of dense MLPs and of experts.
+// The lines of `pinion model info` about dense MLPs and experts.
 
 #include <map>
 

@@ -17,9 +17,9 @@
 namespace pinion {
 
 enum class NormKind { kRms, kLayer };
-// What mixes the tokens of a sequence: attention over all that the cache holds of it, the gated
-// delta rule over a state of fixed size, a convolution over its last tokens, or Mamba-2; attention
-// and Mamba-2 side by side, their results added up; nothing, in a layer that is an MLP alone.
+// The mixer of a sequence's tokens: attention over all that the cache holds of it, the gated delta
+// rule over a state of fixed size, a convolution over its last tokens, or Mamba-2; attention and
+// Mamba-2 side by side, their results added up; nothing, in a layer that is an MLP alone.
 enum class MixerKind { kAttention, kDeltaNet, kShortConv, kMamba, kAttentionAndMamba, kNone };
 constexpr bool Attends(MixerKind mixer) {
   return mixer == MixerKind::kAttention || mixer == MixerKind::kAttentionAndMamba;
@@ -44,7 +44,7 @@ struct TensorNames {
   std::string position_embedding;  // whole name, [max_positions + offset][hidden]
   std::string type_embedding;      // whole name, [token_types][hidden]
   std::string embedding_norm;      // of the sum of the embeddings
-  // Norms of the inputs of attention (or what stands in its place) and MLP, and of what they add to
+  // Norms of the inputs of attention (or another mixer) and MLP, and of the terms that they add to
   // the residual stream.
   std::string attention_norm, attention_post_norm, mlp_norm, mlp_post_norm;
   // [head_dim] or, over the whole projection, [heads * head_dim]; empty: norms of heads without
@@ -65,9 +65,9 @@ struct TensorNames {
   std::string shared_gate, shared_up, shared_down;  // for every token, beside them
   std::string shared_gate_up;  // instead of shared_gate, shared_up: their rows in this order
   std::string shared_router;   // linear with one output: the shared one is times its sigmoid
-  // Of a MoeSpec that stands apart: norms of what the experts take, and of what they and the shared
-  // MLP give; whole names, [hidden] and [experts]: what multiplies the router's normed input, and
-  // the chosen weights.
+  // Of a MoeSpec that stands apart: norms of the experts' input, of their output and of the shared
+  // MLP's; whole names, [hidden] and [experts]: factors of the router's normed input, and of the
+  // chosen weights.
   std::string expert_norm, expert_post_norm, shared_post_norm;
   std::string router_norm, router_expert_scale;
   // Latent attention. Queries through q_a, its norm and q_b, or through q alone.
@@ -190,7 +190,7 @@ struct ShortConvSpec {
   int width = 0;  // tokens that it sees, the current one included; 0: no layer is of this kind
 };
 
-// What the forward pass has room for; published models have 4 and 128.
+// The limits of the forward pass; published models have 4 and 128.
 inline constexpr int kMaxConvWidth = 16, kMaxStateDim = 512;
 
 // How a checkpoint stores experts: a linear each, or all in one tensor, [experts][inputs][outputs]
@@ -211,7 +211,7 @@ struct MoeSpec {
   //   shared_post_norm(shared(mlp_norm(x))) + expert_post_norm(experts(expert_norm(x)))
   // and the router takes router_norm / sqrt(hidden) times x over its root mean square.
   bool apart = false;
-  // Llama 4: a token's weight for an expert multiplies what the expert takes, not what it gives.
+  // Llama 4: a token's weight for an expert multiplies the expert's input, not its output.
   bool weighs_input = false;
   // GPT-OSS: the kernels' clamped_swiglu instead of the activation; 0: not used
   float swiglu_limit = 0, swiglu_alpha = 1;
@@ -244,10 +244,10 @@ struct StageSpec {
 //   x += residual_multiplier * attention_post_norm(attention(attention_norm(x)))
 //   x += residual_multiplier * mlp_post_norm(mlp_multiplier * mlp(mlp_norm(x)))
 //   x *= layer_scale
-// and what LayerInputSpec says before the last,
-// without the part, and the part's norms, that the layer lacks,
-// or, if the parts stand side by side, both from attention_norm of the layer's input; or, if post
-// norms are of sums, x = attention_post_norm(x + attention(attention_norm(x))), and so for the MLP.
+// and the term of LayerInputSpec before the last, without the part, and the part's norms, that the
+// layer lacks, or, if the parts stand side by side, both from attention_norm of the layer's input;
+// or, if post norms are of sums, x = attention_post_norm(x + attention(attention_norm(x))), and so
+// for the MLP.
 struct DecoderSpec {
   std::string architecture;  // "LlamaForCausalLM"
   // The multimodal model whose language model this is ("Gemma3ForConditionalGeneration"); empty if
@@ -310,7 +310,7 @@ struct DecoderSpec {
 
   // Without one, a step gives the last hidden states instead of logits.
   bool has_head() const { return stage.ends && (tied_head || !names.head.empty()); }
-  // Elements of a row of what a step gives.
+  // Elements of a row of a step's output.
   int output_width() const { return has_head() ? vocabulary : hidden; }
 };
 

@@ -36,7 +36,7 @@ std::string NormText(const DecoderSpec& spec) {
   return text;
 }
 
-// What Gemma's small models have beside the usual parts.
+// The parts that Gemma's small models have beside the usual ones.
 void AddStreamFacts(const DecoderSpec& spec, Facts& facts) {
   if (const LayerInputSpec& inputs = spec.layer_inputs; inputs.size > 0)
     facts.emplace_back("layer inputs",

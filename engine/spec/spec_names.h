@@ -5,7 +5,7 @@
 
 #include "engine/spec/spec.h"
 
-// What the text and the JSON of `pinion model info` call the parts of a spec.
+// The names of a spec's parts in the text and the JSON of `pinion model info`.
 
 namespace pinion {
 

@@ -7,7 +7,7 @@
 
 namespace pinion {
 
-// The layers [begin, end) of `spec`, with what comes before the first and after the last layer if
+// The layers [begin, end) of `spec`, with the parts before the first and after the last layer if
 // they are among them.
 DecoderSpec StageOf(const DecoderSpec& spec, int begin, int end);
 
@@ -15,7 +15,7 @@ DecoderSpec StageOf(const DecoderSpec& spec, int begin, int end);
 // keys and values of one before.
 std::vector<int> StageBegins(const DecoderSpec& spec);
 
-// What a stage hands over for each token: all residual streams, one after the other.
+// The floats that a stage hands over for each token: all residual streams, one after the other.
 inline size_t HandoverFloats(const DecoderSpec& spec) {
   return static_cast<size_t>(spec.hidden) *
          static_cast<size_t>(spec.alt_up.streams > 0 ? spec.alt_up.streams : 1);

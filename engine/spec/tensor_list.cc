@@ -261,7 +261,7 @@ class Collector {
     Whole(at(names.altup_scale), {hidden}, TensorRole::kNorm);
   }
 
-  // What layers' inputs and residual streams have outside of the layers.
+  // The tensors of layers' inputs and residual streams outside of the layers.
   void LayerInputTable() {
     const TensorNames& names = spec_.names;
     const int64_t size = spec_.layer_inputs.size, hidden = spec_.hidden;

@@ -99,7 +99,7 @@ class Clock:
 
 
 class Blank(jinja2.ChainableUndefined):
-    """What a probed template does not know, its special tokens among it: nothing, to which texts can be added."""
+    """A variable that a probed template does not know, such as a special token: nothing, to which texts can be added."""
 
     def __add__(self, other):
         return other
@@ -148,7 +148,7 @@ def compiled_probe(source):
 
 
 def probed(source, messages):
-    """What a template makes of a conversation of ours."""
+    """The text that a template makes of a conversation of ours."""
     variables = {"messages": messages, "tools": None, "documents": None, "add_generation_prompt": True}
     try:
         return compiled_probe(source).render(variables)
@@ -234,7 +234,7 @@ def as_one(message, later):
 
 
 def move_instructions(messages):
-    """All messages of the system become the first one. What are neighbours of one role then are one message, as the server
+    """All messages of the system become the first one. Neighbours of one role then are one message, as the server
     joins them, but for calls: no text is put in front of one."""
     texts = [one["content"] for one in messages if one["role"] == "system"]
     moved = [{"role": "system", "content": "\n".join(texts)}]

@@ -301,7 +301,7 @@ class Suffix : public Cloning<Suffix, TokenStage> {
   bool open_ = false;
 };
 
-// What the reference replaces, in this order.
+// Replacements of the reference, in this order.
 constexpr std::pair<std::string_view, std::string_view> kCleanups[] = {
     {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
     {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},

@@ -14,7 +14,7 @@ namespace pinion {
 inline constexpr size_t kFrameHeaderBytes = 4;
 inline constexpr size_t kMaxFrameBytes = size_t{64} << 20;
 
-// One message, for those who send and receive without waiting.
+// One message, for senders and receivers that do not wait.
 void AppendFrame(std::string_view body, std::string& dst);
 // The length of the body that follows these first kFrameHeaderBytes.
 size_t FrameBytes(std::string_view header);

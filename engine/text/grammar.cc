@@ -1,4 +1,4 @@
-// The side of those who ask the grammar helper.
+// The client of the grammar helper.
 
 #include "engine/text/grammar.h"
 

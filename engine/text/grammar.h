@@ -14,7 +14,7 @@
 
 namespace pinion {
 
-// What an answer must be of, whatever the model would like to say.
+// A form that an answer must have, whatever the model would like to say.
 struct Grammar {
   std::string kind;  // "json" (a JSON Schema), "regex", "choice" (a JSON list of texts), "grammar"
                      // (Lark, GBNF or EBNF), "structural_tag" (JSON of structures and triggers)
@@ -25,7 +25,7 @@ struct Grammar {
 // The tokens that grammars are followed by.
 struct GrammarVocabulary {
   std::string file;  // a tokenizer.json, or
-  // What makes the text of one; neither: there is no such form of this tokenizer.
+  // A function that makes the text of one; neither: there is no such form of this tokenizer.
   std::function<Result<std::string>()> make_tokenizer;
   size_t size = 0;               // number of logits
   std::vector<int32_t> eos_ids;  // that end an answer

@@ -21,7 +21,7 @@ MAX_TAGS_BYTES = 4 * MAX_GRAMMAR_BYTES  # of what structural tags of so many byt
 MAX_DEPTH = 64
 MAX_CHOICES = 4096
 MAX_CACHED_GRAMMARS = 64
-# What a client's grammar may cost: about 20 ms to build its lexer, 15 ms a mask, 100 MiB of states.
+# Limits of a client's grammar: about 20 ms to build its lexer, 15 ms a mask, 100 MiB of states.
 LIMITS = {
     "max_items_in_row": 2000,
     "initial_lexer_fuel": 1_000_000,
@@ -31,7 +31,7 @@ LIMITS = {
     "max_grammar_size": 200_000,
     "verbose_errors": False,
 }
-# What a check tries of a grammar: so many tokens of one or more answers, each mask and all of it in CPU time.
+# Limits of a check: so many tokens of one or more answers, each mask and all of it in CPU time.
 PROBED_TOKENS = 12
 MAX_MASK_S = 0.2
 MAX_PROBE_S = 1.0
@@ -61,7 +61,7 @@ def depth_of(text):
 
 
 def encoded(text):
-    """The text's bytes. JSON may name half of a surrogate pair, which is no character."""
+    """The text's bytes. JSON may name half of a surrogate pair, which is not a character."""
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:

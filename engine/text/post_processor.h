@@ -17,7 +17,8 @@ using PostProcessor = std::function<Status(std::vector<Encoding>&)>;
 // From tokenizer.json's "post_processor". Errors name the unknown or malformed part.
 Result<PostProcessor> MakePostProcessor(const Json& component);
 
-// What the processor (empty: none) makes of the texts, one after the other if it leaves them apart.
+// The output of the processor (empty: none) for the texts, joined in their order if it leaves them
+// apart.
 Result<Encoding> PostProcess(const PostProcessor& processor, std::vector<Encoding> texts);
 
 }  // namespace pinion

@@ -110,7 +110,7 @@ class Translator {
     return {};
   }
 
-  // \b or \B: a border of what Oniguruma counts as \w, marks among them.
+  // \b or \B: a border of the characters that Oniguruma counts as \w, marks among them.
   void WordBorder() {
     const std::string word = StrCat('[', Word(), kLatin1Numbers, ']');
     const bool is_border = Peek(1) == 'b';

@@ -1,6 +1,6 @@
 """Structural tags, vLLM's and xgrammar's, as a grammar in Lark; runs inside the grammar helper's process (see README.md).
 
-A tag's text is read up to the first of what ends it, so free text ends with its tag's end, or with the answer.
+A tag's text is read up to the first mark that ends it, so free text ends with its tag's end, or with the answer.
 """
 
 import functools
@@ -122,7 +122,7 @@ def has_reference(schema):
 
 
 def excluding(excludes):
-    """What keeps a terminal from having one of these texts in it."""
+    """The part of a terminal that keeps these texts out of it."""
     return f" & ~(/(.|\\n)*/ {one_of(excludes)} /(.|\\n)*/)" if excludes else ""
 
 
@@ -293,7 +293,7 @@ class Compiler:
         return self.rule(" ".join(filter(None, [begin and quoted(begin), self.tag_rest(fields, ends, last)])))
 
     def tag_rest(self, fields, ends, last):
-        """What follows a tag's beginning."""
+        """The rule that follows a tag's beginning."""
         own = fields["end"] if isinstance(fields["end"], list) else [fields["end"]]
         if own == [""]:
             return self.compile(fields["content"], ends, last)

@@ -25,7 +25,7 @@ class TokenStream {
   virtual std::unique_ptr<TokenStream> Clone() const = 0;
 };
 
-// What a model that reads one text or a pair of them takes: ids and, for each, the type that the
+// The input of a model that reads one text or a pair of them: ids and, for each, the type that the
 // tokenizer gives it (0 or 1: which text it belongs to, if the model tells them apart).
 struct Encoding {
   std::vector<int32_t> ids, types;

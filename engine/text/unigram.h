@@ -18,7 +18,7 @@ namespace pinion {
 // Source: Kudo, Subword Regularization, arXiv:1804.10959, sec. 3.1 (Viterbi).
 class Unigram : public WordModel {
  public:
-  // From tokenizer.json's "model". Errors: a vocabulary that is no list of [token, score], an
+  // From tokenizer.json's "model". Errors: a vocabulary that is not a list of [token, score], an
   // unknown token outside it, absurd lengths.
   static Result<Unigram> Make(const Json& model);
 

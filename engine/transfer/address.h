@@ -7,7 +7,7 @@
 
 namespace pinion {
 
-// Where an engine listens for others: "HOST:PORT", "[IPV6]:PORT" or "unix:PATH".
+// The address at which an engine listens for others: "HOST:PORT", "[IPV6]:PORT" or "unix:PATH".
 struct Address {
   std::string host, port;  // of TCP; the port is a number
   std::string path;        // of a Unix socket; empty: it is TCP

@@ -49,7 +49,7 @@ asio::awaitable<std::optional<TransferMessage>> Connection::ReceiveNow(size_t mo
     co_return std::nullopt;
   }
   auto message = DecodePayload(header.type, payload);
-  if (!message) error_ = "it sent something that is no message of ours";
+  if (!message) error_ = "it sent an unknown message";
   co_return message;
 }
 

@@ -33,7 +33,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // has closed the connection, or for error().
   transfer_asio::awaitable<std::optional<TransferMessage>> Receive(size_t most_bytes);
   void Send(std::string frame);
-  // Receive ends. What is unsent is dropped.
+  // Receive ends. Unsent frames are dropped.
   void Close();
   // Closes it unless KeepOpen is called within so many seconds.
   void CloseAfter(double seconds);

@@ -12,8 +12,8 @@
 
 namespace pinion {
 
-// What a network thread has received for the engine's thread, in order; its descriptor is readable
-// while there is something.
+// Items that a network thread has received for the engine's thread, in order; the descriptor is
+// readable while there are any.
 template <typename T>
 class Inbox {
  public:

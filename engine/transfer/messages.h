@@ -9,11 +9,11 @@
 
 namespace pinion {
 
-// What engines tell each other when one computes prompts for the other. A frame is a header, the
-// payload's length and its type, and the payload (engine/base/wire.h); both ends are the same
+// Messages between two engines of which one computes prompts for the other. A frame is a header,
+// the payload's length and its type, and the payload (engine/base/wire.h); both ends are the same
 // binary on machines of the same byte order.
 
-// What both ends must have in common, by name: version, model, types, ranks.
+// Facts that both ends must have in common, by name: version, model, types, ranks.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
 // The engine that wants prompts computed -> the one that computes them.

@@ -196,7 +196,7 @@ class AsioPrefillClient final : public PrefillClient {
     }
   }
 
-  // Answers to orders that are not known any more are dropped. False: it is no answer.
+  // Answers to orders that are not known any more are dropped. False: it is not an answer.
   bool Take(size_t index, TransferMessage message) {
     const auto known = [&](uint64_t id) {
       const std::lock_guard lock(mutex_);

@@ -13,9 +13,9 @@
 namespace pinion {
 
 // Has prompts computed by other engines: the network of an engine with --role decode. A thread of
-// its own keeps a connection to each of them, and tries again once a second where there is none. An
-// engine that gives no sign of life is taken for lost until it answers again.
-// Thread rule: one thread, which may be any.
+// its own keeps a connection to each of them, and tries again once a second while there is none. An
+// engine that gives no sign of life is taken for lost until it answers again. Thread rule: one
+// thread, which may be any.
 class PrefillClient {
  public:
   struct Options {
@@ -37,7 +37,7 @@ class PrefillClient {
   virtual void Cancel(uint64_t id) = 0;
   virtual bool any_up() const = 0;
 
-  // What has arrived, in order. An order's last is Done, also if its engine is lost.
+  // The next event that has arrived, in order. An order's last is Done, also if its engine is lost.
   using Event = std::variant<BlocksMessage, StateMessage, DoneMessage>;
   virtual std::optional<Event> Next() = 0;
   virtual bool has_next() const = 0;

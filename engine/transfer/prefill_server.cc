@@ -166,7 +166,7 @@ class AsioPrefillServer final : public PrefillServer {
     if (!connection->error().empty() || !hello)
       LogWarning(StrCat(
           "a connection to ", options_.listen.Text(), " is closed: ",
-          connection->error().empty() ? "it did not say what it wants" : connection->error()));
+          connection->error().empty() ? "it did not begin with a greeting" : connection->error()));
     connection->Close();
     --open_;
   }

@@ -31,8 +31,8 @@ class PrefillServer {
   static Result<std::unique_ptr<PrefillServer>> Start(Options options);
   virtual ~PrefillServer() = default;
 
-  // Whose order it is: a number that is unique among all connections, and the bytes that wait to be
-  // sent to its sender.
+  // The sender of an order: a number that is unique among all connections, and the bytes that wait
+  // to be sent to it.
   struct Receiver {
     uint64_t id = 0;
     std::shared_ptr<std::atomic<size_t>> unsent = {};

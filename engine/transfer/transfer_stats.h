@@ -4,7 +4,7 @@
 
 namespace pinion {
 
-// What an engine has handed to others, or taken from them.
+// Counts of prompts that an engine hands to others, or takes from them.
 struct TransferStats {
   uint64_t orders = 0;  // prompts that another engine was to compute, or was asked to
   uint64_t failed = 0;  // of them, those that were not handed over as a whole

@@ -56,8 +56,8 @@ struct IntegerFormat {
 };
 
 // How a decoder's matrices lie in memory: those that stay in integers, and the type of all others
-// and of the activations. Plain data, made once from the checkpoint's headers and what a start
-// chooses (PlanFormats), so that memory can be counted before anything is read.
+// and of the activations. Plain data, made once from the checkpoint's headers and the choices that
+// a start chooses (PlanFormats), so that memory can be counted before anything is read.
 class FormatPlan {
  public:
   using Key = std::pair<int, MatrixRole>;  // layer (-1: none), role

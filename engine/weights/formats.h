@@ -16,7 +16,7 @@ namespace pinion {
 // the layer has no such matrix.
 std::vector<std::string> ModulesOf(const DecoderSpec& spec, int layer, MatrixRole role);
 
-// What a start chooses about a model's formats, whatever its checkpoint has.
+// Choices about a model's formats at the start, whatever its checkpoint has.
 struct FormatChoices {
   // Of matrices that do not stay in integers, and of activations.
   kernels::Dtype dtype = kernels::Dtype::kBf16;

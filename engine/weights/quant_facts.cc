@@ -23,7 +23,7 @@ std::string ScalesText(const QuantisedTensor& tensor, const std::optional<QuantS
   return "output";
 }
 
-// What `quantization_config` says of activations; empty if nothing.
+// The activations that `quantization_config` asks for; empty if it names none.
 std::string AskedText(const Json& config) {
   const Json* quantisation = config.Find("quantization_config");
   if (!quantisation || !quantisation->is_object()) return "";

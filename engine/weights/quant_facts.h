@@ -21,8 +21,8 @@ struct QuantisedKind {
 
 // In the order of the layers; none of a model that is not quantised.
 std::vector<QuantisedKind> QuantisedKinds(const ModelFiles& files, const TensorSource& weights);
-// What becomes of activations before they are multiplied with such matrices, and what the
-// checkpoint asks for if that is something else; empty if no matrix stays quantised.
+// The type of activations when they are multiplied with such matrices, and the one that the
+// checkpoint asks for if it is another; empty if no matrix stays quantised.
 std::string ActivationsText(const ModelFiles& files, const FormatPlan& formats);
 
 std::string QuantisedText(const QuantisedKind& kind);

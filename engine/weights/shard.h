@@ -65,7 +65,7 @@ struct Shard : HeadShare {          // the heads are those of layers without hea
   }
 };
 
-// Where a process's ranks stand among all ranks of a model: its first is number `first` of `all`.
+// The place of a process's ranks among all ranks of a model: its first is number `first` of `all`.
 // Unset: they are all, and have as much each.
 struct RankSpan {
   int first = 0;

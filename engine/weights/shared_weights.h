@@ -11,15 +11,15 @@
 
 namespace pinion {
 
-// One copy of the packed weights of several engine processes, in a file in memory that whoever
-// starts them makes and that each of them inherits. The first to come packs, under a lock that the
+// One copy of the packed weights of several engine processes, in a file in memory that the process
+// which starts them makes and each of them inherits. The first to come packs, under a lock that the
 // kernel takes away from a process that dies; the others wait until the copy is complete, or pack
-// in its place. Afterwards nobody writes there any more. Thread rule: Map from any thread.
+// in its place. Afterwards it is never written again. Thread rule: Map from any thread.
 class SharedWeights {
  public:
-  // What the processes must have in common, so that they do not compute with others' weights.
+  // Facts that the processes must have in common, so that they do not compute with others' weights.
   struct Layout {
-    std::string identity;         // of what is packed: equal for equal bytes
+    std::string identity;         // of the packed bytes: equal for equal bytes
     std::vector<uint64_t> bytes;  // of each rank of the process
   };
 

@@ -24,7 +24,7 @@ std::vector<Range> Units(const DecoderSpec& spec) {
   return units;
 }
 
-// Of every unit, with what comes before the first and after the last.
+// Of every unit, with the parts before the first and after the last.
 std::vector<uint64_t> UnitBytes(const DecoderSpec& spec, const std::vector<Range>& units,
                                 const FormatPlan& formats) {
   std::vector<uint64_t> bytes;

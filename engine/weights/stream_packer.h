@@ -7,8 +7,8 @@
 
 namespace pinion {
 
-// Pack this worker's part of what a layer has by LayerInputSpec, AltUpSpec and laurel_rank
-// (LayerWeights::input, alt_up and laurel), and of what the model has by them outside of its layers
+// Pack this worker's part of a layer's weights by LayerInputSpec, AltUpSpec and laurel_rank
+// (LayerWeights::input, alt_up and laurel), and of the model's by them outside of its layers
 // (RankWeights). All of it is whole on every rank: it is a hundredth of the model, and cutting it
 // would add an exchange to every layer.
 void LoadStreams(const DecoderSpec& spec, int index, const TensorSource& source,

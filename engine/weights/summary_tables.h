@@ -28,8 +28,8 @@ class TextTable {
 inline constexpr kernels::Dtype kWeightDtypes[] = {kernels::Dtype::kBf16, kernels::Dtype::kF16,
                                                    kernels::Dtype::kF32};
 // Weights in each of these, keys and values in all types of the cache. Of weights that are
-// quantised, what they would take; "in memory" says what they do. An encoder keeps nothing of a
-// text, so that its table has two columns and the rows of weights alone.
+// quantised, the bytes that they would take; "in memory" has those that they do. An encoder keeps
+// nothing of a text, so that its table has two columns and the rows of weights alone.
 std::string ByteTable(const DecoderSpec& spec, bool quantised);
 // Tensors that several layers have are shown once, as "layers.*." and the number of layers.
 std::string TensorTable(const DecoderSpec& spec);

@@ -288,7 +288,7 @@ class Loader {
   WeightPacker packer_;
 };
 
-// A rank's memory: its own, or its part of what processes share.
+// A rank's memory: its own, or its part of the shared copy.
 Result<Pages> StorageFor(uint64_t bytes, size_t rank, const std::vector<MemoryPolicy>& memory,
                          const SharedShards& shared) {
   const MemoryPolicy policy = memory.empty() ? MemoryPolicy{} : memory.at(rank);

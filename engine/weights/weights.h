@@ -79,8 +79,8 @@ struct IndexWeights {
   float *k_norm = nullptr, *k_norm_bias = nullptr;  // [dim]
 };
 
-// What Gated DeltaNet has beside qkv and o, of this rank's heads. Here qkv projects to the columns
-// that DeltaColumns names; o takes the value heads. Without DeltaNet everything is null.
+// The weights of Gated DeltaNet beside qkv and o, of this rank's heads. Here qkv projects to the
+// columns that DeltaColumns names; o takes the value heads. Without DeltaNet everything is null.
 struct DeltaWeights {
   float* conv = nullptr;     // [conv_width][channels of q, k, v]
   float* log_a = nullptr;    // [value heads]
@@ -91,13 +91,13 @@ struct DeltaWeights {
   PackedMatrix z_up, a_up;
 };
 
-// What a gated short convolution has beside qkv and o, of this rank's channels. Here qkv projects
-// to B, C and x of them, one after the other; o takes the channels.
+// The weights of a gated short convolution beside qkv and o, of this rank's channels. Here qkv
+// projects to B, C and x of them, one after the other; o takes the channels.
 struct ShortConvWeights {
   float* taps = nullptr;  // [width][channels]
 };
 
-// What Mamba-2 has, of this rank's heads and their groups. `in` projects to the columns that
+// The weights of Mamba-2, of this rank's heads and their groups. `in` projects to the columns that
 // MambaColumns names; `out` takes the heads. Without Mamba-2 everything is empty.
 struct MambaWeights {
   PackedMatrix in, out;
@@ -166,7 +166,7 @@ struct ExpertWeights {
   }
 };
 
-// What a layer makes of its input (LayerInputSpec), whole on every rank. Empty without one.
+// The weights of a layer's input (LayerInputSpec), whole on every rank. Empty without one.
 struct LayerInputWeights {
   PackedMatrix gate, out;  // [size][hidden], [hidden][size]
   NormWeights post_norm;

@@ -159,7 +159,7 @@ Result<std::string> DashboardText(const Profile& profile, const PodOptions&) {
       {"uid", ObjectName(profile, kMostOfUid)},
       {"title", StrCat("Pinion: ", profile.configuration.options.model, ", ", profile.objective)},
       {"description",
-       "Dashed: what the sweep measured of this profile, at the load that the legend names, with "
+       "Dashed: measured by the sweep for this profile, at the load that the legend names, with "
        "its interval."},
       {"tags", tags},
       {"schemaVersion", 39},

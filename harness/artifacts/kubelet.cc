@@ -26,7 +26,7 @@ class Kubelet {
 
   std::string Text() {
     text_ =
-        R"(# What a node needs besides its own settings: a file *.conf in the folder of the kubelet's
+        R"(# Settings to add to a node's own: a file *.conf in the folder of the kubelet's
 # --config-dir, or lines of /var/lib/kubelet/config.yaml. CPU and memory managers change their
 # policies only with the node drained, the kubelet stopped, and cpu_manager_state and
 # memory_manager_state in /var/lib/kubelet deleted.
@@ -123,7 +123,7 @@ kind: KubeletConfiguration
     }
   }
 
-  // The kubelet refuses to start unless the sum over nodes is what is kept from pods.
+  // The kubelet refuses to start unless the sum over nodes equals the memory kept from pods.
   void AddMemoryManager() {
     const auto spare = std::find_if(placement_.nodes.begin(), placement_.nodes.end(),
                                     [](const auto& node) { return !node.is_used; });

@@ -16,14 +16,14 @@ namespace pinion::harness {
 Result<std::string> KubernetesText(const Profile& profile, const PodOptions& options);
 
 // A KubeletConfiguration (kubelet.config.k8s.io/v1beta1) with the static policies that a node needs
-// for the profile to have there what it was measured with, and no others: CPUs of its own if its
-// threads are pinned, whole cores if a core has several hardware threads, L3 domains and a NUMA
-// node if its plan stayed within some of several. Errors (kFailed): those of PodSizeOf.
+// for the profile to run as it was measured, and no others: CPUs of its own if its threads are
+// pinned, whole cores if a core has several hardware threads, L3 domains and a NUMA node if its
+// plan stayed within some of several. Errors (kFailed): those of PodSizeOf.
 Result<std::string> KubeletText(const Profile& profile, const PodOptions& options);
 
 // values.yaml for the chart of vLLM's production stack: one servingEngineSpec.modelSpec[] with
-// Pinion's image, and a ConfigMap with the profile and with what its containers start as `vllm`,
-// which launches the profile. Errors (kFailed): those of PodSizeOf.
+// Pinion's image, and a ConfigMap with the profile and with the script that its containers start as
+// `vllm`, which launches the profile. Errors (kFailed): those of PodSizeOf.
 Result<std::string> ProductionStackText(const Profile& profile, const PodOptions& options);
 
 // kustomization.yaml of a component that makes the Deployment "...decode" of llm-d's guides one
@@ -37,7 +37,8 @@ Result<std::string> RecipeText(const Profile& profile, const PodOptions& options
 // "models/ORG/REPO.yaml". Error (kFailed): the model is not called so.
 Result<std::string> RecipeFile(const Profile& profile);
 
-// A dashboard for Grafana: what /metrics serves, and constant lines for what the profile expects.
+// A dashboard for Grafana: values of /metrics, and constant lines of those that the profile
+// expects.
 Result<std::string> DashboardText(const Profile& profile, const PodOptions& options);
 
 }  // namespace pinion::harness

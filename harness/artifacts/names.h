@@ -12,7 +12,7 @@ namespace pinion::harness {
 inline constexpr size_t kMostOfLabel = 63;
 
 // `text` as part of a DNS label: its ASCII letters in lower case and its digits, with one '-' for
-// what is between them, at most `most` characters. Empty if it has none of them.
+// all between them, at most `most` characters. Empty if it has none of them.
 std::string Slug(std::string_view text, size_t most = kMostOfLabel);
 
 // The name of a profile's objects, "pinion-llama-3-2-1b-throughput-3f9c21": a DNS label of at most

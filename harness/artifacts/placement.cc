@@ -14,7 +14,7 @@ std::set<int> CpuSet(const std::string& text) {
   return list ? std::set<int>(list->begin(), list->end()) : std::set<int>();
 }
 
-bool Meet(const std::set<int>& a, const std::set<int>& b) {
+bool Overlaps(const std::set<int>& a, const std::set<int>& b) {
   return std::any_of(a.begin(), a.end(), [&](int cpu) { return b.count(cpu) > 0; });
 }
 
@@ -25,7 +25,7 @@ std::vector<Placement::Node> NodesOf(const Json& machine, const std::set<int>& u
     node.id = Optional<int>(item, "id", -1).value_or(-1);
     node.cpus = CpuSet(TextAt(item, "cpu_list"));
     node.memory_bytes = Optional<double>(item, "memory_bytes", 0).value_or(0);
-    node.is_used = Meet(node.cpus, used);
+    node.is_used = Overlaps(node.cpus, used);
     if (node.id >= 0 && !node.cpus.empty()) nodes.push_back(std::move(node));
   }
   return nodes;
@@ -48,7 +48,7 @@ int Placement::used_nodes() const {
 int Placement::used_caches() const {
   return static_cast<int>(std::count_if(caches.begin(), caches.end(), [&](const auto& cores) {
     return std::any_of(cores.begin(), cores.end(),
-                       [&](const Core& core) { return Meet(core, cpus); });
+                       [&](const Core& core) { return Overlaps(core, cpus); });
   }));
 }
 
@@ -56,9 +56,9 @@ std::optional<Placement::Core> Placement::IdleCore() const {
   std::optional<Core> idle;
   for (const auto& cores : caches)
     for (const Core& core : cores) {
-      if (Meet(core, cpus)) continue;
+      if (Overlaps(core, cpus)) continue;
       const bool is_apart = std::none_of(nodes.begin(), nodes.end(), [&](const Node& node) {
-        return node.is_used && Meet(node.cpus, core);
+        return node.is_used && Overlaps(node.cpus, core);
       });
       if (is_apart) return core;
       if (!idle) idle = core;

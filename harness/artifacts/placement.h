@@ -8,8 +8,8 @@
 
 namespace pinion::harness {
 
-// Where the plan of a profile computed, on the machine that it was measured on. What the profile
-// does not say, or says in a way that cannot be read, is empty.
+// CPUs and nodes of the plan of a profile, on the machine that it was measured on. Parts that the
+// profile lacks, or that cannot be read, are empty.
 struct Placement {
   struct Node {
     int id = 0;

@@ -7,7 +7,7 @@
 #include "engine/base/result.h"
 #include "harness/profile/profile.h"
 
-// The pod that launches a profile: what it needs of a machine, and its parts as YAML.
+// The pod that launches a profile: its needs of a machine, and its parts as YAML.
 
 namespace pinion::harness {
 
@@ -23,7 +23,7 @@ struct PodSize {
 
 // The hardware threads of the cores on which the profile's plan computed (evidence "plan", else the
 // CPUs that the sweep might use), always whole cores, and a quarter more memory than the expected
-// peak. Errors (kFailed): the profile, which an older version wrote, does not say what it needs.
+// peak. Errors (kFailed): the profile, which an older version wrote, lacks its needs.
 Result<PodSize> PodSizeOf(const Profile& profile);
 
 // The CPUs of the plan that was measured, front end included; empty if the profile has none, or
@@ -32,7 +32,7 @@ std::set<int> CpusOfPlan(const Profile& profile);
 // Hardware threads of a core of the measured machine; 1 if the profile does not say.
 int ThreadsPerCore(const Profile& profile);
 
-// Whether a model is called ORG/NAME, as on the Hugging Face hub, and is no folder here.
+// Whether a model is called ORG/NAME, as on the Hugging Face hub, and not a folder here.
 bool IsOfHub(const std::string& model);
 // The folder that a model's files are in, in the container; empty if it needs none.
 std::string ModelFolderOf(const std::string& model);

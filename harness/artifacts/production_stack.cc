@@ -33,13 +33,13 @@ std::string WithoutActions(const std::string& text, const std::string& second) {
   return plain;
 }
 
-// What the chart starts as `vllm serve MODEL --host ... --port ...`.
+// The script that the chart starts as `vllm serve MODEL --host ... --port ...`.
 std::string Script(const PodOptions& options) {
   std::vector<std::string> words = {"exec", "pinion"};
   for (const std::string& word : LaunchWords(options)) words.push_back(ShellQuote(word));
   return StrCat(
       "#!/bin/sh\n# The profile has the settings: the chart's flags of vLLM are not taken.\n",
-      "# The chart names a folder in which it keeps what it downloads.\nunset HF_HOME\n",
+      "# The chart names a folder for its downloads.\nunset HF_HOME\n",
       WithoutActions(Join(words, " "), "''{"), "\n");
 }
 

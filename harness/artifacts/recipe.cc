@@ -13,7 +13,7 @@
 namespace pinion::harness {
 namespace {
 
-// Whose flags and variables the settings' counterparts are (docs/vllm-flags.md).
+// The version whose flags and variables the counterparts are (docs/vllm-flags.md).
 constexpr char kVllmVersion[] = "0.32.0";
 
 struct ModelFacts {
@@ -38,7 +38,7 @@ Result<ModelFacts> FactsOf(const Profile& profile) {
               "this version's `pinion sweep` wrote");
 }
 
-// ORG and REPO, which name the file: nothing but what the hub allows.
+// ORG and REPO, which name the file: only characters that the hub allows.
 Result<std::pair<std::string, std::string>> HubName(const std::string& model) {
   const auto fits = [](const std::string& part) {
     return !part.empty() && part.front() != '.' &&

@@ -4,7 +4,7 @@
 
 #include "engine/base/json.h"
 
-// Texts from outside as YAML, which is read by parsers that differ in what they take as it is.
+// Texts from outside as YAML, for parsers that differ in the plain texts that they take.
 
 namespace pinion::harness {
 
@@ -18,7 +18,8 @@ std::string YamlSafeJson(const Json& value, int indent);
 // `text`, whose lines each get `by` before them.
 std::string Indented(const std::string& text, const std::string& by);
 
-// A line of a block of text: what would end it, or may not stand in it, is a space or an escape.
+// A line of a block of text: characters that would end it, or are not allowed, become a space or an
+// escape.
 std::string YamlSafeLine(const std::string& line);
 
 }  // namespace pinion::harness

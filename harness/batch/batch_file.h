@@ -22,8 +22,8 @@ Result<BatchRequest> ReadBatchRequest(const Json& line);
 // an earlier line has.
 Result<std::vector<BatchRequest>> ReadBatch(const std::vector<Json>& lines);
 
-// What became of a request. `body` is what the server answered, also if it refused; without an
-// answer `status` is 0 and `error` says why.
+// Outcome of a request. `body` is the server's answer, also if it refused; without an answer
+// `status` is 0 and `error` says why.
 struct BatchOutcome {
   int status = 0;
   Json body;

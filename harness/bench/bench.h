@@ -44,8 +44,8 @@ Status FitPrompt(const EngineInfo& engine, BenchPlan& plan);
 struct BenchRow {
   std::string metric;  // see Metrics() in harness/stats/metrics.h
   Estimate estimate;
-  // If the metric has a limit: the best value that the machine allows, and the fraction reached
-  // (1: the limit), both per round against what was measured beside it.
+  // If the metric has a limit: the best value that the machine allows, and the fraction reached (1:
+  // the limit), both per round against the limit measured beside it.
   std::optional<Estimate> limit, fraction_of_limit;
 };
 

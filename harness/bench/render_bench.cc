@@ -52,7 +52,7 @@ Json LimitsJson(const BenchResult& result) {
   return object;
 }
 
-// Whether what comes out is an embedding or scores.
+// Whether the output is an embedding or scores.
 bool Pools(const BenchResult& result) { return result.engine.task != ModelTask::kGenerate; }
 
 struct Line {
@@ -102,7 +102,7 @@ std::string Header(const BenchResult& result) {
 }
 
 // The least work of one phase of a round.
-std::string Asked(const char* phase, const StepCost& cost, bool by_bytes) {
+std::string StepCostText(const char* phase, const StepCost& cost, bool by_bytes) {
   return StrCat(
       phase, " is bound by ", by_bytes ? "memory" : "arithmetic", ": a round touches ",
       FormatBytes(cost.bytes()), " (KV ", FormatBytes(cost.kv_bytes), ") and takes ",
@@ -126,10 +126,10 @@ std::string LimitLines(const BenchResult& result) {
                     : StrCat(" and ", giga(limits.int8_ops_per_s), " GOP/s in int8"),
                 " on ", result.engine.isa,
                 ", measured between the rounds, memory also between the steps\n",
-                Asked("prefill", limits.prefill, limits.prefill_bound_by_bytes),
+                StepCostText("prefill", limits.prefill, limits.prefill_bound_by_bytes),
                 limits.decode.flops == 0  // of texts without answers
                     ? ""
-                    : Asked("decode", limits.decode, limits.decode_bound_by_bytes));
+                    : StepCostText("decode", limits.decode, limits.decode_bound_by_bytes));
 }
 
 Json ExchangeJson(const BenchResult& result) {
@@ -146,7 +146,7 @@ Json ExchangeJson(const BenchResult& result) {
                       {"decode_step", ToJson(result.decode_step)}};
 }
 
-// What a round exchanged with other processes, and what the link alone would take for it.
+// Exchange of a round with other processes, and the time that the link alone would take for it.
 std::string ExchangeLine(const BenchResult& result) {
   if (!result.traffic || !result.engine.link) return "";
   const Traffic& traffic = *result.traffic;
@@ -160,7 +160,7 @@ std::string ExchangeLine(const BenchResult& result) {
                 Printf("%.3g us", link.call_s * 1e6), " a call, ", rate, ")\n");
 }
 
-// What the link's cost predicts for a step, beside what it took.
+// Time of a step that the link's cost predicts, beside the measured one.
 std::string SpreadLine(const char* kind, const std::optional<SpreadStep>& step) {
   if (!step) return "";
   const auto ms = [](double seconds) { return StrCat(Number(seconds, true), " ms"); };

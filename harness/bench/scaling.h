@@ -23,7 +23,7 @@ struct ScalingRun {
 // that pins no thread.
 Result<std::vector<ScalingRun>> ScalingRuns(const Plan& plan, const std::vector<Plan>& splits);
 
-// What a run came to.
+// Figures of a run.
 struct ScalingRow {
   ScalingRun run = {};
   std::string error = {};  // why there are no figures; then all below are unset
@@ -33,7 +33,7 @@ struct ScalingRow {
   std::vector<double> wait_shares = {};  // by rank, of the steps' time
 };
 
-// From the JSON that `pinion bench` printed for the run. Error (kIo): it is not what bench prints.
+// From the JSON that `pinion bench` printed for the run. Error (kIo): it is not output of bench.
 Result<ScalingRow> ReadScalingRow(const ScalingRun& run, const Json& bench);
 
 // [{"ranks","threads","threads_bind","prefill_tokens_per_s","decode_steps_per_s",

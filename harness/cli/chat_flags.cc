@@ -14,15 +14,15 @@ namespace pinion::harness {
 namespace {
 
 constexpr const char* kChats = "Conversations";
-constexpr const char* kSampling = "What requests leave unsaid";
+constexpr const char* kSampling = "Defaults for requests";
 
 // A file's content, or the text itself if it looks like a template.
 Result<std::string> ReadChatTemplateFlag(const std::string& given) {
   if (given.find_first_of("{\n") != std::string::npos) return given;
   auto text = ReadFile(given, 4 << 20);
   if (text) return text;
-  return Fail(ErrorCode::kUsage,
-              StrCat("--chat-template: ", text.error().message, ", and it is no template itself"));
+  return Fail(ErrorCode::kUsage, StrCat("--chat-template: ", text.error().message,
+                                        ", and the value is not a template either"));
 }
 
 // Empty if the flag was not given.
@@ -89,7 +89,7 @@ void ChatFlags::AddTo(CLI::App& command, ServeOptions& options) {
       ->group(kChats);
   command
       .add_option("--generation-config", generation_config_,
-                  "what requests leave unsaid: auto (default: the model's generation_config.json), "
+                  "sampling defaults: auto (default: the model's generation_config.json), "
                   "vllm (temperature 1, no limits), or a folder with a generation_config.json")
       ->group(kSampling);
   command

@@ -8,13 +8,13 @@
 
 namespace pinion::harness {
 
-// The flags of `serve` that say how conversations become prompts, and answers messages; and what
-// requests leave unsaid.
+// The flags of `serve` for turning conversations into prompts and answers into messages, and for
+// defaults of requests.
 class ChatFlags {
  public:
   // Both objects must outlive parsing: flags write into `options`, or are kept until Resolve.
   void AddTo(CLI::App& command, ServeOptions& options);
-  // Checks what parsing has written, and adds the rest. Errors are kUsage.
+  // Checks the parsed flags, and adds the rest. Errors are kUsage.
   Status Resolve(ServeOptions& options) const;
 
  private:

@@ -67,7 +67,7 @@ Status Restore(const std::string& root, const std::string& undo_file) {
 
 Result<int> Treat(const DoctorTarget& target, const std::vector<Check>& checks,
                   const DoctorFlags& flags) {
-  // Settings are restored whatever happens but SIGKILL.
+  // Settings are restored after any end but SIGKILL.
   CatchStopRequests({SIGINT, SIGTERM, SIGHUP}, false);
   PINION_ASSIGN(const std::vector<Change> changes, ChangesOf(checks, flags.apply));
   PINION_TRY(KeepForRestore(flags, changes));

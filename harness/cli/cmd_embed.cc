@@ -31,7 +31,7 @@ struct RankCommand {
 Result<ModelTask> TaskOf(EngineOptions& options, ModelTask wanted, const std::string& output) {
   if (output != "-") PINION_TRY(CheckWritable(output));
   PINION_ASSIGN(ModelFiles files, FindModel(options.model));
-  // A generative model does here what the command is for.
+  // A generative model embeds here, too.
   options.pools = true;
   if (options.task == "auto" && files.spec.has_head()) options.task = Name(wanted);
   return ApplyTask(options.task, files);

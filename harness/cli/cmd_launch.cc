@@ -56,7 +56,7 @@ Status Become(const Command& command) {
   return Fail(ErrorCode::kIo, StrCat("starting ", arguments[0], ": ", std::strerror(errno)));
 }
 
-// Where the server can be asked how it is.
+// The URL at which the server tells its health.
 Result<ServerUrl> UrlOf(const LaunchOptions& options) {
   const bool is_v6 = options.host.find(':') != std::string::npos;
   if (options.host == "0.0.0.0" || options.host == "::") return ServerUrl::OfPort(options.port);
@@ -82,7 +82,7 @@ Result<int> StayBeside(const LaunchOptions& options, const Command& command) {
   constexpr double kPatienceSeconds = 1;  // a server that is ready answers at once
   if (Launched())
     return Fail(ErrorCode::kUsage,
-                "--restart cannot start again what mpirun has started; have it start mpirun: "
+                "--restart cannot start processes of mpirun again; have it start mpirun: "
                 "pinion launch PROFILE --restart -- mpirun -n 2");
   if (options.port == 0)
     return Fail(ErrorCode::kUsage,
@@ -98,7 +98,7 @@ bool IsFile(const LaunchOptions& options) {
   return !options.artifact.empty() || !options.haproxy.empty() || !options.nginx.empty();
 }
 
-// What to write into a file that something else starts the profile's servers with.
+// Text of a file by which another program starts the profile's servers.
 Result<std::string> FileOf(const LaunchOptions& options, const Profile& profile) {
   if (const Artifact* artifact = FindArtifact(options.artifact))
     return artifact->text(profile, {options.image.empty() ? PodOptions().image : options.image,
@@ -122,7 +122,7 @@ Result<int> RunLaunch(const LaunchOptions& options) {
                         options.served_model_name,
                         options.allowed_hosts,
                         options.launcher};
-  // What a pipe holds can be read only once.
+  // A pipe can be read only once.
   if (std::filesystem::is_regular_file(options.profile)) request.profile_path = options.profile;
   PINION_ASSIGN(request.profile, ReadProfile(options.profile));
   if (IsFile(options)) {
@@ -139,7 +139,7 @@ Result<int> RunLaunch(const LaunchOptions& options) {
   return 0;
 }
 
-// What is printed in place of starting the server, one of them.
+// Files that are printed in place of starting the server, one of them.
 void AddFiles(CLI::App& command, LaunchOptions& options,
               const std::vector<CLI::Option*>& starting) {
   constexpr char kGroup[] = "Files";

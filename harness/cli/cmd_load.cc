@@ -279,7 +279,7 @@ void AddSearch(CLI::App& command, LoadFlags& flags) {
   const auto add = [&](const char* name, auto& value, const char* help) {
     return command.add_option(name, value, help)->group(group);
   };
-  add("--find", flags.find, "what to raise: rate (open loop) or concurrency (closed loop)")
+  add("--find", flags.find, "quantity to raise: rate (open loop) or concurrency (closed loop)")
       ->check(CLI::IsMember({"rate", "concurrency"}));
   add("--attain", flags.search.attain, "share of the requests that must meet the SLO, above 0 to 1")
       ->capture_default_str();

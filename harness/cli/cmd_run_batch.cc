@@ -28,7 +28,7 @@ struct RunBatchFlags {
   double timeout_s = 3600;
 };
 
-// Where the answers go. What an earlier run left is kept, or nothing is there.
+// The file of answers. Those of an earlier run are kept, or there are none.
 struct BatchOutput {
   JsonLinesFile file;
   std::set<std::string> answered;  // custom_ids

@@ -49,14 +49,14 @@ Result<std::vector<std::string>> TakeUnavailable(Definition& definition) {
   return unavailable;
 }
 
-struct Asked {
+struct RequestedSweep {
   std::string folder;
   bool resumes = false;
   SweepMeta meta;
 };
 
 // The sweep that the flags ask for, in `folder`, which holds one already if it `resumes`.
-Result<Asked> AskIn(const SweepFlags& flags, const std::string& folder, bool resumes) {
+Result<RequestedSweep> AskIn(const SweepFlags& flags, const std::string& folder, bool resumes) {
   std::optional<SweepMeta> stored;
   EngineOptions base;
   base.has_frontend = true;  // plan as `launch` does, which starts a front end beside the engine
@@ -89,7 +89,7 @@ Result<Asked> AskIn(const SweepFlags& flags, const std::string& folder, bool res
   } else if (!flags.probe.empty()) {
     PINION_ASSIGN(meta.predictions, PredictionsFor(flags, definition, base, host));
   }
-  return Asked{folder, resumes, std::move(meta)};
+  return RequestedSweep{folder, resumes, std::move(meta)};
 }
 
 // Why this machine cannot continue the sweep in the folder; empty if it can. An error if the two
@@ -108,11 +108,11 @@ Result<std::string> Obstacle(const std::string& folder, const SweepMeta& stored,
 // With --continue: the sweep in the folder, or the next one beside it, that this machine began
 // under the same circumstances; a new one if there is none. A pod that starts again may have other
 // CPUs, or be on another machine, and then it is another block of the experiment.
-Result<Asked> Continue(const SweepFlags& flags, const std::string& folder) {
+Result<RequestedSweep> Continue(const SweepFlags& flags, const std::string& folder) {
   for (int number = 1;; ++number) {
     const std::string own = BlockFolder(folder, number);
     if (!HoldsSweep(own)) return AskIn(flags, own, false);
-    PINION_ASSIGN(Asked asked, AskIn(flags, own, true));
+    PINION_ASSIGN(RequestedSweep asked, AskIn(flags, own, true));
     PINION_ASSIGN(const SweepMeta stored, StoredSweep(own));
     PINION_ASSIGN(const std::string obstacle, Obstacle(own, stored, asked.meta));
     if (obstacle.empty()) return asked;
@@ -120,7 +120,7 @@ Result<Asked> Continue(const SweepFlags& flags, const std::string& folder) {
   }
 }
 
-Result<Asked> Ask(const SweepFlags& flags) {
+Result<RequestedSweep> Ask(const SweepFlags& flags) {
   PINION_ASSIGN(const EngineOptions named, flags.engine.Resolve({}));
   const std::string folder = flags.out.empty() ? DefaultFolder(named.model) : flags.out;
   return flags.continued ? Continue(flags, folder) : AskIn(flags, folder, flags.resume);
@@ -161,7 +161,7 @@ Status RunSweepCommand(const SweepFlags& flags) {
   if (flags.plan || !flags.machine.empty()) return PrintPlan(flags);
   PINION_TRY(CheckStated(flags));
   if (!flags.launcher.empty()) return RunFleet(flags);
-  PINION_ASSIGN(Asked asked, Ask(flags));
+  PINION_ASSIGN(RequestedSweep asked, Ask(flags));
   // The first Ctrl-C or SIGTERM ends the sweep in order; a second one ends it at once.
   CatchStopRequests({SIGINT, SIGTERM});
   SweepRequest request;

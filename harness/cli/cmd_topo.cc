@@ -18,7 +18,7 @@ namespace {
 // The settings that decide which CPUs compute.
 const std::vector<std::string> kBindingKeys = {"threads_bind", "reserved_cpus", "smt",
                                                "tensor_parallel", "pipeline_parallel"};
-// Those that decide what MODEL takes.
+// Those that the memory of MODEL depends on.
 const std::vector<std::string> kModelKeys = {"dtype",          "kv_cache_dtype",
                                              "kv_cache_space", "memory_policy",
                                              "max_model_len",  "max_num_batched_tokens",
@@ -73,7 +73,7 @@ Status RunTopo(const TopoFlags& flags) {
   return {};
 }
 
-// What only a running server can tell: all flags of plans are out of place beside it.
+// Flags of a running server: all flags of plans are out of place beside it.
 void AddLiveFlags(CLI::App& command, TopoFlags& flags) {
   const std::vector<CLI::Option*> plans =
       command.get_options([](const CLI::Option* option) { return !option->check_name("--json"); });
@@ -102,7 +102,7 @@ void AddTopo(CLI::App& app, int& exit_code) {
       "topo", "Draw this machine, its usable CPUs and memory, and the ranks' placement");
   CLI::Option* model = command->add_option(
       "MODEL", flags->model,
-      "also show what a model's sequences take and how many fit: a folder, a .gguf file, "
+      "also show the memory of a model's sequences and how many fit: a folder, a .gguf file, "
       "preset:NAME, or org/name in the Hugging Face cache");
   command->add_flag("--json", flags->json, "print JSON instead of a picture");
   command->add_option(

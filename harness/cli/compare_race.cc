@@ -24,8 +24,8 @@
 namespace pinion::harness {
 namespace {
 
-// The two sides, and what they have in common.
-struct Contest {
+// The two sides, and the settings that they share.
+struct ComparedSides {
   const char* kind;                // "build", "profile"
   std::vector<std::string> files;  // as the user named them
   std::vector<EngineChoice> engines;
@@ -37,42 +37,41 @@ bool CanMeasure(Objective objective) {
   return RowOf(objective).at_load || objective <= Objective::kBalanced;
 }
 
-Contest ContestOfBuilds(const CompareRaceFlags& flags) {
-  Contest contest{"build", flags.builds, {}, flags.model, Objective::kThroughput};
-  for (const std::string& file : flags.builds) contest.engines.emplace_back().binary = file;
-  return contest;
+ComparedSides SidesOfBuilds(const CompareRaceFlags& flags) {
+  ComparedSides sides{"build", flags.builds, {}, flags.model, Objective::kThroughput};
+  for (const std::string& file : flags.builds) sides.engines.emplace_back().binary = file;
+  return sides;
 }
 
-Result<Contest> ContestOfProfiles(const CompareRaceFlags& flags) {
-  Contest contest{"profile", flags.profiles, {}, "", Objective::kThroughput};
+Result<ComparedSides> SidesOfProfiles(const CompareRaceFlags& flags) {
+  ComparedSides sides{"profile", flags.profiles, {}, "", Objective::kThroughput};
   for (const std::string& file : flags.profiles) {
     PINION_ASSIGN(const Profile profile, ReadProfile(file));
     const std::string& model = profile.configuration.options.model;
-    if (!contest.model.empty() && contest.model != model)
-      return Fail(ErrorCode::kUsage, StrCat("the profiles are of different models, ", contest.model,
+    if (!sides.model.empty() && sides.model != model)
+      return Fail(ErrorCode::kUsage, StrCat("the profiles are of different models, ", sides.model,
                                             " and ", model, ": a race needs one model"));
     const auto objective = ParseObjective(profile.objective);
-    if (contest.model.empty() && objective && CanMeasure(*objective))
-      contest.objective = *objective;
-    contest.model = model;
-    EngineChoice& engine = contest.engines.emplace_back();
+    if (sides.model.empty() && objective && CanMeasure(*objective)) sides.objective = *objective;
+    sides.model = model;
+    EngineChoice& engine = sides.engines.emplace_back();
     for (const SettingRow& row : SettingRows())
       if (const Json value = row.get(profile.configuration); value != row.get({}) && row.varies)
         engine.settings.Set(row.key, value);
   }
-  return contest;
+  return sides;
 }
 
-Result<Contest> ContestOf(const CompareRaceFlags& flags) {
-  Contest contest = ContestOfBuilds(flags);
+Result<ComparedSides> SidesOf(const CompareRaceFlags& flags) {
+  ComparedSides sides = SidesOfBuilds(flags);
   if (!flags.profiles.empty()) {
-    PINION_ASSIGN(contest, ContestOfProfiles(flags));
+    PINION_ASSIGN(sides, SidesOfProfiles(flags));
   }
-  contest.engines[0].name = "A";
-  contest.engines[1].name = "B";
-  if (!flags.objective) return contest;
-  PINION_ASSIGN(contest.objective, ParseObjective(*flags.objective));
-  if (CanMeasure(contest.objective)) return contest;
+  sides.engines[0].name = "A";
+  sides.engines[1].name = "B";
+  if (!flags.objective) return sides;
+  PINION_ASSIGN(sides.objective, ParseObjective(*flags.objective));
+  if (CanMeasure(sides.objective)) return sides;
   return Fail(
       ErrorCode::kUsage,
       StrCat("--objective ", *flags.objective, " needs a sweep's definition; compare takes ",
@@ -80,25 +79,25 @@ Result<Contest> ContestOf(const CompareRaceFlags& flags) {
 }
 
 // Nothing but the two sides: their race runs rounds as long as the budget lasts.
-Result<Definition> DefinitionOf(const Contest& contest, const CompareRaceFlags& flags) {
+Result<Definition> DefinitionOf(const ComparedSides& sides, const CompareRaceFlags& flags) {
   constexpr double kMostThreshold = 0.5;  // of a definition's epsilon
   if (flags.threshold > kMostThreshold)
     return Fail(ErrorCode::kUsage, StrCat("--threshold is ", Percent(flags.threshold),
                                           "; of builds and profiles it is at most 50 %"));
   Definition definition;
-  definition.engines = contest.engines;
-  definition.objectives = {contest.objective};
+  definition.engines = sides.engines;
+  definition.objectives = {sides.objective};
   PINION_ASSIGN(definition.budget_s, ParseDuration(flags.budget, "--budget"));
   // A batch tells most per second; a single client's latency varies several times as much. A small
   // one makes short waves, between which a machine's speed changes less.
   Workload& workload =
       definition.workload = {{.shape = WorkloadShape::Fixed(64, 32), .num_prompts = 8}, {}};
-  if (contest.objective != Objective::kThroughput)
-    workload.concurrency = {std::max(1, contest.objective.level.clients)};
-  if (contest.objective.level.is_open()) workload.rates = {contest.objective.level.rate};
+  if (sides.objective != Objective::kThroughput)
+    workload.concurrency = {std::max(1, sides.objective.level.clients)};
+  if (sides.objective.level.is_open()) workload.rates = {sides.objective.level.rate};
   LoadPlan& load = workload.load;
   load.num_prompts =
-      std::max(load.num_prompts, LeastPrompts(contest.objective, load.shape.output_len()));
+      std::max(load.num_prompts, LeastPrompts(sides.objective, load.shape.output_len()));
   definition.strategy = Strategy::kPair;
   definition.rounds = flags.rounds;
   definition.epsilon = std::max(flags.threshold, kLeastEpsilon);
@@ -106,7 +105,7 @@ Result<Definition> DefinitionOf(const Contest& contest, const CompareRaceFlags& 
   return definition;
 }
 
-// What gives the same race again: the defaults of flags may change.
+// A command line that repeats the race, even if defaults of flags change.
 std::string CommandLineOf(const CompareRaceFlags& flags, const Objective& objective) {
   constexpr double kPercent = 100;
   Command command{{}, {"pinion", "compare"}};
@@ -120,36 +119,36 @@ std::string CommandLineOf(const CompareRaceFlags& flags, const Objective& object
   return ShellText(command);
 }
 
-Result<SweepRequest> RequestFor(const Contest& contest, const CompareRaceFlags& flags) {
+Result<SweepRequest> RequestFor(const ComparedSides& sides, const CompareRaceFlags& flags) {
   EngineOptions base;
   base.has_frontend = true;
-  base.model = contest.model;
+  base.model = sides.model;
   PINION_ASSIGN(const Host host, Host::This());
-  PINION_ASSIGN(const Definition definition, DefinitionOf(contest, flags));
+  PINION_ASSIGN(const Definition definition, DefinitionOf(sides, flags));
   SweepRequest request;
   PINION_ASSIGN(request.meta,
-                DescribeSweep(definition, base, host, CommandLineOf(flags, contest.objective)));
+                DescribeSweep(definition, base, host, CommandLineOf(flags, sides.objective)));
   request.folder = flags.out.empty() ? StrCat("out/compare-", NowIso8601()) : flags.out;
   request.binary = SelfPath();
   request.interrupted = StopRequested;
   return request;
 }
 
-// What became of a side that keeps failing or, if there is no verdict, has too few numbers for one.
-// Empty: too few rounds alone.
+// Why a side keeps failing or, if there is no verdict, has too few numbers for one. Empty: too few
+// rounds alone.
 std::string LostSide(const Results& results, const char* kind, bool has_verdict,
                      const std::string& folder) {
   for (const Candidate& candidate : results.candidates) {
-    const std::string fate = Fate(candidate);
-    if (fate.empty() || (has_verdict && !GaveOut(candidate.status))) continue;
+    const std::string why = WhyExcluded(candidate);
+    if (why.empty() || (has_verdict && !GaveOut(candidate.status))) continue;
     const std::string log =
         candidate.log_path.empty() ? "" : StrCat("; see ", folder, "/", candidate.log_path);
-    return StrCat(kind, " ", candidate.engine, " ", fate, log);
+    return StrCat(kind, " ", candidate.engine, " ", why, log);
   }
   return "";
 }
 
-// The verdict, and what the report is written from.
+// The verdict, and the results for the report.
 Result<PairVerdict> RunRace(const SweepRequest& request, const char* kind, Results& results) {
   SweepEnd end = SweepEnd::kInterrupted;
   {
@@ -173,17 +172,17 @@ Result<PairVerdict> RunRace(const SweepRequest& request, const char* kind, Resul
 Result<bool> CompareRace(const CompareRaceFlags& flags) {
   PINION_TRY(FindPageParts());  // else the report fails after all trials
   CatchStopRequests({SIGINT, SIGTERM});
-  PINION_ASSIGN(const Contest contest, ContestOf(flags));
-  PINION_ASSIGN(const SweepRequest request, RequestFor(contest, flags));
+  PINION_ASSIGN(const ComparedSides sides, SidesOf(flags));
+  PINION_ASSIGN(const SweepRequest request, RequestFor(sides, flags));
   Results results;
-  PINION_ASSIGN(const PairVerdict verdict, RunRace(request, contest.kind, results));
+  PINION_ASSIGN(const PairVerdict verdict, RunRace(request, sides.kind, results));
   if (verdict.kind == PairVerdict::Kind::kTooFewRounds)
     return Fail(ErrorCode::kFailed, std::string(Trim(Render(verdict, "A", "B"))));
   Json json = ToJson(verdict);
-  json.Set(StrCat(contest.kind, "s"), Json(contest.files));
+  json.Set(StrCat(sides.kind, "s"), Json(sides.files));
   json.Set("folder", request.folder);
   std::cout << (flags.json ? json.Dump(2) + "\n"
-                           : StrCat("A  ", contest.files[0], "\nB  ", contest.files[1], "\n",
+                           : StrCat("A  ", sides.files[0], "\nB  ", sides.files[1], "\n",
                                     Render(verdict, "A", "B")))
             << std::flush;
   PINION_TRY(WriteOutputs(results, request.folder));

@@ -37,7 +37,7 @@ class EngineFlags {
   std::string model_;
   bool needs_model_ = false;
   bool needs_valid_ =
-      true;  // what an engine needs that is no flag's own value: a model, an ISA path
+      true;  // checks needs of an engine beyond the values of flags: a model, an ISA path
   std::map<std::string, std::string> texts_;  // by the setting's key, as typed
 };
 

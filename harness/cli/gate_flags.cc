@@ -60,7 +60,7 @@ Status CheckHosts(const std::vector<std::string>& hosts) {
   return {};
 }
 
-// What no client could send in a header would lock everybody out.
+// A key that no client could send in a header would lock everybody out.
 Status CheckKey(std::string_view key, const std::string& where) {
   if (key.empty() || Trim(key) != key)
     return Fail(ErrorCode::kUsage, StrCat(where, " is empty or has spaces around it"));

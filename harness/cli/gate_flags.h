@@ -9,7 +9,7 @@
 
 namespace pinion::harness {
 
-// The flags of `serve` that say who may ask: keys, hosts, and the pages of other origins.
+// The flags of `serve` for access control: keys, hosts, and the pages of other origins.
 class GateFlags {
  public:
   // Those without a form of their own write to `rules`. Both must outlive parsing.

@@ -19,7 +19,7 @@ Result<std::string> GivenSweep(const std::string& path) {
   if (!std::filesystem::is_regular_file(given, ignored)) return path;
   if (given.filename() != "results.db")
     return Fail(ErrorCode::kUsage,
-                StrCat(path, " is no sweep: name the folder that `pinion sweep` ",
+                StrCat(path, " is not a sweep; give the folder that `pinion sweep` ",
                        "wrote, or its results.db"));
   return given.has_parent_path() ? given.parent_path().string() : std::string(".");
 }

@@ -64,7 +64,7 @@ void OccupyStandardDescriptors() {
       static_cast<void>(open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY));
 }
 
-// A launcher's default that helps nobody; if it cannot be mended, the plan shows what is left.
+// Replaces a launcher's useless default; if that fails, the plan shows the CPUs that are left.
 void TakeCpusOfLauncher() {
   const auto launcher = LauncherWithCpus();
   if (!launcher) return;
@@ -82,7 +82,7 @@ int Main(int argc, char** argv) {
   OccupyStandardDescriptors();
   TakeCpusOfLauncher();
   if (const auto launched = Launched(); launched && launched->process > 0)
-    return FollowLeader();        // whatever the command: the leader runs it
+    return FollowLeader();        // with any command: the leader runs it
   std::signal(SIGXFSZ, SIG_IGN);  // so that writing beyond `ulimit -f` fails with an error message
   CLI::App app(
       "Finds the fastest way to run a language model on the CPUs you have, shows the evidence, and "

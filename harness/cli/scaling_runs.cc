@@ -73,8 +73,8 @@ Result<ScalingRow> Measure(const EngineOptions& options, const std::vector<std::
   EngineOptions of_run = options;
   of_run.threads_bind = run.threads_bind;
   of_run.tensor_parallel = run.ranks;
-  of_run.reserved_cpus.reset();  // what is reserved is not in the lists
-  of_run.smt = "off";            // and what is not, is
+  of_run.reserved_cpus.reset();  // reserved CPUs are not in the lists
+  of_run.smt = "off";            // and all others are
   Process::Options child;
   child.arguments = {SelfPath(), "bench", "--json"};
   const auto engine = EngineArguments(of_run);

@@ -21,7 +21,7 @@ Result<TemporaryFile> RunReference(const EngineOptions& options,
 Status ApplySetting(const std::string& setting, EngineOptions& options);
 
 // Checks that both models cut the prompts into the same tokens and have vocabularies of one size,
-// which makes their logits comparable; the error says what differs.
+// which makes their logits comparable; the error names the difference.
 Status CheckComparable(const std::string& model, const std::string& reference,
                        const std::vector<Json>& lines, const std::vector<Prompt>& prompts);
 

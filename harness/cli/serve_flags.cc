@@ -187,8 +187,8 @@ void ServeFlags::AddFaults(CLI::App& command) {
   command
       .add_option(
           "--engine-timeout", engine_timeout_,
-          "the engine process is replaced if for this long it neither answers nor gets on with a "
-          "step or, then for at least 30s, with loading (default 60s)")
+          "the engine process is replaced if it neither answers nor makes progress for this long "
+          "(while loading: at least 30s; default 60s)")
       ->group(kFaults);
   command
       .add_option(
@@ -227,9 +227,10 @@ void ServeFlags::AddPrefill(CLI::App& command) {
       ->check(CLI::IsMember({"prefill", "decode"}))
       ->group(kPrefill);
   command
-      .add_option("--prefill-listen", options_.engine.prefill.listen,
-                  "with --role prefill: HOST:PORT or unix:PATH at which other servers ask; open to "
-                  "whoever reaches it, so never one of the Internet")
+      .add_option(
+          "--prefill-listen", options_.engine.prefill.listen,
+          "with --role prefill: HOST:PORT or unix:PATH at which other servers ask; it has no "
+          "authentication: never expose it to the Internet")
       ->group(kPrefill);
   command
       .add_option("--prefill-from", options_.engine.prefill.from,

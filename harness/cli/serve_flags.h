@@ -20,10 +20,10 @@ class ServeFlags {
   Result<ServeOptions> Resolve() const;
 
  private:
-  void AddHttp(CLI::App& command);     // how to talk to the server
-  void AddLimits(CLI::App& command);   // what they may ask for
-  void AddFaults(CLI::App& command);   // what happens if something breaks or ends
-  void AddPrefill(CLI::App& command);  // who computes prompts
+  void AddHttp(CLI::App& command);     // addresses, names, HTTPS
+  void AddLimits(CLI::App& command);   // limits of requests
+  void AddFaults(CLI::App& command);   // restarts, timeouts, shutdown
+  void AddPrefill(CLI::App& command);  // division of prompts among engines
   Status ResolvePrefill(ServeOptions& options) const;
   Status ResolveHttp(HttpRules& rules) const;
 

@@ -124,7 +124,7 @@ void SweepFlags::AddSearch(CLI::App& command) {
   command
       .add_option(
           "--objectives", objectives,
-          "what to optimise: throughput, latency, balanced (default: these three), "
+          "throughput, latency, balanced (default: these three), "
           "goodput, cores (fewest, within cores_within of the throughput), energy, cost; or a "
           "latency at one of the loads, such as itl_p95@8 (clients) or itl_p95@2.5rps (requests): "
           "ttft, ttft_p95, tpot, itl, itl_p95, e2el, e2el_p95")
@@ -156,13 +156,13 @@ void SweepFlags::AddSearch(CLI::App& command) {
                      "time for one trial, such as 20s: its load is cut to end by then, but may "
                      "last as long as the "
                      "start took (default: a limit that lets the rounds fit the budget)");
-  command.add_option(
-      "--search,--strategy", strategy,
-      "racing: drop configurations that cannot win; grid: drop none; random: race a "
-      "random subset; coordinate: vary one setting at a time; halving: measure the "
-      "better half twice as long, again and again; tpe: measure what Optuna's model "
-      "proposes, for spaces too large to measure; pair: two configurations and one objective, "
-      "judged as `pinion compare` does (default racing)");
+  command.add_option("--search,--strategy", strategy,
+                     "racing: drop configurations that cannot win; grid: drop none; random: race a "
+                     "random subset; coordinate: vary one setting at a time; halving: measure the "
+                     "better half twice as long, again and again; tpe: measure the proposals of "
+                     "Optuna's model, for spaces too large to measure; pair: two configurations "
+                     "and one objective, "
+                     "judged as `pinion compare` does (default racing)");
   command.add_option("--epsilon", epsilon,
                      "smallest difference worth having, a fraction (default 0.02)");
 }
@@ -183,10 +183,8 @@ void SweepFlags::AddPrediction(CLI::App& command) {
       "plan for another machine: an .xml file that lstopo wrote, or hwloc's form, such as "
       "\"pack:2 numa:3 core:19 pu:2\"; predicts from stated limits, or from --probe, scaled "
       "by cores");
-  command.add_option(
-      "--node-bandwidth", node_bandwidth,
-      "with --plan or --machine: what a NUMA node's cores read from its memory, such "
-      "as 300GB/s");
+  command.add_option("--node-bandwidth", node_bandwidth,
+                     "with --plan or --machine: memory bandwidth of a NUMA node, such as 300GB/s");
   command
       .add_option("--memory-channels", memory_channels,
                   "instead of --node-bandwidth: memory channels of a socket x their speed in MT/s, "
@@ -201,7 +199,7 @@ void SweepFlags::AddFleet(CLI::App& command) {
   auto* fleet = command
                     .add_option("--launcher", launcher,
                                 "run the same sweep on several nodes of one kind, each by itself, "
-                                "and join what they measured: slurm (job steps of an allocation, "
+                                "and join their trials: slurm (job steps of an allocation, "
                                 "which is requested if there is none yet) or k8s (a Job for each)")
                     ->check(CLI::IsMember({"slurm", "k8s"}));
   command.add_option("--nodes", nodes, "with --launcher: how many nodes")

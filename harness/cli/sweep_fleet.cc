@@ -44,8 +44,8 @@ FleetRequest RequestFrom(const SweepFlags& flags, const std::string& model) {
 Status PrintJobs(const SweepFlags& flags, FleetRequest request) {
   if (!flags.manifest)
     return Fail(ErrorCode::kUsage,
-                "--launcher k8s prints the Jobs and starts none: add --manifest, and give what it "
-                "prints to kubectl apply");
+                "--launcher k8s prints the Jobs and starts none: add --manifest, and give the "
+                "output to kubectl apply");
   if (!flags.probe.empty())
     return Fail(ErrorCode::kUsage,
                 "--probe is a file of this machine, which the pods do not have; leave it out");

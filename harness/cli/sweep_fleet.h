@@ -11,7 +11,7 @@ namespace pinion::harness {
 std::string DefaultFolder(std::string model);
 
 // `pinion sweep --launcher`: prints the manifest, or runs the sweeps of all nodes and reports on
-// what they measured together.
+// their trials together.
 Status RunFleet(const SweepFlags& flags);
 
 }  // namespace pinion::harness

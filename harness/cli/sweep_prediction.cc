@@ -21,9 +21,10 @@ Status CheckProbed(const std::string& path, const Machine& machine) {
   PINION_ASSIGN(const Json probe, ReadGivenJson(path));
   const Json* probed = probe.Find("machine");
   if (!probed)
-    return Fail(ErrorCode::kUsage,
-                StrCat(path, " is no output of `pinion probe`: make one with `pinion probe --out ",
-                       "FILE`"));
+    return Fail(
+        ErrorCode::kUsage,
+        StrCat(path, " was not written by `pinion probe`; create it with `pinion probe --out ",
+               "FILE`"));
   const Json here = MachineFingerprint(machine);
   for (const char* key : {"cpu_model", "cores", "cpus"}) {
     const Json *there = probed ? probed->Find(key) : nullptr, *own = here.Find(key);

@@ -14,7 +14,7 @@ namespace pinion::harness {
 
 namespace {
 
-// What the file plants on a recorded sweep; without a file, nothing.
+// The effects that the file plants on a recorded sweep; without a file, none.
 Result<Planted> PlantedOn(const RecordedSweep& recorded, const std::string& file) {
   std::vector<std::string> names;
   for (const RecordedSweep::Contestant& one : recorded.contestants) names.push_back(one.name);

@@ -65,7 +65,7 @@ Error UnknownCommand(const CLI::App& command, const std::string& written) {
                  "the commands are ", Join(names, ", "))};
 }
 
-// Of the unparsed arguments, name an option if there is one: what follows it may be its value.
+// Of the unparsed arguments, name an option if there is one: the next words may be its value.
 std::string Unexpected(const CLI::App& command, const std::vector<std::string>& left) {
   const auto option = std::find_if(left.begin(), left.end(),
                                    [](const std::string& each) { return each.rfind('-', 0) == 0; });
@@ -144,7 +144,7 @@ CLI::Validator Unsigned(uint64_t least, uint64_t most) {
 
 CLI::Validator NotEmpty() {
   return {[](std::string& text) {
-            return text.empty() ? std::string("'' is no value; give one, or leave the option out")
+            return text.empty() ? std::string("the value is empty; give one, or omit the option")
                                 : std::string();
           },
           ""};

@@ -17,7 +17,7 @@ Error DescribeUsage(const CLI::App& app, const CLI::ParseError& error, int argc,
 // too large as the largest.
 CLI::Validator Unsigned(uint64_t least = 0, uint64_t most = UINT64_MAX);
 
-// For options of text that must not be "": what a script passes whose variable is not set.
+// For options of text that must not be "", as a script passes it if its variable is not set.
 CLI::Validator NotEmpty();
 
 // The words of this process's command line as they were given, the program's name first.

@@ -12,11 +12,11 @@
 namespace pinion::harness {
 namespace {
 
-enum class Fate { kTaken, kIgnored, kRefused };
+enum class FlagHandling { kTaken, kIgnored, kRefused };
 
 // Flags that share a reason. Of ignored ones a name that ends in "=" takes a value.
 struct FlagGroup {
-  Fate fate;
+  FlagHandling handling;
   const char* why;
   const char* names;  // without "--", a space between them
 };
@@ -35,8 +35,8 @@ constexpr char kGpuNames[] =
     "offload-group-size offload-num-in-group offload-prefetch-step offload-params";
 
 constexpr FlagGroup kGroups[] = {
-    {Fate::kRefused, kGpu, kGpuNames},
-    {Fate::kTaken, "",
+    {FlagHandling::kRefused, kGpu, kGpuNames},
+    {FlagHandling::kTaken, "",
      "dtype seed max-model-len kv-cache-dtype enable-prefix-caching served-model-name "
      "enable-sleep-mode tensor-parallel-size pipeline-parallel-size data-parallel-size block-size "
      "max-num-batched-tokens max-num-seqs "
@@ -45,51 +45,56 @@ constexpr FlagGroup kGroups[] = {
      "ssl-certfile model chat-template trust-request-chat-template tool-call-parser "
      "reasoning-parser max-logprobs device default-chat-template-kwargs generation-config "
      "override-generation-config root-path"},
-    {Fate::kIgnored, "no code of a checkpoint is ever run", "trust-remote-code"},
-    {Fate::kIgnored, "long prompts are always read in chunks; --max-step-ms bounds a step",
+    {FlagHandling::kIgnored, "no code of a checkpoint is ever run", "trust-remote-code"},
+    {FlagHandling::kIgnored, "long prompts are always read in chunks; --max-step-ms bounds a step",
      "enable-chunked-prefill no-enable-chunked-prefill long-prefill-token-threshold= "
      "max-long-partial-prefills= max-num-partial-prefills="},
-    {Fate::kIgnored, "there are no CUDA graphs to turn off", "enforce-eager"},
-    {Fate::kIgnored, "the checkpoint says how it is quantised", "quantization= q="},
-    {Fate::kIgnored, "the format follows from the model's files", "load-format= config-format="},
-    {Fate::kIgnored, "files are mapped, not copied",
+    {FlagHandling::kIgnored, "there are no CUDA graphs to turn off", "enforce-eager"},
+    {FlagHandling::kIgnored, "the checkpoint says how it is quantised", "quantization= q="},
+    {FlagHandling::kIgnored, "the format follows from the model's files",
+     "load-format= config-format="},
+    {FlagHandling::kIgnored, "files are mapped, not copied",
      "safetensors-load-strategy= safetensors-prefetch-num-threads= "
      "safetensors-prefetch-block-size= max-parallel-loading-workers= use-tqdm-on-load= "
      "no-use-tqdm-on-load pt-load-map-location="},
-    {Fate::kIgnored,
+    {FlagHandling::kIgnored,
      "processes of ranks are started by mpirun, and their network is MPI's; see docs/hosts.md",
      "distributed-executor-backend= distributed-timeout-seconds= cpu-distributed-timeout-seconds="},
-    {Fate::kIgnored,
+    {FlagHandling::kIgnored,
      "every request has a priority, 0 unless it says otherwise; --max-step-ms orders equal ones",
      "scheduling-policy="},
-    {Fate::kIgnored, "steps are always prepared while the one before is computed",
+    {FlagHandling::kIgnored, "steps are always prepared while the one before is computed",
      "async-scheduling no-async-scheduling"},
-    {Fate::kIgnored, "there is one tokenizer and one implementation of every model",
+    {FlagHandling::kIgnored, "there is one tokenizer and one implementation of every model",
      "tokenizer-mode= model-impl= moe-backend= linear-backend= attention-backend= "
      "performance-mode= optimization-level= prefix-caching-hash-algo= mamba-backend= "
      "mamba-ssu-algorithm= gdn-prefill-backend= kda-prefill-backend= kda-decode-backend= "
      "use-replayssm no-use-replayssm replayssm-buffer-len= "
      "disable-hybrid-kv-cache-manager no-disable-hybrid-kv-cache-manager disable-cascade-attn"},
-    {Fate::kIgnored, "texts of requests are never logged; --access-log FILE logs their paths",
+    {FlagHandling::kIgnored,
+     "texts of requests are never logged; --access-log FILE logs their paths",
      "enable-log-requests no-enable-log-requests disable-log-requests max-log-len= "
      "disable-uvicorn-access-log disable-access-log-for-endpoints= uvicorn-log-level="},
-    {Fate::kIgnored, "figures are on /metrics, and cost nothing that could be saved",
+    {FlagHandling::kIgnored, "figures are on /metrics, and cost nothing that could be saved",
      "disable-log-stats aggregate-engine-logging show-hidden-metrics-for-version="},
-    {Fate::kIgnored, "/load always tells how many requests there are",
+    {FlagHandling::kIgnored, "/load always tells how many requests there are",
      "enable-server-load-tracking"},
-    {Fate::kIgnored, "the usage in an answer always has them", "enable-prompt-tokens-details"},
-    {Fate::kRefused,
+    {FlagHandling::kIgnored, "the usage in an answer always has them",
+     "enable-prompt-tokens-details"},
+    {FlagHandling::kRefused,
      "adds figures that Pinion does not have; leave it out: /metrics shows the ones it has",
      "kv-cache-metrics kv-cache-metrics-sample enable-mfu-metrics enable-per-request-metrics"},
-    {Fate::kIgnored, "the states of recurrent layers are kept behind prompts without being told",
+    {FlagHandling::kIgnored,
+     "the states of recurrent layers are kept behind prompts without being told",
      "mamba-block-size= mamba-cache-mode= enable-mamba-shared-prefix-checkpoint"},
-    {Fate::kIgnored, "of every checkpoint the language model alone is loaded",
+    {FlagHandling::kIgnored, "of every checkpoint the language model alone is loaded",
      "language-model-only"},
-    {Fate::kIgnored, "/openapi.json is always there, and pages for it are not",
+    {FlagHandling::kIgnored, "/openapi.json is always there, and pages for it are not",
      "disable-fastapi-docs enable-offline-docs"},
-    {Fate::kIgnored, "every answer has X-Request-Id", "enable-request-id-headers"},
-    {Fate::kIgnored, "/tokenizer_info is always there", "enable-tokenizer-info-endpoint"},
-    {Fate::kRefused, "is for images, audio and video, which Pinion does not read; leave it out",
+    {FlagHandling::kIgnored, "every answer has X-Request-Id", "enable-request-id-headers"},
+    {FlagHandling::kIgnored, "/tokenizer_info is always there", "enable-tokenizer-info-endpoint"},
+    {FlagHandling::kRefused,
+     "is for images, audio and video, which Pinion does not read; leave it out",
      "limit-mm-per-prompt enable-mm-embeds media-io-kwargs mm-processor-kwargs "
      "mm-processor-cache-gb mm-processor-cache-type mm-hasher-algorithm "
      "mm-shm-cache-max-object-size-mb mm-encoder-only mm-encoder-tp-mode mm-encoder-attn-backend "
@@ -98,14 +103,16 @@ constexpr FlagGroup kGroups[] = {
      "video-pruning-method mm-tensor-ipc mm-processor-device mm-ipc-gpu-memory-gb "
      "mm-device-do-normalize disable-chunked-mm-input "
      "allowed-local-media-path allowed-media-domains trust-request-mm-kwargs"},
-    {Fate::kRefused, "is for adapters; merge the adapter into its checkpoint and serve that",
+    {FlagHandling::kRefused,
+     "is for adapters; merge the adapter into its checkpoint and serve that",
      "enable-lora max-loras max-lora-rank lora-dtype enable-tower-connector-lora max-cpu-loras "
      "fully-sharded-loras lora-target-modules default-mm-loras specialize-active-lora "
      "enable-mixed-moe-lora-format enable-moe-shared-loras max-lora-cls-labels lora-modules"},
-    {Fate::kRefused, "is for speculative decoding, which Pinion does not have; leave it out",
+    {FlagHandling::kRefused,
+     "is for speculative decoding, which Pinion does not have; leave it out",
      "speculative-config spec-method spec-model spec-tokens per-request-spec-decode-metrics "
      "diffusion-config"},
-    {Fate::kRefused,
+    {FlagHandling::kRefused,
      "divides a model or its requests in a way that Pinion does not have; use "
      "--tensor-parallel-size, --pipeline-parallel-size or --data-parallel-size",
      "data-parallel-rank data-parallel-start-rank "
@@ -119,83 +126,93 @@ constexpr FlagGroup kGroups[] = {
      "decode-context-parallel-size dcp-comm-backend dcp-q-replicate dcp-kv-cache-interleave-size "
      "cp-kv-cache-interleave-size prefill-context-parallel-size enable-scale-out headless "
      "master-addr master-port nnodes node-rank enable-fault-tolerance fault-tolerance-config"},
-    {Fate::kRefused,
+    {FlagHandling::kRefused,
      "binds processes and their memory to nodes; use --threads-bind and --reserved-cpus for the "
      "CPUs, --memory-policy for the memory",
      "numa-bind numa-bind-nodes numa-bind-cpus"},
-    {Fate::kRefused, "sets a number of processes; the front end has --frontend-workers threads",
+    {FlagHandling::kRefused,
+     "sets a number of processes; the front end has --frontend-workers threads",
      "api-server-count renderer-num-workers"},
-    {Fate::kRefused, "sizes the KV cache; use --kv-cache-space, such as 8GiB",
+    {FlagHandling::kRefused, "sizes the KV cache; use --kv-cache-space, such as 8GiB",
      "kv-cache-memory-bytes watermark watermark-config"},
-    {Fate::kRefused,
+    {FlagHandling::kRefused,
      "names a connector between engines; use --prefill-replicas within a server, --role between "
      "servers",
      "kv-transfer-config"},
-    {Fate::kRefused, "moves the KV cache elsewhere, which Pinion cannot; leave it out",
+    {FlagHandling::kRefused, "moves the KV cache elsewhere, which Pinion cannot; leave it out",
      "kv-events-config ec-transfer-config ec-manager-config kv-offloading-size "
      "kv-offloading-backend kv-sharing-fast-prefill swa-bounded-replay engram-config"},
-    {Fate::kRefused, "keeps some layers' KV in another type; --kv-cache-dtype is for all of them",
+    {FlagHandling::kRefused,
+     "keeps some layers' KV in another type; --kv-cache-dtype is for all of them",
      "kv-cache-dtype-skip-layers"},
-    {Fate::kRefused, "changes what a model computes; edit its config.json instead",
+    {FlagHandling::kRefused, "changes the computation of a model; edit its config.json instead",
      "hf-overrides hf-config-path model-class-overrides rope-scaling rope-theta "
      "disable-sliding-window quantization-config allow-deprecated-quantization pooler-config "
      "use-fp64-gumbel"},
-    {Fate::kRefused, "says what a model is run for; use --task", "convert runner"},
-    {Fate::kRefused, "chooses other log-probabilities than those of the raw logits; leave it out",
-     "logprobs-mode"},
-    {Fate::kRefused, "names files; Pinion downloads none: run `hf download` and name the folder",
+    {FlagHandling::kRefused, "selects the task of a model; use --task", "convert runner"},
+    {FlagHandling::kRefused,
+     "chooses other log-probabilities than those of the raw logits; leave it out", "logprobs-mode"},
+    {FlagHandling::kRefused,
+     "names files; Pinion downloads none: run `hf download` and name the folder",
      "revision code-revision tokenizer-revision hf-token download-dir ignore-patterns tokenizer "
      "skip-tokenizer-init model-loader-extra-config"},
-    {Fate::kRefused, "loads Python code, and Pinion runs none; leave it out",
+    {FlagHandling::kRefused, "loads Python code, and Pinion runs none; leave it out",
      "logits-processors io-processor-plugin worker-cls worker-extension-cls scheduler-cls "
      "middleware tool-parser-plugin reasoning-parser-plugin"},
-    {Fate::kRefused, "rounds the states of recurrent layers, which are float32 here; leave it out",
+    {FlagHandling::kRefused,
+     "rounds the states of recurrent layers, which are float32 here; leave it out",
      "mamba-cache-dtype mamba-ssm-cache-dtype enable-mamba-cache-stochastic-rounding "
      "mamba-cache-philox-rounds"},
-    {Fate::kRefused, "compiles or replaces kernels; Pinion's are built in, see --isa",
+    {FlagHandling::kRefused, "compiles or replaces kernels; Pinion's are built in, see --isa",
      "compilation-config attention-config kernel-config monokernel additional-config "
      "ir-op-priority "
      "sparse-indexer-topk-backend jit-monitor-mode jit-monitor-verbose aux-output-config"},
-    {Fate::kIgnored, "calls of tools are always parsed; see --tool-call-parser",
+    {FlagHandling::kIgnored, "calls of tools are always parsed; see --tool-call-parser",
      "enable-auto-tool-choice"},
-    {Fate::kRefused, "changes how tools and reasoning are treated; leave it out",
+    {FlagHandling::kRefused, "changes how tools and reasoning are treated; leave it out",
      "exclude-tools-when-tool-choice-none tool-strict-level reasoning-effort-map "
      "cohere-is-reasoning-model cohere-format anthropic-disabled-thinking-effort"},
-    {Fate::kRefused,
+    {FlagHandling::kRefused,
      "names the marks of reasoning, which --reasoning-parser knows here; leave it out",
      "reasoning-config"},
-    {Fate::kRefused, "chooses what follows grammars, which is llguidance here; leave it out",
+    {FlagHandling::kRefused,
+     "selects the grammar engine, which is always llguidance here; leave it out",
      "structured-outputs-config guided-decoding-backend"},
-    {Fate::kRefused, "changes the chat template; use --chat-template FILE",
+    {FlagHandling::kRefused, "changes the chat template; use --chat-template FILE",
      "chat-template-content-format response-role"},
-    {Fate::kRefused, "is asked for in each request here; leave it out",
+    {FlagHandling::kRefused, "is asked for in each request here; leave it out",
      "return-tokens-as-token-ids enable-force-include-usage"},
-    {Fate::kRefused, "is a feature that Pinion does not have; leave it out",
+    {FlagHandling::kRefused, "is a feature that Pinion does not have; leave it out",
      "enable-prompt-embeds enable-return-routed-experts return-sampling-mask tokens-only "
      "fingerprint-mode fingerprint-value enable-flash-late-interaction tool-server "
      "weight-transfer-config sleep-preserve-parameter-names fail-on-environ-validation"},
-    {Fate::kRefused, "logs what clients get, which Pinion never does; see --access-log",
+    {FlagHandling::kRefused, "logs answers, which Pinion never does; see --access-log",
      "enable-log-outputs enable-log-deltas"},
-    {Fate::kRefused, "configures vLLM's own logging; leave it out, and see --access-log",
+    {FlagHandling::kRefused, "configures vLLM's own logging; leave it out, and see --access-log",
      "log-error-stack logging-config log-level log-config-file enable-logging-iteration-details"},
-    {Fate::kRefused, "sends figures elsewhere; scrape /metrics, or use --trace FILE",
+    {FlagHandling::kRefused, "sends figures elsewhere; scrape /metrics, or use --trace FILE",
      "otlp-traces-endpoint collect-detailed-traces custom-histogram-buckets"},
-    {Fate::kRefused, "configures vLLM's profiler; use --profile-dir DIR and POST /start_profile",
+    {FlagHandling::kRefused,
+     "configures vLLM's profiler; use --profile-dir DIR and POST /start_profile",
      "profiler-config"},
-    {Fate::kRefused, "is another way to listen; use --host and --port behind a proxy",
+    {FlagHandling::kRefused, "is another way to listen; use --host and --port behind a proxy",
      "grpc-port grpc uds"},
-    {Fate::kRefused, "is for certificates of clients; put a proxy in front that checks them",
+    {FlagHandling::kRefused,
+     "is for certificates of clients; put a proxy in front that checks them",
      "ssl-ca-certs ssl-cert-reqs"},
-    {Fate::kRefused, "loads changed certificates, which Pinion does at a start alone; leave it out",
+    {FlagHandling::kRefused,
+     "loads changed certificates, which Pinion does at a start alone; leave it out",
      "enable-ssl-refresh"},
-    {Fate::kRefused, "chooses ciphers, which Pinion leaves to OpenSSL; leave it out",
+    {FlagHandling::kRefused, "chooses ciphers, which Pinion leaves to OpenSSL; leave it out",
      "ssl-ciphers"},
-    {Fate::kRefused, "bounds a request's header; the bounds are built in, see --max-body-size",
+    {FlagHandling::kRefused,
+     "bounds a request's header; the bounds are built in, see --max-body-size",
      "h11-max-incomplete-event-size h11-max-header-count"},
-    {Fate::kRefused, "watches for engines that hang; here --engine-timeout does",
+    {FlagHandling::kRefused, "watches for engines that hang; here --engine-timeout does",
      "watchdog-config"},
-    {Fate::kRefused, "reads flags from a file; use a profile (pinion launch PROFILE)", "config"},
-    {Fate::kRefused,
+    {FlagHandling::kRefused, "reads flags from a file; use a profile (pinion launch PROFILE)",
+     "config"},
+    {FlagHandling::kRefused,
      "steers vLLM's scheduler; here --max-num-batched-tokens, --max-num-seqs and --max-step-ms do",
      "max-num-scheduled-tokens max-num-active-seqs long-prefill-token-threshold-adaptive "
      "scheduler-reserve-full-isl prefill-schedule-interval stream-interval prefix-match-unit "
@@ -210,7 +227,7 @@ std::vector<std::string> NamesOf(const FlagGroup& group) {
   return names;
 }
 
-// Whoever asks for a GPU is told why there is none.
+// Explains to users who ask for a GPU why Pinion has none.
 void ExplainDevice(CLI::App& command) {
   const auto check = [](const std::string& given) {
     const std::vector<std::string>& known = FindSetting("device")->names;
@@ -256,8 +273,8 @@ void RefuseGpuFlags(CLI::App& command) {
 void AddVllmFlags(CLI::App& command) {
   for (const FlagGroup& group : kGroups)
     for (const std::string& flag : NamesOf(group)) {
-      if (group.fate == Fate::kTaken || Has(command, flag)) continue;
-      if (group.fate == Fate::kIgnored) {
+      if (group.handling == FlagHandling::kTaken || Has(command, flag)) continue;
+      if (group.handling == FlagHandling::kIgnored) {
         Ignore(flag, group.why, command);
       } else {
         Refuse(flag, group.why, command);
@@ -284,8 +301,10 @@ std::string VllmFlagsTable(const CLI::App& command) {
       if (flag.ends_with('=')) flag.pop_back();
       const CLI::Option* option = command.get_option_no_throw(flag);
       const bool is_ours = option && !option->get_group().empty();
-      const char* fate = is_ours ? "taken" : group.fate == Fate::kIgnored ? "ignored" : "refused";
-      rows[flag] = StrCat("| `", flag, "` | ", fate, " | ", is_ours ? "" : group.why, " |\n");
+      const char* handling = is_ours                                    ? "taken"
+                             : group.handling == FlagHandling::kIgnored ? "ignored"
+                                                                        : "refused";
+      rows[flag] = StrCat("| `", flag, "` | ", handling, " | ", is_ours ? "" : group.why, " |\n");
     }
   std::string table = "| flag | here | because |\n|---|---|---|\n";
   for (const auto& [flag, row] : rows) table += row;

@@ -9,9 +9,9 @@ namespace pinion::harness {
 // or is refused with the reason. Those that Pinion has under the same name are its own flags; the
 // table in vllm_flags.cc has all others.
 
-// Adds them to `command`, hidden from its help, but for those that it has: what makes no difference
-// here is accepted with a notice on standard error, everything else is refused (kUsage). Call it
-// when all other flags have been added.
+// Adds them to `command`, hidden from its help, but for those that it has: flags without effect
+// here are accepted with a notice on standard error, all others are refused (kUsage). Call it when
+// all other flags have been added.
 void AddVllmFlags(CLI::App& command);
 
 // The refusal of those that drive a GPU alone, and of a --device that is none of ours; for commands
@@ -22,7 +22,7 @@ void RefuseGpuFlags(CLI::App& command);
 // ones; other arguments as they are.
 std::string LongForm(const std::string& argument);
 
-// The table of docs/vllm-flags.md: flags with what becomes of them; `command` is `serve`.
+// The table of docs/vllm-flags.md: flags with their handling; `command` is `serve`.
 std::string VllmFlagsTable(const CLI::App& command);
 
 }  // namespace pinion::harness

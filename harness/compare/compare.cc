@@ -77,8 +77,8 @@ std::vector<std::string> Obstacles(const Run& a, const Run& b) {
   return obstacles;
 }
 
-// What decides how a configuration runs: its identity in both runs. If several engines race, labels
-// begin with their names.
+// The identity of a configuration in both runs: all that decides how it runs. If several engines
+// race, labels begin with their names.
 std::string Identity(const CandidateRow& row) {
   Json identity = Json::MakeObject();
   for (const SettingRow& setting : SettingRows())

@@ -16,9 +16,9 @@ struct Conditions {
   uint64_t cpu_ticks = 0, steal_ticks = 0;  // /proc/stat, all CPUs
   uint64_t busy_ticks = 0;                  // of those: neither idle nor stolen
   uint64_t own_ticks = 0;                   // of those: of this process and its descendants
-  bool knows_own = true;                    // false: what is measured is not all in own_ticks
-  uint64_t pressure_us = 0;                 // /proc/pressure/cpu, some, total
-  uint64_t throttled_periods = 0;           // cpu.stat of this process's cgroup
+  bool knows_own = true;           // false: own_ticks lacks a part of the measured processes
+  uint64_t pressure_us = 0;        // /proc/pressure/cpu, some, total
+  uint64_t throttled_periods = 0;  // cpu.stat of this process's cgroup
   // Of the measured processes' threads.
   std::vector<int> threads;
   uint64_t major_faults = 0, involuntary_switches = 0;
@@ -39,10 +39,10 @@ double OthersShare(const Conditions& before, const Conditions& after);    // of 
 size_t MovedThreads(const std::map<int, int>& before, const std::map<int, int>& after,
                     const std::vector<int>& alive);
 
-// Disturbances between the two, which may have changed the measurement, one phrase each
-// ("steal 4.1 %"); empty if none was detected. What the measured processes do to each other is
-// their result and no disturbance: pressure, switches, throttling and page faults count only if
-// other processes computed meanwhile. `threads`: that compute.
+// Disturbances between the two, which may have changed the measurement, one phrase each ("steal 4.1
+// %"); empty if none was detected. Effects of the measured processes on each other belong to their
+// result: pressure, switches, throttling and page faults count only if other processes computed
+// meanwhile. `threads`: that compute.
 std::vector<std::string> Disturbances(const Conditions& before, const Conditions& after,
                                       int threads);
 

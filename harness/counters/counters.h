@@ -92,8 +92,8 @@ class Counters {
   std::vector<Running> running_;
 };
 
-// What each quantity's first usable source would be here, without counting: `source`, or
-// `unavailable` and `fix`. One list for `pinion doctor` and for the reports.
+// Each quantity's first usable source here, without counting: `source`, or `unavailable` and `fix`.
+// One list for `pinion doctor` and for the reports.
 std::vector<CounterReading> ExamineCounters(const CounterTarget& target);
 
 // Joules of the packages, by their power and the time; empty if it was not counted.

@@ -10,9 +10,9 @@ namespace pinion::harness {
 // if its owner is not known: it belongs to another user, or runs in another network namespace.
 std::vector<pid_t> ListeningProcesses(int port);
 
-// Whether a port that was meant for process `root`, or for what it has started, is another's: all
-// who are known to listen to it are older than `root` and none of its tree. Those that began later
-// may act for it: a container's proxy, a job step of Slurm.
+// Whether a port that was meant for process `root`, or for its children, is another's: all known
+// listeners are older than `root` and outside its tree. Later ones may act for it: a container's
+// proxy, a job step of Slurm.
 bool ListensAStranger(int port, pid_t root);
 
 }  // namespace pinion::harness

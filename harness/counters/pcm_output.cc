@@ -1,4 +1,4 @@
-// What Intel's tools print. Columns and fields are found by name: their places differ between
+// Output of Intel's tools. Columns and fields are found by name: their places differ between
 // machines and versions.
 
 #include <optional>

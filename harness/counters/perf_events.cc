@@ -17,7 +17,7 @@ namespace {
 struct NamedEvent {
   const char* name;
   PerfCounter::Event event;
-  double unit;  // of one count, in what the name says
+  double unit;  // of one count, in the unit of the name
 };
 
 std::vector<pid_t> ThreadsOf(pid_t process) {

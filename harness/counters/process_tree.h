@@ -14,9 +14,9 @@ struct TreeProcess {
   uint64_t ticks = 0;
 };
 
-// The process `root`, its descendants, whatever group or session they have made their own, and
-// processes of its group whose parent is gone. A server's process that computes is its child, in a
-// group of its own. Empty without /proc, or if there is no such process.
+// The process `root`, its descendants in any group or session, and processes of its group whose
+// parent is gone. A server's process that computes is its child, in a group of its own. Empty
+// without /proc, or if there is no such process.
 std::vector<TreeProcess> ProcessTree(pid_t root);
 
 // When a process started, in ticks since the machine did; 0: unknown.

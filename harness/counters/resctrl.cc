@@ -1,5 +1,5 @@
-// Memory traffic by the kernel's resctrl: what its default group, which is every process that
-// no one has put elsewhere, moved past each last-level cache, and which part of it stayed local.
+// Memory traffic by the kernel's resctrl: bytes that its default group (every process that nobody
+// has put elsewhere) moved past each last-level cache, and the part of them that stayed local.
 
 #include <filesystem>
 

@@ -26,14 +26,14 @@ Source PcmPowerSource(const CounterTarget& target);
 Source HwmonSource(const CounterTarget& target);  // meters of the power supplies
 Source IpmiSource(const CounterTarget& target);   // the board's controller
 
-// The bytes of one cache line, which is what one access to memory moves.
+// The bytes of one cache line, which one access to memory moves.
 inline constexpr double kLineBytes = 64;
 
 // One event of a device below /sys/bus/event_source/devices, and its sum's name.
 struct DeviceEvent {
   std::string name;  // "memory_read_bytes_per_s"
   PerfCounter::Event event;
-  double unit = 0;        // of one count, in what the name says
+  double unit = 0;        // of one count, in the unit of the name
   std::vector<int> cpus;  // that the kernel accepts for it, one per package
 };
 // Events of Intel's memory controllers, of AMD's data fabric, and of the packages' power.
@@ -50,7 +50,7 @@ struct NumaEvents {
 };
 std::optional<NumaEvents> NumaEventsOf(const std::string& cpuinfo);
 
-// What Intel's tools print, as means over their samples; lines cut short are left out. Errors: no
+// Output of Intel's tools, as means over their samples; lines cut short are left out. Errors: no
 // headings, or no sample. Formats: pcm-{memory,numa,power}.cpp of PCM 202302.
 CountedValues ParsePcmMemory(const std::string& csv);  // pcm-memory -nc -csv
 CountedValues ParsePcmNuma(const std::string& csv);    // pcm-numa -csv

@@ -19,7 +19,7 @@ class Tool {
   // Fails if it cannot be started, or a file cannot be made.
   std::optional<CounterGap> Start(const std::vector<std::string>& arguments);
   // Waits for its end; `signal` (0: none) is sent first. After `patience_s` it is killed. Returns
-  // what it has written.
+  // its output.
   std::string Finish(int signal, double patience_s);
   // Why nothing could be read from its output: that it was killed; if it failed, its own error; or
   // else `otherwise`.

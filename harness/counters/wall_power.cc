@@ -20,8 +20,8 @@ std::string TextOf(const std::string& path) {
   return std::string(Trim(ReadFile(path, 4096).value_or("")));
 }
 
-// The files of /sys/class/hwmon that measure what the machine draws: of an ACPI power meter all, of
-// power supplies their inputs ("pin"). Others measure a part: a graphics card, a CPU.
+// The files of /sys/class/hwmon that measure the power of the machine: of an ACPI power meter all,
+// of power supplies their inputs ("pin"). Others measure a part: a graphics card, a CPU.
 std::vector<std::string> WallMeters(const std::string& root) {
   std::vector<std::string> acpi, supplies;
   std::error_code ignored;

@@ -131,8 +131,8 @@ Check ZoneReclaim(const DoctorTarget& target) {
               "sysctl -w vm.zone_reclaim_mode=0", {{path, *value, "0"}});
 }
 
-// Whether the kernel makes free memory contiguous at once for who asks for huge pages, as weights
-// and KV do; "defer" leaves it to the background, and the pages are small until then.
+// Whether the kernel makes free memory contiguous at once for requests of huge pages, as of weights
+// and KV; "defer" leaves it to the background, and the pages are small until then.
 bool MakesRoomOnRequest(const std::string& defrag) {
   return defrag != "never" && defrag != "defer";
 }

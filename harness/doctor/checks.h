@@ -19,7 +19,7 @@ struct DoctorTarget {
 // the host's file systems.
 DoctorTarget LocalTarget(int allowed_cpus, const std::string& root = "/");
 
-// A file of /proc or /sys and what to write there.
+// A file of /proc or /sys and the text to write there.
 struct Change {
   std::string path;  // as the kernel names it, without the target's root
   std::string before, after;

@@ -21,8 +21,8 @@ struct EngineCommand {
   std::vector<std::string> ignored;      // settings without a counterpart in this engine
 };
 
-// What `launch` would start, or for another engine the counterparts of its flags by the registry
-// (engine/run/settings.h, docs/settings.md). `plan`: of all engines behind the server
+// The command that `launch` starts, or for another engine the counterparts of its flags by the
+// registry (engine/run/settings.h, docs/settings.md). `plan`: of all engines behind the server
 // (PlanReplicas). The configuration says all, so Pinion's server gets the environment variables of
 // settings empty, which is unset. A command of kind `command` has placeholders: {model}, {port},
 // {threads}, {cpus}, {kv_cache_gib} and the key of every setting, such as {max_num_seqs}; one that

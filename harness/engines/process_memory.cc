@@ -20,8 +20,8 @@ uint64_t BytesIn(pid_t process, const char* file, const std::string& key) {
   return 0;
 }
 
-// What other processes count of the shared memory that this one has: each that maps a page counts
-// an equal part of it. Kernels before 5.4 do not tell.
+// Bytes of this process's shared memory that others count: each that maps a page counts an equal
+// part of it. Kernels before 5.4 do not tell.
 uint64_t CountedByOthers(pid_t process) {
   const uint64_t part = BytesIn(process, "smaps_rollup", "Pss_Shmem:");
   const uint64_t whole = BytesIn(process, "status", "RssShmem:");

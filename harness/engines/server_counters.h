@@ -20,7 +20,7 @@ struct ServerCounters {
   StepCounters prefill, decode;  // 0: the server does not count them
   double kv_used_share = 0;      // now; of several engines behind it the highest
 
-  // What was counted since; the share is this one's.
+  // Counts since `before`; the share is this one's.
   ServerCounters operator-(const ServerCounters& before) const;
   bool operator==(const ServerCounters&) const = default;
 };

@@ -9,7 +9,7 @@ namespace pinion::harness {
 struct FleetRequest {
   std::string model;
   std::vector<std::string> arguments;  // of `pinion sweep`, without those of the fleet and --out
-  std::string out;                     // folder of the nodes' folders and of what is gathered
+  std::string out;                     // folder of the nodes' folders and of the gathered sweep
   int nodes = 0;
   // Of Slurm's nodes, whose folders have these names; empty: folders are numbered.
   std::vector<std::string> names;

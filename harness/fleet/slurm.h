@@ -18,7 +18,7 @@ Result<std::vector<std::string>> NodesOfAllocation(int nodes);
 // srun reports none does not tell that the sweep is finished (a node may have gone down). binary:
 // the `pinion` that the nodes run, by a path that exists there. A step's output goes to
 // NodeFolder/sweep.log; `out` tells of starts and ends. interrupted: asked several times a second;
-// once it is true the steps are ended, what they measured is kept, and all nodes count as failed.
+// once it is true the steps are ended, their trials are kept, and all nodes count as failed.
 //
 // Errors: kUsage if srun is missing.
 Result<std::vector<int>> RunSteps(const FleetRequest& request, const std::string& binary,

@@ -73,7 +73,7 @@ void EventLoop::Arm(int64_t when_ns) {
 }
 
 void EventLoop::CallBack() {
-  // What callbacks set for later has its turn later.
+  // Timers that callbacks set have their turn later.
   const int64_t now_ns = NowNs();
   while (!timers_.empty() && timers_.begin()->first <= now_ns) {
     const auto due = timers_.extract(timers_.begin());

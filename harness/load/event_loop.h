@@ -12,7 +12,8 @@
 namespace pinion::harness {
 
 // Waits for descriptors and for times, with epoll and one timerfd: times are exact to microseconds,
-// and a turn costs what is ready, however many descriptors are watched. Thread rule: one thread.
+// and the cost of a turn grows with ready descriptors, not with watched ones. Thread rule: one
+// thread.
 class EventLoop {
  public:
   static constexpr int64_t kNever = INT64_MAX;
@@ -30,7 +31,7 @@ class EventLoop {
   void CancelTimers() { timers_.clear(); }
   bool has_timers() const { return !timers_.empty(); }
 
-  // Waits for something to be ready, a time, or `until_ns`; calls back for what is.
+  // Waits for a ready descriptor, a time, or `until_ns`; then calls back.
   void Turn(int64_t until_ns);
 
  private:

@@ -6,7 +6,7 @@
 
 namespace pinion::harness {
 
-// What goes between a trial and its generator's process, as JSON objects with the names of the
+// Messages between a trial and its generator's process, as JSON objects with the names of the
 // members; an infinity is null. Errors of reading (kUsage) name the key.
 
 // Everything but how the server is accessed.

@@ -30,7 +30,7 @@ double ThreadCpuSeconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// `time_ns` without what is beyond whole microseconds after `origin_ns`: what a store keeps.
+// `time_ns` rounded down to whole microseconds after `origin_ns`, as a store keeps it.
 int64_t WholeMicroseconds(int64_t time_ns, int64_t origin_ns) {
   return time_ns - (time_ns - origin_ns) % 1000;
 }
@@ -97,8 +97,8 @@ class Generator {
   }
 
  private:
-  // A conversation in progress.
-  struct Talk {
+  // Progress of a conversation of the plan.
+  struct ActiveConversation {
     size_t conversation = 0, turn = 0;
     Exchanges exchanges;
   };
@@ -144,26 +144,26 @@ class Generator {
   }
 
   void Open(size_t conversation, int64_t due_ns) {
-    auto talk = std::make_shared<Talk>();
-    talk->conversation = conversation;
-    talk->exchanges.context = drawn_.conversations[conversation].context;
+    auto active = std::make_shared<ActiveConversation>();
+    active->conversation = conversation;
+    active->exchanges.context = drawn_.conversations[conversation].context;
     ++live_;
     result_.most_at_once = std::max(result_.most_at_once, live_);
-    Send(talk, due_ns);
+    Send(active, due_ns);
   }
 
-  void Send(const std::shared_ptr<Talk>& talk, int64_t due_ns) {
-    const Turn& turn = drawn_.conversations[talk->conversation].turns[talk->turn];
-    talk->exchanges.said.push_back(turn.text);
+  void Send(const std::shared_ptr<ActiveConversation>& active, int64_t due_ns) {
+    const Turn& turn = drawn_.conversations[active->conversation].turns[active->turn];
+    active->exchanges.said.push_back(turn.text);
     const size_t index = result_.requests.size();
     RequestRecord record;
-    record.conversation = talk->conversation;
-    record.turn = talk->turn;
+    record.conversation = active->conversation;
+    record.turn = active->turn;
     record.output_len = turn.output_len;
     record.scheduled_ns = due_ns;
     HttpCall call;
     call.path = Path(server_.style.endpoint);
-    call.body = RequestBody(server_.style, talk->exchanges, turn.output_len);
+    call.body = RequestBody(server_.style, active->exchanges, turn.output_len);
     call.timeout_s = server_.timeout_s;
     auto answer = std::make_shared<Answer>();
     auto events = std::make_shared<SseReader>(
@@ -172,9 +172,9 @@ class Generator {
       answer->arrived_ns = now_ns;
       events->Feed(bytes);
     };
-    call.on_end = [this, index, talk, answer](const HttpEnd& end) {
+    call.on_end = [this, index, active, answer](const HttpEnd& end) {
       Finish(result_.requests[index], end, answer->has_end);
-      Continue(talk, answer->text, result_.requests[index]);
+      Continue(active, answer->text, result_.requests[index]);
     };
     record.sent_ns = NowNs();
     result_.requests.push_back(std::move(record));
@@ -211,18 +211,18 @@ class Generator {
   }
 
   // The next turn, or the next conversation.
-  void Continue(const std::shared_ptr<Talk>& talk, const std::string& answer,
+  void Continue(const std::shared_ptr<ActiveConversation>& active, const std::string& answer,
                 const RequestRecord& record) {
-    const Conversation& conversation = drawn_.conversations[talk->conversation];
+    const Conversation& conversation = drawn_.conversations[active->conversation];
     const int64_t ended_ns = record.ended_ns;
     const bool goes_on =
-        record.complete() && talk->turn + 1 < conversation.turns.size() && !ending_ &&
+        record.complete() && active->turn + 1 < conversation.turns.size() && !ending_ &&
         Elapsed() <= plan_.stop_sending_s &&
-        HasRoom(talk->exchanges, answer, record, conversation.turns[talk->turn + 1]);
+        HasRoom(active->exchanges, answer, record, conversation.turns[active->turn + 1]);
     if (goes_on) {
-      talk->exchanges.said.push_back(answer);
-      ++talk->turn;
-      return Send(talk, ended_ns);
+      active->exchanges.said.push_back(answer);
+      ++active->turn;
+      return Send(active, ended_ns);
     }
     --live_;
     if (drawn_.arrival_s && !waiting_.empty() && !ending_) {
@@ -305,7 +305,7 @@ double Seconds(const ServerLoadResult& result) {
 
 Result<ServerLoadResult> RunServerLoad(const LoadedServer& server, const LoadPlan& plan,
                                        const LoadHooks& hooks) {
-  // A low limit is no reason not to run: few requests at once may do with it.
+  // Runs with a low limit as well: it may suffice for few requests at once.
   if (const auto limits = RaiseNofile(); !limits) LogWarning(limits.error().message);
   PINION_ASSIGN(const DrawnLoad drawn, Draw(plan, server.scale, server.longest));
   PINION_ASSIGN(const auto client, HttpClient::Make(server.url, server.access));

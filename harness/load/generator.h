@@ -24,7 +24,7 @@ struct LoadedServer {
   int longest = 0;
 };
 
-// Where a load runs; what its user is told, and may ask for, meanwhile.
+// CPUs of a load, and calls to its user meanwhile.
 struct LoadHooks {
   std::function<void(size_t completed, size_t failed, double elapsed_s)>
       progress{};                                            // twice a second

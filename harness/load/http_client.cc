@@ -195,7 +195,7 @@ class Client final : public HttpClient {
     set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
   }
 
-  // At least 1: 0 would be no limit.
+  // At least 1: 0 would mean no limit.
   static long MilliSeconds(double seconds) {
     constexpr double kMost = 1e9;  // 12 days
     return std::lround(std::clamp(seconds * 1e3, 1.0, kMost));

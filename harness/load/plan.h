@@ -12,8 +12,8 @@
 
 namespace pinion::harness {
 
-// A load: what is sent, how it arrives and when it stops. The same for every server: what depends
-// on one, and on how it is asked, is a LoadedServer (harness/load/generator.h).
+// A load: requests, arrivals and end. The same for every server: settings that depend on one, and
+// on how it is asked, are a LoadedServer (harness/load/generator.h).
 struct LoadPlan {
   // So many conversations of this shape, drawn from the seed alone.
   WorkloadShape shape{};
@@ -39,7 +39,7 @@ struct LoadPlan {
   bool operator==(const LoadPlan&) const = default;
 };
 
-// What of a plan is drawn at random, or read from its files.
+// The parts of a plan that are drawn at random, or read from its files.
 struct DrawnLoad {
   std::vector<Conversation> conversations;
   // Of an open loop: when each begins, in seconds from the start, ascending.

@@ -42,9 +42,9 @@ struct RequestRecord {
 // 2.1 s takes 3: a million tokens are 2 to 3 MB.
 std::string PackTimes(std::span<const int64_t> times_ns, int64_t origin_ns);
 
-// The times again, exactly those of whole microseconds after `origin_ns`; of others, what is beyond
-// is lost, and does not add up. Errors (kFailed): a blob that ends within a number, or times beyond
-// 63 bits.
+// The times again, exactly those of whole microseconds after `origin_ns`; of others, the rest is
+// lost, and does not add up. Errors (kFailed): a blob that ends within a number, or times beyond 63
+// bits.
 Result<std::vector<int64_t>> UnpackTimes(std::string_view packed, int64_t origin_ns);
 
 }  // namespace pinion::harness

@@ -91,7 +91,7 @@ ServerLoadResult Within(const ServerLoadResult& load, const SteadyWindow& window
   return within;
 }
 
-// Adds what is known of requests that were cut off: their times are at least these.
+// Adds requests that were cut off: their times are at least these.
 void AddCut(const ServerLoadResult& load, ServingSummary& summary) {
   for (const RequestRecord& record : load.requests) {
     if (!record.cut) continue;

@@ -15,9 +15,9 @@ namespace {
 
 constexpr uint64_t kLeastStreamBytes = uint64_t{256} << 20;
 constexpr uint64_t kUnknownStreamBytes = uint64_t{1} << 30;  // if the size of the caches is unknown
-constexpr Effort kReadEffort{4, 0.025}, kComputeEffort{4, 0.0125};
+constexpr SamplingPlan kReadSampling{4, 0.025}, kComputeSampling{4, 0.0125};
 // For probes between the steps of a load, which must be short.
-constexpr Effort kBriefReadEffort{2, 0.0125};
+constexpr SamplingPlan kBriefReadSampling{2, 0.0125};
 
 class TeamCeilings final : public CeilingProbe {
  public:
@@ -35,7 +35,7 @@ class TeamCeilings final : public CeilingProbe {
     if (!touched_) arena_.Touch(team_);
     touched_ = true;
     Ceilings ceilings;
-    ceilings.read_bytes_per_s = ReadRate(kReadEffort);
+    ceilings.read_bytes_per_s = ReadRate(kReadSampling);
     ceilings.flops_per_s = Rate(probes_.multiply_f32);
     // bfloat16's own instruction is not always faster than widening to float32.
     if (dtype_ == kernels::Dtype::kBf16 && probes_.multiply_bf16)
@@ -47,17 +47,18 @@ class TeamCeilings final : public CeilingProbe {
     return ceilings;
   }
 
-  double ReadRate() override { return ReadRate(kBriefReadEffort); }
+  double ReadRate() override { return ReadRate(kBriefReadSampling); }
 
   uint64_t memory_bytes() const override { return arena_.parts() * arena_.bytes_per_part(); }
 
  private:
-  double ReadRate(Effort effort) {
-    return BestStreamRate(team_, effort, arena_, own_parts_, probes_.stream);
+  double ReadRate(SamplingPlan sampling) {
+    return BestStreamRate(team_, sampling, arena_, own_parts_, probes_.stream);
   }
 
   double Rate(uint64_t (*multiply)(size_t)) {
-    return team_.BestRate(kComputeEffort, [multiply](size_t) { return multiply(kMultiplySteps); });
+    return team_.BestRate(kComputeSampling,
+                          [multiply](size_t) { return multiply(kMultiplySteps); });
   }
 
   Team team_;

@@ -19,10 +19,10 @@ struct Ceilings {
 };
 
 // Memory that a probe of bandwidth reads again and again, so that caches hold next to nothing of it
-// for the next time: sixteen times what the L3 caches of the plan's CPUs hold, and 256 MiB at
-// least. On a Zen 5 core with 32 MiB of L3, reading 256 MiB was 9 to 11 % faster than reading 2
-// GiB, and 512 MiB at most 1 %. If less than twice as much is free, it is half of what is free, but
-// an eighth of it at least: such figures are too high. The first probe touches all of it.
+// for the next time: sixteen times the L3 caches of the plan's CPUs, and 256 MiB at least. On a Zen
+// 5 core with 32 MiB of L3, reading 256 MiB was 9 to 11 % faster than reading 2 GiB, and 512 MiB at
+// most 1 %. If less than twice as much is free, it is half of the free memory, but an eighth of it
+// at least: such figures are too high. The first probe touches all of it.
 uint64_t StreamBytes(const Machine& machine, const Plan& plan, uint64_t free_bytes);
 
 // A short probe to run repeatedly beside a measurement, because a machine's speed changes.

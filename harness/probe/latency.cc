@@ -27,7 +27,7 @@ void Chain(std::byte* memory, uint64_t lines) {
 
 }  // namespace
 
-Result<double> LatencyNs(Team& team, Effort effort, size_t bytes) {
+Result<double> LatencyNs(Team& team, SamplingPlan sampling, size_t bytes) {
   const uint64_t lines = std::bit_floor(bytes / kLineBytes);
   PINION_ASSIGN(const Pages pages, Pages::Allocate(lines * kLineBytes));
   double least_ns = std::numeric_limits<double>::infinity();
@@ -40,7 +40,7 @@ Result<double> LatencyNs(Team& team, Effort effort, size_t bytes) {
       const int64_t start_ns = NowNs();
       at = kernels::ProbeChain(at, kLoads);
       least_ns = std::min(least_ns, static_cast<double>(NowNs() - start_ns) / kLoads);
-    } while (SecondsSince(begin_ns) < effort.samples * effort.sample_s);
+    } while (SecondsSince(begin_ns) < sampling.samples * sampling.sample_s);
   });
   return least_ns;
 }

@@ -11,6 +11,6 @@ namespace pinion::harness {
 // no prefetcher follows: the latency of the memory level that holds that many bytes, including
 // address translation. Uses the largest power of two up to `bytes`, and only the first thread of
 // the team.
-Result<double> LatencyNs(Team& team, Effort effort, size_t bytes);
+Result<double> LatencyNs(Team& team, SamplingPlan sampling, size_t bytes);
 
 }  // namespace pinion::harness

@@ -1,6 +1,6 @@
 #pragma once
 
-// Chooses what to measure on a machine, from its topology alone.
+// Chooses the measurements of a machine, from its topology alone.
 
 #include <cstddef>
 #include <cstdint>

@@ -34,7 +34,7 @@ class Session {
 
   Result<ProbeResult> Run() {
     PINION_TRY(Examine());
-    ChooseEffort();
+    ChooseSampling();
     PINION_TRY(MeasureThreads());
     PINION_TRY(MeasureOnTeams());
     PINION_TRY(MeasureNodes());
@@ -62,7 +62,7 @@ class Session {
   std::set<int> DistinctNodes() const { return {nodes_.begin(), nodes_.end()}; }
 
   // Divides the time among the figures.
-  void ChooseEffort() {
+  void ChooseSampling() {
     const size_t isas = kernels::OfferedIsas().isas.size(), nodes = DistinctNodes().size();
     const size_t rates = ThreadCounts(cpus_.size()).size() + 2 * (4 * isas + 3) +
                          2 * kernels::InstructionProbes().size() +
@@ -70,10 +70,10 @@ class Session {
                          (nodes > 1 ? nodes * nodes : 0) + 2;
     const double pairs = static_cast<double>(Pairs(cpus_, kMostPairs).size());
     // A tenth goes to pairs of cores, a fifth to touching memory and to teams that start.
-    effort_.sample_s = std::clamp(
-        0.7 * options_.seconds / static_cast<double>(rates) / effort_.samples, 0.002, 0.2);
-    pair_effort_.sample_s = std::clamp(
-        0.1 * options_.seconds / std::max(1.0, pairs) / pair_effort_.samples, 0.002, 0.05);
+    sampling_.sample_s = std::clamp(
+        0.7 * options_.seconds / static_cast<double>(rates) / sampling_.samples, 0.002, 0.2);
+    pair_sampling_.sample_s = std::clamp(
+        0.1 * options_.seconds / std::max(1.0, pairs) / pair_sampling_.samples, 0.002, 0.05);
   }
 
   // ---- Between threads.
@@ -82,12 +82,12 @@ class Session {
     progress_("distance between cores");
     for (const auto& [cpu, other] : Pairs(cpus_, kMostPairs)) {
       PINION_ASSIGN(Team pair, Team::Start({cpu, other}));
-      result_.distances.push_back({cpu, other, OneWayNs(pair, pair_effort_)});
+      result_.distances.push_back({cpu, other, OneWayNs(pair, pair_sampling_)});
       if (!result_.wake_ns) result_.wake_ns = WakeNs(pair);
     }
     PINION_ASSIGN(Team team, Team::Start(cpus_));
-    result_.barrier_ns = BarrierNs(team, effort_);
-    result_.fork_join_ns = ForkJoinNs(team, effort_);
+    result_.barrier_ns = BarrierNs(team, sampling_);
+    result_.fork_join_ns = ForkJoinNs(team, sampling_);
     return {};
   }
 
@@ -110,13 +110,13 @@ class Session {
       const std::vector<int> nodes(nodes_.begin(),
                                    nodes_.begin() + static_cast<ptrdiff_t>(threads));
       result_.reads.push_back(
-          {cpus,
-           BestStreamRate(team, effort_, arena_, PartsOfThreads(nodes, nodes_), probes_->stream)});
+          {cpus, BestStreamRate(team, sampling_, arena_, PartsOfThreads(nodes, nodes_),
+                                probes_->stream)});
       if (threads != 1 && threads != cpus_.size()) continue;
       MeasureCaches(team, cpus);
       for (Isa isa : kernels::OfferedIsas().isas) MeasureCompute(team, kernels::ProbesFor(isa));
       MeasureInstructions(team);
-      for (InstructionRate& rate : MeasureTiles(team, effort_, arena_, CachesOf(cpus[0])))
+      for (InstructionRate& rate : MeasureTiles(team, sampling_, arena_, CachesOf(cpus[0])))
         result_.instructions.push_back(std::move(rate));
       if (threads == 1) PINION_TRY(MeasureLatencies(team));
     }
@@ -136,7 +136,7 @@ class Session {
         continue;
       }
       const uint64_t repeats = std::max<uint64_t>(1, kCacheBiteBytes / bytes);
-      const double rate = team.BestRate(effort_, [&](size_t thread) {
+      const double rate = team.BestRate(sampling_, [&](size_t thread) {
         for (uint64_t i = 0; i < repeats; ++i) probes_->read(arena_.part(thread), bytes);
         return repeats * bytes;
       });
@@ -148,7 +148,7 @@ class Session {
   void MeasureCompute(Team& team, const Probes& probes) {
     const int threads = static_cast<int>(team.size());
     const auto rate = [&](uint64_t (*probe)(size_t), size_t steps) {
-      return team.BestRate(effort_, [probe, steps](size_t) { return probe(steps); });
+      return team.BestRate(sampling_, [probe, steps](size_t) { return probe(steps); });
     };
     result_.compute.push_back(
         {probes.isa, Dtype::kF32, threads, rate(probes.multiply_f32, kMultiplySteps)});
@@ -164,7 +164,7 @@ class Session {
     for (const kernels::InstructionProbe& probe : kernels::InstructionProbes()) {
       if (!probe.run) continue;
       const double rate =
-          team.BestRate(effort_, [&probe](size_t) { return probe.run(kMultiplySteps); });
+          team.BestRate(sampling_, [&probe](size_t) { return probe.run(kMultiplySteps); });
       result_.instructions.push_back({probe.type, probe.name, static_cast<int>(team.size()), rate});
     }
   }
@@ -176,13 +176,13 @@ class Session {
       const uint64_t bytes = CacheReadBytes(cache, last_bytes, {cpus_[0]});
       last_bytes = cache.bytes;
       if (bytes == 0 || bytes > options_.memory_bytes) continue;
-      PINION_ASSIGN(const double ns, LatencyNs(team, effort_, bytes));
+      PINION_ASSIGN(const double ns, LatencyNs(team, sampling_, bytes));
       result_.latencies.push_back({cache.level, bytes, ns});
     }
     // Four times the last cache, so that it rarely hits.
     const uint64_t bytes =
         std::min(std::max(4 * last_bytes, kLeastChainBytes), options_.memory_bytes / 2);
-    PINION_ASSIGN(const double ns, LatencyNs(team, effort_, bytes));
+    PINION_ASSIGN(const double ns, LatencyNs(team, sampling_, bytes));
     result_.latencies.push_back({0, bytes, ns});
     return {};
   }
@@ -218,7 +218,7 @@ class Session {
         for (size_t t = 0; t < parts.size(); ++t)
           if (parts[t].empty()) parts[t] = {parts[0].rbegin(), parts[0].rend()};
         result_.nodes.push_back({cpu_node, memory_node, static_cast<int>(cpus.size()),
-                                 BestStreamRate(team, effort_, arena_, parts, probes_->stream)});
+                                 BestStreamRate(team, sampling_, arena_, parts, probes_->stream)});
       }
     }
     return {};
@@ -261,7 +261,7 @@ class Session {
   const ProbeOptions& options_;
   const std::function<void(const std::string&)>& progress_;
   const int64_t start_ns_;
-  Effort effort_, pair_effort_;
+  SamplingPlan sampling_, pair_sampling_;
   const Probes* probes_ = nullptr;  // whose reads are used
   std::vector<int> cpus_, nodes_;   // thread i runs on cpus_[i], of node nodes_[i]
   Arena arena_;

@@ -128,7 +128,7 @@ Result<ProbeResult> RunProbe(const ProbeOptions& options,
 //  "instructions":[{"type","name","threads","operations_per_s"}],
 //  "latencies":[{"level","bytes","ns"}],"gemm":[{"isa","dtype","rules"}],
 //  "barrier_ns","fork_join_ns","wake_ns","distances":[{"cpus","one_way_ns"}],
-//  "missing":[{"what","why"}]}; what was not measured is null or left out, and named in "missing".
+//  "missing":[{"what","why"}]}; figures not measured are null or left out, and named in "missing".
 Json ToJson(const ProbeResult& result);
 
 // The same as text, in at most 100 columns. `colour`: with ANSI escapes.

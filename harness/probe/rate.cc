@@ -38,19 +38,19 @@ void Team::Run(const std::function<void(size_t, const Worker&)>& body) {
   });
 }
 
-double Team::BestRate(Effort effort, const std::function<uint64_t(size_t)>& bite) {
+double Team::BestRate(SamplingPlan sampling, const std::function<uint64_t(size_t)>& bite) {
   std::vector<Own<double>> rates(size_);
   double best = 0;
-  for (int sample = 0; sample < effort.samples; ++sample) {
+  for (int sample = 0; sample < sampling.samples; ++sample) {
     Run([&](size_t thread, const Worker& worker) {
       worker.GlobalBarrier();
-      const int64_t start_ns = effort.clock->NowNs();
+      const int64_t start_ns = sampling.clock->NowNs();
       uint64_t done = 0;
       double seconds = 0;
       do {
         done += bite(thread);
-        seconds = static_cast<double>(effort.clock->NowNs() - start_ns) * 1e-9;
-      } while (seconds < effort.sample_s);
+        seconds = static_cast<double>(sampling.clock->NowNs() - start_ns) * 1e-9;
+      } while (seconds < sampling.sample_s);
       rates[thread].value = static_cast<double>(done) / seconds;
     });
     double sum = 0;
@@ -77,14 +77,14 @@ void Arena::Touch(Team& team) {
   });
 }
 
-double BestStreamRate(Team& team, Effort effort, const Arena& arena,
+double BestStreamRate(Team& team, SamplingPlan sampling, const Arena& arena,
                       const std::vector<std::vector<size_t>>& parts_of_thread,
                       void (*stream)(const std::byte*, size_t)) {
   struct Cursor {
     size_t part = 0, offset = 0;
   };
   std::vector<Own<Cursor>> cursors(team.size());
-  return team.BestRate(effort, [&](size_t thread) {
+  return team.BestRate(sampling, [&](size_t thread) {
     Cursor& at = cursors[thread].value;
     const std::vector<size_t>& parts = parts_of_thread[thread];
     stream(arena.part(parts[at.part]) + at.offset, kBiteBytes);

@@ -16,7 +16,7 @@
 namespace pinion::harness {
 
 // A figure is the best of `samples` short samples, because a disturbance can only lower one.
-struct Effort {
+struct SamplingPlan {
   int samples = 5;
   double sample_s = 0.03;
   const Clock* clock = &kMachineClock;
@@ -37,7 +37,7 @@ class Team {
 
   // Work per second of all threads together. Each repeats bite(thread), 5 us to 1 ms of work,
   // which returns the amount of work.
-  double BestRate(Effort effort, const std::function<uint64_t(size_t thread)>& bite);
+  double BestRate(SamplingPlan sampling, const std::function<uint64_t(size_t thread)>& bite);
 
  private:
   std::unique_ptr<Ranks> ranks_;
@@ -64,7 +64,7 @@ class Arena {
 
 // Bytes per second that a team reads from memory, with thread t cycling through its
 // parts_of_thread[t] (none may be empty).
-double BestStreamRate(Team& team, Effort effort, const Arena& arena,
+double BestStreamRate(Team& team, SamplingPlan sampling, const Arena& arena,
                       const std::vector<std::vector<size_t>>& parts_of_thread,
                       void (*stream)(const std::byte* src, size_t bytes));
 

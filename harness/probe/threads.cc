@@ -12,16 +12,16 @@ namespace pinion::harness {
 namespace {
 
 // The least time per round of the batches of `rounds` rounds that `batch(rounds)` runs within the
-// effort. Batches are short, so that one of them is likely to be undisturbed.
+// time of `sampling`. Batches are short, so that one of them is likely to be undisturbed.
 template <typename Batch>
-double LeastNs(Effort effort, int rounds, Batch batch) {
+double LeastNs(SamplingPlan sampling, int rounds, Batch batch) {
   const int64_t begin_ns = NowNs();
   int64_t least_ns = INT64_MAX;
   do {
     const int64_t start_ns = NowNs();
     batch(rounds);
     least_ns = std::min(least_ns, NowNs() - start_ns);
-  } while (SecondsSince(begin_ns) < effort.samples * effort.sample_s);
+  } while (SecondsSince(begin_ns) < sampling.samples * sampling.sample_s);
   return static_cast<double>(least_ns) / rounds;
 }
 
@@ -38,17 +38,17 @@ void AwaitWord(const std::atomic<uint32_t>& word, uint32_t value) {
 
 }  // namespace
 
-double BarrierNs(Team& team, Effort effort) {
+double BarrierNs(Team& team, SamplingPlan sampling) {
   // A batch is one parallel region, whose cost adds a nanosecond to each of 500 rounds.
-  return LeastNs(effort, 500, [&](int rounds) {
+  return LeastNs(sampling, 500, [&](int rounds) {
     team.Run([rounds](size_t, const Worker& worker) {
       for (int i = 0; i < rounds; ++i) worker.GlobalBarrier();
     });
   });
 }
 
-double ForkJoinNs(Team& team, Effort effort) {
-  return LeastNs(effort, 50, [&](int rounds) {
+double ForkJoinNs(Team& team, SamplingPlan sampling) {
+  return LeastNs(sampling, 50, [&](int rounds) {
     for (int i = 0; i < rounds; ++i) team.Run([](size_t, const Worker&) {});
   });
 }
@@ -57,7 +57,7 @@ double WakeNs(Team& team) {
   constexpr int kWakes = 41;
   constexpr timespec kAsleepBy = {0, 500'000};  // spinning and yielding end long before
   std::vector<int64_t> sent_ns(kWakes), woken_ns(kWakes);
-  std::atomic<int> word{0};  // int: what a futex is
+  std::atomic<int> word{0};  // int, as a futex
   team.Run([&](size_t thread, const Worker&) {
     for (int i = 0; i < kWakes; ++i) {
       if (thread == 0) {
@@ -77,10 +77,10 @@ double WakeNs(Team& team) {
   return static_cast<double>(waits_ns[kWakes / 2]);
 }
 
-double OneWayNs(Team& team, Effort effort) {
+double OneWayNs(Team& team, SamplingPlan sampling) {
   Ball ball;
   uint32_t turns = 0;
-  return LeastNs(effort, 500,
+  return LeastNs(sampling, 500,
                  [&](int rounds) {
                    const uint32_t first = turns;
                    turns += 2 * static_cast<uint32_t>(rounds);

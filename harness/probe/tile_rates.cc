@@ -23,7 +23,7 @@ uint64_t TileOperandBytes(const std::vector<Cache>& caches, int level) {
   return bytes / kernels::kTileProbeUnit * kernels::kTileProbeUnit;
 }
 
-std::vector<InstructionRate> MeasureTiles(Team& team, Effort effort, const Arena& arena,
+std::vector<InstructionRate> MeasureTiles(Team& team, SamplingPlan sampling, const Arena& arena,
                                           const std::vector<Cache>& caches) {
   std::vector<InstructionRate> rates;
   for (const kernels::TileProbe& probe : kernels::TileProbes()) {
@@ -31,7 +31,7 @@ std::vector<InstructionRate> MeasureTiles(Team& team, Effort effort, const Arena
       const uint64_t a_bytes = TileOperandBytes(caches, operands.a_level);
       const uint64_t b_bytes = TileOperandBytes(caches, operands.b_level);
       if (a_bytes == 0 || b_bytes == 0 || a_bytes + b_bytes > arena.bytes_per_part()) continue;
-      const double rate = team.BestRate(effort, [&](size_t thread) {
+      const double rate = team.BestRate(sampling, [&](size_t thread) {
         const std::byte* a = arena.part(thread);
         return probe.run(a, a_bytes, a + a_bytes, b_bytes, kSteps);
       });

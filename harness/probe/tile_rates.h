@@ -22,7 +22,7 @@ uint64_t TileOperandBytes(const std::vector<Cache>& caches, int level);
 
 // Rates of every usable product with every pair of operands that fits a part of the arena; empty
 // without matrix tiles. caches: of the team's first CPU.
-std::vector<InstructionRate> MeasureTiles(Team& team, Effort effort, const Arena& arena,
+std::vector<InstructionRate> MeasureTiles(Team& team, SamplingPlan sampling, const Arena& arena,
                                           const std::vector<Cache>& caches);
 
 }  // namespace pinion::harness

@@ -22,9 +22,10 @@ Result<FrontAddress> ParseAddress(const std::string& part, int usual_port,
   const bool in_brackets = part.starts_with('[');
   const size_t end = in_brackets ? part.find(']') : std::min(part.find(':'), part.size());
   const auto wrong = [&] {
-    return Fail(ErrorCode::kUsage,
-                StrCat(flag, ": '", part, "' is no address; write HOST, HOST:PORT or [IPv6]:PORT, ",
-                       "with commas between several"));
+    return Fail(
+        ErrorCode::kUsage,
+        StrCat(flag, ": '", part, "' is not an address; use HOST, HOST:PORT or [IPv6]:PORT, ",
+               "with commas between several"));
   };
   if (end == std::string::npos) return wrong();
   FrontAddress address{part.substr(in_brackets, end - in_brackets), usual_port};

@@ -78,7 +78,7 @@ class Keeper {
       if (failed_starts_ >= most)
         return Fail(ErrorCode::kFailed,
                     StrCat("the server was not ready ", most, " times in a row, and the last time ",
-                           why_, ": correct what it says above, and launch it again"));
+                           why_, ": fix the error printed above and launch again"));
       const double pause_s = *options_.pauses.Died(NowSeconds());
       LogError(StrCat("the server ", why_, "; starting it again in ", pause_s, " s"));
       if (EndsWithin(pause_s)) return 0;
@@ -102,7 +102,7 @@ class Keeper {
       why_ = StrCat("could not be started (", process.error().message, ")");
       return std::nullopt;
     }
-    // What it leaves behind would be in the next one's way.
+    // Processes that it leaves behind would be in the next one's way.
     std::optional<Process::Exit> exit;
     while (!(exit = process->WaitAndEndGroup(0))) {
       if (!was_ready_now_ && is_ready_(process->pid())) NoteReady();

@@ -19,7 +19,7 @@ struct KeepRunningOptions {
   double look_s = 0.2;  // how often is_ready is asked, until it is
 };
 
-// Whether a server answers where this one will: process `server`, or what it has started; 0: any.
+// Whether a server answers where this one will: process `server`, or a child of it; 0: any.
 using AnswersAs = std::function<bool(pid_t server)>;
 
 // Runs the server, and starts it again when a signal or an exit code other than 0 and 2 (bad usage)

@@ -79,7 +79,7 @@ void AddLlamaSettings(const Configuration& all, Command& command) {
   }
 }
 
-// Shell lines that make the files of a model, and what another engine then reads.
+// Shell lines that make the files of a model, and the path that another engine then reads.
 struct MadeModel {
   std::string lines, model;
 };

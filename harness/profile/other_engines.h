@@ -28,7 +28,7 @@ Command VllmCommand(const Configuration& configuration, const Plan& plan);
 // the load's longest sequence in each.
 Command LlamaCommand(const Configuration& configuration, const Plan& plan, const ServedLoad& load);
 
-// The same as shell lines, with LD_PRELOAD, after those that write what the engine reads if the
+// The same as shell lines, with LD_PRELOAD, after those that write the files of the engine if the
 // model is a preset or, for llama.cpp, not a GGUF file.
 std::string VllmShellText(const Configuration& configuration, const Plan& plan);
 std::string LlamaShellText(const Configuration& configuration, const Plan& plan,

@@ -16,8 +16,8 @@ struct Profile {
   std::string objective;        // "throughput", "latency", "balanced"
   Configuration configuration;  // the model included
 
-  // The expected performance and the evidence for it. Data for people and for comparing: what
-  // launch starts is not decided from `expected` and `evidence`.
+  // The expected performance and the evidence for it. Data for people and for comparing: launch
+  // decides nothing from `expected` and `evidence`.
   Json machine;   // MachineFingerprint of the measured machine
   Json cpus;      // the logical CPUs that the sweep was allowed to use: [0,1,...]
   Json expected;  // [{"metric","unit","concurrency","n","median","interval"}]

@@ -21,8 +21,8 @@ namespace pinion::harness {
 std::optional<std::string> ListsHere(const EngineOptions& options, int ranks,
                                      const Machine& machine, const Budget& budget);
 
-// What differs between the plan that was measured (evidence "plan" of a profile; null if it has
-// none) and the one here, a sentence or none.
+// Difference between the plan that was measured (evidence "plan" of a profile; null if it has none)
+// and the one here, a sentence or none.
 std::optional<std::string> DifferenceOfPlans(const Json* measured, const Plan& here);
 
 }  // namespace pinion::harness

@@ -58,7 +58,7 @@ T& GroupOf(Groups<T>& groups, const std::string& key) {
   return groups.emplace_back(key, T()).second;
 }
 
-// What an objective is for: "balanced" is an adjective.
+// Noun of an objective: "balanced" is an adjective.
 std::string Aim(const Verdict& verdict) {
   return verdict.objective == Name(Objective::kBalanced) ? "balance" : verdict.objective;
 }

@@ -4,7 +4,7 @@
 
 #include "harness/results/results.h"
 
-// What a sweep as a whole advises, put together from its verdicts (`words.h`).
+// Advice of a sweep as a whole, put together from its verdicts (`words.h`).
 
 namespace pinion::harness {
 

@@ -52,7 +52,7 @@ std::string Capitalised(std::string text) {
   return text;
 }
 
-// In large letters: the winner's gain, the second side's of a pair, or what is kept.
+// In large letters: the winner's gain, the second side's of a pair, or the settings that are kept.
 std::string Change(const Results& results, const Verdict& verdict) {
   const bool decided = IsPair(results) && IsDecided(verdict);
   if (decided || verdict.outcome == Outcome::kWinner) return FormatChange(verdict.best_ratio);

@@ -104,8 +104,8 @@ std::string Conclusion(const std::vector<RooflinePoint>& points,
     if (point.candidate != &candidate || roof == roofs.end()) continue;
     const bool by_memory = point.intensity() * roof->second.bytes_per_s < roof->second.flops_per_s;
     const double share = point.flops_per_s / roof->second.At(point.intensity());
-    parts.push_back(StrCat(point.phase, " reaches ", std::lround(100 * share), " % of what ",
-                           by_memory ? "memory" : "arithmetic", " allows (",
+    parts.push_back(StrCat(point.phase, " reaches ", std::lround(100 * share), " % of the ",
+                           by_memory ? "memory" : "arithmetic", " limit (",
                            by_memory ? FormatFigure("bytes/s", point.bytes_per_s)
                                      : FormatFigure("FLOP/s", point.flops_per_s),
                            ")"));

@@ -35,7 +35,7 @@ struct Importance {
 // The log ratios of the candidates that have a value, by value.
 using ByValue = std::map<std::string, std::vector<double>>;
 
-// Per value the median over the candidates that have it: what the setting does on average.
+// Per value the median over the candidates that have it: the average effect of the setting.
 Importance Spread(const std::string& name, ByValue by_value) {
   Importance importance{name, "", "", 0};
   double high = -INFINITY, low = INFINITY;
@@ -137,8 +137,8 @@ Chart ScalingChart(const Results& results) {
   }
   const auto& [most, widest] = *best.rbegin();
   const double gain = BatchOutput(*widest)->median / BatchOutput(*base)->median;
-  chart.conclusion = StrCat(most, Printf(" threads give %.2f times what ", gain), fewest,
-                            fewest == 1 ? " gives" : " give", ": an efficiency of ",
+  chart.conclusion = StrCat(most, Printf(" threads give %.2f times the output of ", gain), fewest,
+                            ": an efficiency of ",
                             Printf("%.0f %%. Dashed: ideal scaling.", 100 * gain * fewest / most));
   return chart;
 }

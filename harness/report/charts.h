@@ -8,8 +8,7 @@
 
 namespace pinion::harness {
 
-// One chart of the report: data for a Vega-Lite specification, and a sentence that says what it
-// shows.
+// One chart of the report: data for a Vega-Lite specification, and a sentence with its conclusion.
 struct Chart {
   std::string name;        // of its specification, reports/charts/NAME.vl.json
   std::string title;       // "Throughput against latency"
@@ -32,7 +31,7 @@ Chart SloChart(const Results& results);           // the largest load that meets
 Chart GoodputChart(const Results& results);       // that load, by the value of each setting
 Chart BindingChart(const Results& results);       // binding x threads
 Chart ScalingChart(const Results& results);       // throughput over threads
-Chart RooflineChart(const Results& results);      // the machine's limits, and what was reached
+Chart RooflineChart(const Results& results);      // the machine's limits, and rates reached
 Chart ImportanceChart(const Results& results);    // which setting changes most
 Chart KvChart(const Results& results);            // KV space against clients
 Chart PairedChart(const Results& results);        // ratios to the defaults, round by round

@@ -1,4 +1,4 @@
-// What the machine's counters say of each configuration.
+// Figures of the machine's counters for each configuration.
 
 #include "engine/base/json_lists.h"
 #include "engine/base/strings.h"

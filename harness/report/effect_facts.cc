@@ -1,4 +1,4 @@
-// What each setting does by itself.
+// The effect of each setting by itself.
 
 #include <algorithm>
 #include <cmath>
@@ -26,7 +26,7 @@ struct SettingChange {
 };
 
 // A configuration that was measured, without the settings that are defaults.
-struct Tried {
+struct MeasuredSettings {
   const Candidate* candidate;
   std::vector<Setting> settings;
 };
@@ -46,13 +46,13 @@ std::vector<Setting> Without(std::vector<Setting> settings, const std::string& k
   return settings;
 }
 
-std::vector<Tried> TriedOf(const Results& results) {
-  std::vector<Tried> all;
+std::vector<MeasuredSettings> MeasuredSettingsOf(const Results& results) {
+  std::vector<MeasuredSettings> all;
   auto defaults = DefaultsOf(results);
   for (const Candidate& candidate : results.candidates) {
     if (!candidate.is_baseline && candidate.trials == 0) continue;
-    Tried& tried = all.emplace_back(Tried{&candidate, candidate.settings});
-    std::erase_if(tried.settings, [&](const Setting& one) {
+    MeasuredSettings& measured = all.emplace_back(MeasuredSettings{&candidate, candidate.settings});
+    std::erase_if(measured.settings, [&](const Setting& one) {
       return defaults[candidate.engine].contains(Label({one}));
     });
   }
@@ -65,22 +65,24 @@ std::optional<std::string> ValueOf(const std::vector<Setting>& settings, const s
   return std::nullopt;
 }
 
-bool DifferInAlone(const std::string& key, const Tried& one, const Tried& other) {
+bool DifferInAlone(const std::string& key, const MeasuredSettings& one,
+                   const MeasuredSettings& other) {
   return one.candidate->engine == other.candidate->engine &&
          ValueOf(one.settings, key) != ValueOf(other.settings, key) &&
          Without(one.settings, key) == Without(other.settings, key);
 }
 
-// What the setting's values are compared with: its default or, if none of these configurations
-// differs from one without the setting in it alone, its first value. nullopt is the default.
-std::optional<std::string> ReferenceOf(const std::vector<Tried>& all, const std::string& engine,
-                                       const std::string& key) {
+// The value with which the others are compared: the setting's default or, if none of these
+// configurations differs from one without the setting in it alone, its first value. nullopt is the
+// default.
+std::optional<std::string> ReferenceOf(const std::vector<MeasuredSettings>& all,
+                                       const std::string& engine, const std::string& key) {
   std::optional<std::string> first;
-  for (const Tried& with : all) {
+  for (const MeasuredSettings& with : all) {
     const std::optional<std::string> value = ValueOf(with.settings, key);
     if (with.candidate->engine != engine || !value) continue;
     if (!first) first = value;
-    for (const Tried& without : all)
+    for (const MeasuredSettings& without : all)
       if (!ValueOf(without.settings, key) && DifferInAlone(key, with, without)) return std::nullopt;
   }
   return first;
@@ -88,20 +90,20 @@ std::optional<std::string> ReferenceOf(const std::vector<Tried>& all, const std:
 
 // In the order of the candidates.
 std::vector<std::pair<SettingChange, std::vector<Pair>>> ChangesOf(const Results& results) {
-  const std::vector<Tried> all = TriedOf(results);
+  const std::vector<MeasuredSettings> all = MeasuredSettingsOf(results);
   std::map<std::pair<std::string, std::string>, std::optional<std::string>> references;
-  for (const Tried& one : all)
+  for (const MeasuredSettings& one : all)
     for (const Setting& setting : one.settings)
       if (const auto [found, is_new] = references.try_emplace({one.candidate->engine, setting.key});
           is_new)
         found->second = ReferenceOf(all, one.candidate->engine, setting.key);
   std::vector<std::pair<SettingChange, std::vector<Pair>>> changes;
-  for (const Tried& with : all)
+  for (const MeasuredSettings& with : all)
     for (const Setting& setting : with.settings) {
       const std::string& engine = with.candidate->engine;
       const SettingChange change{engine, setting.key, setting.value,
                                  references.at({engine, setting.key})};
-      for (const Tried& without : all) {
+      for (const MeasuredSettings& without : all) {
         if (!DifferInAlone(setting.key, with, without) ||
             ValueOf(without.settings, setting.key) != change.from)
           continue;
@@ -199,7 +201,7 @@ bool StandsOut(const Estimate& effect, double floor) {
 TextTable EffectFacts(const Results& results) {
   const auto changes = ChangesOf(results);
   const std::vector<Objective>& objectives = results.definition.objectives;
-  TextTable table{"What each setting does", "", {"setting", "from", "to"}, {}};
+  TextTable table{"Effects of settings", "", {"setting", "from", "to"}, {}};
   bool preempted = false;
   for (const auto& [change, pairs] : changes) {
     const auto [before, after] = MeanPreemptions(pairs);

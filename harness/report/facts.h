@@ -7,8 +7,8 @@
 
 namespace pinion::harness {
 
-// What each setting does by itself, in every objective: the ratios of all pairs of configurations
-// that differ in it alone, within their rounds.
+// The effect of each setting by itself, in every objective: the ratios of all pairs of
+// configurations that differ in it alone, within their rounds.
 TextTable EffectFacts(const Results& results);
 TextTable WordFacts(const Results& results);  // the glossary
 TextTable MetricFacts(const Results& results);

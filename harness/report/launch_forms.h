@@ -5,14 +5,14 @@
 
 #include "harness/results/results.h"
 
-// Ways to start what a sweep recommends, as text to paste.
+// Ways to start a sweep's recommendation, as text to paste.
 
 namespace pinion::harness {
 
 struct LaunchForm {
   std::string title;  // "Pinion", "vLLM", "llama.cpp", "systemd unit", "Container", "Slurm job"
   std::string text;   // a command, or a whole file
-  std::string note;   // what to know before pasting it; may be empty
+  std::string note;   // to read before pasting it; may be empty
 };
 
 // Empty if there is no profile to start. `folder` holds the profiles.

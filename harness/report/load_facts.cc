@@ -1,4 +1,4 @@
-// How each load was measured: where its window began and ended, and what the generator cost.
+// Measurement of each load: begin and end of its window, and the cost of the generator.
 
 #include <algorithm>
 #include <cmath>
@@ -48,7 +48,7 @@ TextTable LoadFacts(const Results& results) {
     notes.emplace_back(
         "Medians over the trials; a load ends after all of its requests, or when its time is "
         "over.");
-  TextTable table{"What was measured of each load", Join(notes, " "), {}, {}};
+  TextTable table{"Measured part of each load", Join(notes, " "), {}, {}};
   if (loads.each.empty()) return table;
   table.head = {"load",          "measured from",        "for", "requests counted", "trials",
                 "ended by time", "without a steady part"};

@@ -17,8 +17,8 @@ std::string SideName(const Results& results, size_t side) {
 
 std::string Undecided(const Results& results, const std::string& a, const std::string& b) {
   for (size_t side = 0; side < results.candidates.size(); ++side)
-    if (const std::string fate = Fate(results.candidates[side]); !fate.empty())
-      return StrCat(side == 0 ? a : b, " ", fate);
+    if (const std::string why = WhyExcluded(results.candidates[side]); !why.empty())
+      return StrCat(side == 0 ? a : b, " ", why);
   return StrCat("There were too few rounds to compare ", b, " with ", a);
 }
 
@@ -46,7 +46,7 @@ std::string PairHeadline(const Results& results, const Verdict& verdict) {
   return Undecided(results, a, b);
 }
 
-std::string Fate(const Candidate& candidate) {
+std::string WhyExcluded(const Candidate& candidate) {
   const std::string& reason = candidate.reason;
   switch (candidate.status) {
     case CandidateStatus::kFailed:

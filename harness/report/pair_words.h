@@ -5,7 +5,7 @@
 #include "harness/results/results.h"
 
 // The words of a comparison of two (`pinion compare`, strategy pair), which recommends nothing: it
-// says which is better, and of a side without numbers what became of it.
+// says which is better, and why a side has no numbers.
 
 namespace pinion::harness {
 
@@ -17,7 +17,7 @@ std::string PairHeadline(const Results& results, const Verdict& verdict);
 
 // "failed: ended by signal 9", "was not measured: by exact bytes ..."; empty if it was measured or
 // is still to be.
-std::string Fate(const Candidate& candidate);
+std::string WhyExcluded(const Candidate& candidate);
 
 // "no difference was found" or, if the estimate exceeds epsilon and only its interval does not
 // exclude chance, "no difference was proven".

@@ -16,7 +16,7 @@ namespace pinion::harness {
 struct ProfileFileLine {
   std::string path;  // relative to the sweep's folder; empty if the file cannot be made
   std::string name;  // of the file, or its kind
-  std::string text;  // what it is, or why there is none
+  std::string text;  // its purpose, or why there is none
 };
 // Empty if the verdict has no profile.
 std::vector<ProfileFileLine> ProfileFileLines(const Results& results, const Verdict& verdict,

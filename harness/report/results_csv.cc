@@ -19,7 +19,7 @@ std::string CsvField(std::string text) {
 
 std::string Number(double value) { return Printf("%.9g", value); }
 
-// "-fa=on env.NAME=value": what only this candidate's engine has.
+// "-fa=on env.NAME=value": settings that only this candidate's engine has.
 std::string OwnSettings(const Candidate& candidate) {
   std::vector<Setting> own;
   for (const Setting& setting : candidate.settings)

@@ -91,7 +91,7 @@ std::string Contender(const Results& results, const Verdict& verdict) {
                 ", too few for an interval");
 }
 
-// What the decision rests on: the winner's ratio, or the best alternative's if nothing won.
+// Evidence of the decision: the winner's ratio, or the best alternative's if nothing won.
 std::string Confidence(const Results& results, const Verdict& verdict) {
   const bool won = verdict.outcome == Outcome::kWinner;
   const Estimate& ratio = won ? verdict.ratio : verdict.best_ratio;

@@ -19,9 +19,9 @@ std::string NameOf(const Results& results, int candidate);
 // Whether there was enough data to recommend anything, even the defaults.
 bool IsDecided(const Verdict& verdict);
 
-// What was found in one objective, in parts, so that objectives with the same advice or about the
-// same configuration can be told in one sentence. Joined, they are the headline: "The defaults are
-// best" ": " "isa=avx2 is" " " "26 % worse (16 to 30 %)".
+// The finding in one objective, in parts, so that objectives with the same advice or about the same
+// configuration can be told in one sentence. Joined, they are the headline: "The defaults are best"
+// ": " "isa=avx2 is" " " "26 % worse (16 to 30 %)".
 struct Finding {
   std::string advice;     // "Use isa=avx2", "Keep the defaults", "Keep the defaults for now", ...
   std::string subject;    // "no difference was found", "7 of 9 others are worse, and the rest
@@ -49,8 +49,7 @@ std::string Sentence(const Results& results, const Verdict& verdict);
 // "2 threads, 3.1 GiB of peak memory, ready after 1.5 s"; empty before any trial.
 std::string Costs(const Candidate& candidate);
 
-// Of a trial, on average: the median of what happens in few of the trials is none. 0 without
-// samples.
+// Of a trial, on average: the median of events in few of the trials is 0. 0 without samples.
 double MeanOf(const Series& series);
 // "3", "0.24", "12": a mean of counts.
 std::string MeanText(double mean);

@@ -14,8 +14,8 @@
 namespace pinion::harness {
 namespace {
 
-// Writes one profile per objective that has a verdict, with what is made from it, and removes those
-// of an earlier state of the sweep.
+// Writes one profile per objective that has a verdict, with the files made from it, and removes
+// those of an earlier state of the sweep.
 Status WriteProfiles(const Results& results, const std::string& folder) {
   for (const Objective objective : results.definition.objectives) {
     const std::string path = folder + "/" + ProfileFile(Name(objective));

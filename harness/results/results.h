@@ -65,7 +65,7 @@ enum class CandidateStatus {
 // "pruned" (not measured: it cannot win), "disqualified" (it broke a constraint)
 const char* Name(CandidateStatus status);
 
-// Whether its last trials gave no figures, for whatever reason.
+// Whether its last trials gave no figures, for any reason.
 constexpr bool GaveOut(CandidateStatus status) {
   return status == CandidateStatus::kFailed || status == CandidateStatus::kTooSlow;
 }
@@ -74,7 +74,7 @@ struct Candidate {
   int id = 0;                     // stable within the sweep; the baseline is 0
   std::string engine;             // its name in the definition
   std::string label;              // "default", or "threads_bind=0-1 isa=avx2"
-  std::vector<Setting> settings;  // what differs from the baseline, in the order of the space
+  std::vector<Setting> settings;  // those unlike the baseline, in the order of the space
   Configuration configuration;    // all of it but its engine's own settings
   bool is_baseline = false;
   CandidateStatus status = CandidateStatus::kPending;
@@ -125,7 +125,7 @@ struct MeasuredLoad {
   double requests = 0;                      // that count
 };
 
-// What trials tell of their loads.
+// Windows and circumstances of the loads of trials.
 struct MeasuredLoads {
   std::vector<MeasuredLoad> each;   // closed and open loops
   std::optional<double> warm_up_s;  // of a trial, the median
@@ -138,7 +138,7 @@ struct Results {
   std::string model;  // as given: a folder, preset:NAME, org/name
   Definition definition;
   std::string command_line;
-  std::string version;     // what `pinion --version` says
+  std::string version;     // as `pinion --version` prints it
   std::string commit;      // of the source it was built from; "" if unknown
   std::string started_at;  // ISO 8601, UTC
   std::string updated_at;

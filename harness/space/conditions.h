@@ -16,7 +16,7 @@ namespace pinion::harness {
 Result<Axes> BehindTheirConditions(const Axes& axes);
 
 // Checks that every axis with conditions is among those that varied in some configuration. The
-// error (kUsage) names the axis and what its conditions ask for.
+// error (kUsage) names the axis and its conditions.
 Status CheckConditionsHold(const Axes& axes, const std::set<std::string>& varied);
 
 }  // namespace pinion::harness

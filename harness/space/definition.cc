@@ -55,7 +55,7 @@ Status ReadAxes(const Json& value, Definition& definition) {
 }
 
 // A value as a configuration's text has it, so that "512MiB" matches 0.5 GiB. Text is taken as it
-// is if it is no value of the setting: stored definitions have texts.
+// is if it is not a value of the setting: stored definitions have texts.
 Result<std::string> ConditionValue(const std::string& what, const std::string& key,
                                    const Json& value) {
   if (value.is_array() || value.is_object())

@@ -57,7 +57,7 @@ struct SloTarget {
 
 // The load of every trial: random prompts, the same for all candidates of a round.
 struct Workload {
-  // What each of its loads sends, EOS ignored; num_prompts are those of the offline batch, and the
+  // Requests of each of its loads, EOS ignored; num_prompts are those of the offline batch, and the
   // fewest of the others.
   LoadPlan load{};
   std::vector<int> concurrency = {1, 8};  // closed loops, each measured on its own

@@ -42,7 +42,7 @@ Status ReadEnvironment(const Json& value, EngineChoice& engine) {
     if (name.empty() || name.find('=') != std::string::npos)
       return Fail(ErrorCode::kUsage,
                   StrCat("'environment' has '", name,
-                         "', which is no variable's name: give one without '='"));
+                         "', which is not a valid variable name: it must not contain '='"));
   return CheckNoneTwice(value, "'environment'");
 }
 

@@ -43,7 +43,7 @@ struct EngineRow {
   const char* name;                  // in definitions and of --engine
   std::vector<std::string> program;  // that starts it, in whose place 'command' may stand; empty:
                                      // ours, or the command itself
-  // What it has in place of our settings; null: all of them, or a command's placeholders.
+  // Its counterparts of our settings; null: all of them, or a command's placeholders.
   Counterpart SettingRow::*counterpart = nullptr;
   bool binds_memory = false;  // by itself, to the nodes of its CPUs
 };
@@ -53,8 +53,8 @@ std::vector<std::string> EngineNames();     // of all rows
 const char* Name(EngineChoice::Kind kind);  // of its row
 
 // Whether the engine has a counterpart of a setting (engine/run/settings.h). `command` has those
-// whose placeholders are in its words, and those that vLLM or llama.cpp have, whether it uses them
-// or not, but for replicas.
+// whose placeholders are in its words, and, even without them, those that vLLM or llama.cpp have,
+// but for replicas.
 bool HasSetting(const EngineChoice& engine, const std::string& key);
 // The same for one value of it: llama.cpp has no int8 KV cache like ours.
 bool HasValue(const EngineChoice& engine, const SettingRow& row, const Json& value);

@@ -35,7 +35,7 @@ std::string ResolvedIsa(const EngineOptions& options, const Host& host) {
 }
 
 // Points with the same key run identically on this machine: the CPUs of the plan stand for the
-// settings of placement, and what `auto` selects for the name itself.
+// settings of placement, and the selection of `auto` for the name itself.
 std::string EffectiveKey(const Point& point, const Host& host, const DecoderSpec& model) {
   Configuration effective = point.configuration;
   EngineOptions& options = effective.options;
@@ -189,7 +189,7 @@ class EngineSpace {
       const SettingRow* row = FindSetting(setting.key);
       if (row && !HasValue(engine_, *row, row->get(point.configuration)))
         return StrCat(engine_.name, " has no setting for ", setting.key, "=", setting.value,
-                      row->is_of_server ? ", that is no flag for several engines behind one port: "
+                      row->is_of_server ? "; it has no flag for several replicas behind one port: "
                                           "leave the axis out for it, or put servers of it behind "
                                           "a proxy and measure that with `pinion load`"
                                         : "");
@@ -327,7 +327,7 @@ class PointList {
 
  private:
   std::vector<Point> points_;
-  std::unordered_map<std::string, size_t> places_;  // by what makes two points the same
+  std::unordered_map<std::string, size_t> places_;  // by EffectiveKey
 };
 
 // The model in the engine's own format; one that Pinion cannot read has no spec.

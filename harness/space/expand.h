@@ -28,8 +28,8 @@ struct Host {
 struct Point {
   std::string engine;  // its name in the definition
   Configuration configuration;
-  std::vector<Setting> settings;  // what differs from the base, in the order of the registry, and
-                                  // the engine's own ones
+  std::vector<Setting> settings;  // unlike the base, in the order of the registry, and the
+                                  // engine's own ones
   std::string label;  // "default", "threads_bind=0-1 isa=avx2"; "vllm: default" if engines race
   std::string infeasible;            // why it cannot run here; empty: it can
   std::vector<std::string> same_as;  // labels of other points with the same effective plan
@@ -47,7 +47,7 @@ struct Point {
 // an engine; of those, --strategy tpe searches as many, drawn by the definition's seed.
 Result<std::vector<Point>> Expand(const Definition& definition, const EngineOptions& base,
                                   const Host& host, const DecoderSpec& model);
-// More than any budget measures, except of a search that measures only what its model proposes.
+// More than any budget measures, except of a search that measures only proposals of its model.
 constexpr size_t MostPoints(Strategy strategy) { return strategy == Strategy::kTpe ? 5000 : 1000; }
 
 // Properties of the model and the engine that decide, besides the machine, which settings to try.
@@ -55,7 +55,7 @@ struct SpaceContext {
   EngineChoice engine;
   bool has_integers = true;  // some of the model's matrices are multiplied in them
   std::string dtype = {};    // of the checkpoint; "": unknown
-  // Per rank: what all of the load's contexts take at once, and the largest; 0: unknown.
+  // Per rank: bytes of all of the load's contexts at once, and of the largest; 0: unknown.
   uint64_t kv_bytes_of_load = 0, kv_bytes_of_context = 0;
 };
 

@@ -24,7 +24,7 @@ struct JsonField {
 template <typename T>
 using JsonFields = std::vector<JsonField<T>>;
 
-// One value of a type; the error (kUsage) begins with `what` and shows what was found.
+// One value of a type; the error (kUsage) begins with `what` and shows the value.
 Result<int> ToInt(const Json& value, const std::string& what);
 Result<double> ToNumber(const Json& value, const std::string& what);
 Result<std::string> ToText(const Json& value, const std::string& what);

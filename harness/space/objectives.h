@@ -27,8 +27,8 @@ enum class ObjectiveKind {
   kE2elP95,
 };
 
-// What a sweep optimises: one of the named quantities, or a latency under a stated load
-// ("itl_p95@8", "ttft_p95@2.5rps"). LogScore in harness/sweep/score.h defines what each maximises.
+// Objective of a sweep: one of the named quantities, or a latency under a stated load ("itl_p95@8",
+// "ttft_p95@2.5rps"). LogScore in harness/sweep/score.h defines the score that each maximises.
 struct Objective {
   ObjectiveKind kind = ObjectiveKind::kThroughput;
   LoadLevel level{};  // of a latency under load; else neither
@@ -52,7 +52,7 @@ struct ObjectiveRow {
   // The sample that is scored; nullptr: LogScore computes the score of several.
   const char* metric;
   const char* figure;  // the sample's short name
-  const char* gain;    // "8.2 % ..." of what
+  const char* gain;    // words after "8.2 %"
   const char* goal;
   bool at_load = false;  // its name goes on with "@" and LevelKey
 

@@ -78,8 +78,8 @@ void AddPlacements(const Host& host, const EngineOptions& base, const SpaceConte
   if (!parts.empty()) alone.Add(Json::Object{{"replicas", parts.back()}, {"prefill_replicas", 1}});
 }
 
-// All of what the load's contexts take, and half and a quarter of it, so that it binds. Less than
-// two contexts would measure one sequence at a time.
+// The bytes of all of the load's contexts, and half and a quarter of that, so that it binds. Less
+// than two contexts would measure one sequence at a time.
 std::vector<double> KvSpaces(const SpaceContext& context) {
   constexpr uint64_t kMib = 1 << 20;
   std::vector<double> gib;

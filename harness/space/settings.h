@@ -14,9 +14,8 @@ struct Setting {
   bool operator==(const Setting&) const = default;
 };
 
-// Applies one setting to the configuration; an engine's own one (own_settings.h) is no part of it.
-// Errors (kUsage) name an unknown key or a value of a
-// wrong kind.
+// Applies one setting to the configuration; an engine's own one (own_settings.h) is not a part of
+// it. Errors (kUsage) name an unknown key or a value of a wrong kind.
 Status Apply(const Setting& setting, Configuration& configuration);
 
 // {"isa":"avx2","max_num_seqs":8} -> settings, in the order of the registry, engines' own ones

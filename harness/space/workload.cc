@@ -78,8 +78,8 @@ Json WriteName(const Workload& workload) {
   return name == kFixedShape ? Json() : Json(name);
 }
 
-// Whether the workload, or what its name alone stands for, has a prefix: a 0 in place of the name's
-// own has to be written.
+// Whether the workload, or the one that its name alone stands for, has a prefix: a 0 in place of
+// the name's own has to be written.
 bool HasPrefix(const Workload& workload) {
   const auto named = FindWorkload(workload.load.shape.name);
   return workload.load.shape.shared_prefix > 0 || (named && named->shared_prefix > 0);

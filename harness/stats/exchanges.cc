@@ -124,8 +124,8 @@ double WeightedMedian(const std::vector<Sequence::Lead>& sorted) {
   return 0;
 }
 
-// The outermost of the sorted leads that the test does not reject. What the test says changes at
-// these alone, so it is asked between them; from the middle outwards it rejects more and more.
+// The outermost of the sorted leads that the test does not reject. The result of the test changes
+// at these alone, so it is made between them; from the middle outwards it rejects more and more.
 std::optional<Interval> Accepted(const Sequence& sequence,
                                  const std::vector<Sequence::Lead>& sorted, double middle,
                                  double level) {

@@ -9,7 +9,7 @@
 namespace pinion::harness {
 namespace {
 
-// What n rounds give of which `against` disagree with the others.
+// Two-sided sign test of n rounds, of which `against` disagree with the others.
 double SignsOf(size_t n, size_t against) {
   return std::min(1.0, 2 * BinomialAtMost(n, 0.5, against));
 }

@@ -36,7 +36,7 @@ Result<LoadLevel> ParseLoadLevel(const std::string& text) {
     return LoadLevel(static_cast<int>(*clients));
   }
   return Fail(ErrorCode::kUsage,
-              StrCat("'", text, "' is no load; give a number of clients from 1 to ", kMaxClients,
+              StrCat("'", text, "' is not a load; give a number of clients from 1 to ", kMaxClients,
                      ", such as 8, or requests per second from ", kLeastRate, " to ", kMaxRate,
                      ", such as 2.5rps"));
 }

@@ -30,7 +30,7 @@ inline constexpr double kLeastRate = 0.001, kMaxRate = 10'000;
 std::string LevelText(LoadLevel level);  // "8 clients", "2.5 requests/s"; empty for neither
 std::string LevelKey(LoadLevel level);   // "8", "2.5rps"
 
-// By its key; kUsage with what is allowed.
+// By its key; kUsage with the allowed ones.
 Result<LoadLevel> ParseLoadLevel(const std::string& text);
 
 // The keys "concurrency" and, of an open loop, "rate" of an object.

@@ -32,8 +32,8 @@ double MedianOf(const ByRound& values) {
 }
 
 // The scale of Student's t of the difference of two points of a load in one round, by load: pooled
-// over what all of them differ from the load's first point, which is measured in every round. A
-// load with too few differences has none.
+// over the differences of all from the load's first point, which is measured in every round. A load
+// with too few differences has none.
 std::map<size_t, double> Scales(std::span<const ParetoPoint> points, Quantity quantity) {
   std::map<size_t, const ParetoPoint*> firsts;
   std::map<size_t, std::vector<double>> residuals;

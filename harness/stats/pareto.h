@@ -36,7 +36,7 @@ struct FrontPlace {
 // above 0. The hypothesis that the rival is not better is then rejected in each quantity, so no
 // correction is needed between the two (Berger, Technometrics 24, 1982). Each one-sided test is
 // made at kFamilyLevel / rivals: a point that belongs to the front is called dominated in at most
-// kFamilyLevel of all cases, whatever the number of its rivals (Bonferroni).
+// kFamilyLevel of all cases, with any number of rivals (Bonferroni).
 std::vector<FrontPlace> ParetoFront(std::span<const ParetoPoint> points);
 
 }  // namespace pinion::harness

@@ -30,7 +30,7 @@ struct Test {
   const PairedSeries* series;
   Estimate ratio;    // at the level of Holm's procedure
   double floor = 0;  // a fraction
-  double bound = 0;  // what a recommendation must exceed: the floor or epsilon
+  double bound = 0;  // a recommendation exceeds it: the floor or epsilon
   bool differs = false;
 
   bool is_better() const { return differs && ratio.median > 1; }

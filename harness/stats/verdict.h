@@ -53,7 +53,7 @@ const char* Name(Outcome outcome);  // "winner", "default_best", "no_difference"
 struct Verdict {
   std::string objective;  // "throughput", "latency", "balanced"
   Outcome outcome = Outcome::kNoData;
-  int recommended = 0;    // candidate id: what to launch
+  int recommended = 0;    // id of the candidate to launch
   int best = 0;           // candidate id: the best by its estimate, significant or not
   Estimate ratio;         // of `recommended` to the baseline; {n, 1, ...} for the baseline itself
   Estimate best_ratio;    // of `best`

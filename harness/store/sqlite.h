@@ -16,10 +16,10 @@ namespace pinion::harness {
 
 // How the store's files speak SQLite: errors as values, columns and parameters in order.
 
-// What SQLite has thrown as an error whose message names the file and the way out.
+// SQLite's exception as an error whose message names the file and the way out.
 Error ErrorOf(const SQLite::Exception& thrown, const std::string& path);
 
-// Calls `work`, which returns a Result; what SQLite throws in it becomes its error.
+// Calls `work`, which returns a Result; an exception of SQLite becomes its error.
 template <typename Work>
 auto Guarded(const std::string& path, const Work& work) -> decltype(work()) {
   try {

@@ -275,7 +275,7 @@ Result<std::unique_ptr<Store>> Store::Create(const std::string& path,
     store.database().exec("PRAGMA wal_checkpoint(TRUNCATE)");
     return {};
   });
-  if (filled) Remove(path);  // what SQLite kept beside a file that is gone would be read as ours
+  if (filled) Remove(path);  // SQLite would read a stale log beside it as ours
   if (filled) std::filesystem::rename(unfinished, path, error);
   if (!filled || error) Remove(unfinished);
   if (!filled) return Unexpected(Error(filled.error()));

@@ -68,7 +68,7 @@ struct CandidateRow {
   int id = 0;
   std::string label;
   std::string engine;             // its name in the definition
-  std::vector<Setting> settings;  // what differs from the base, and the engine's own ones
+  std::vector<Setting> settings;  // unlike the base, and the engine's own ones
   Configuration configuration;    // all of it but the engine's own
   bool is_baseline = false;
   int cores = 0;  // threads of all ranks in its plan
@@ -91,9 +91,9 @@ class Store {
  public:
   static Result<std::unique_ptr<Store>> Open(const std::string& path);
 
-  // A new store with what `fill` writes into it. The file is there once it has all of that: a
-  // process that is killed before leaves none. Errors: fill's, after which there is no file either;
-  // it exists already (kUsage).
+  // A new store that `fill` writes. The file is there once it has all of that: a process that is
+  // killed before leaves none. Errors: fill's, after which there is no file either; it exists
+  // already (kUsage).
   static Result<std::unique_ptr<Store>> Create(const std::string& path,
                                                const std::function<Status(Store&)>& fill = {});
   virtual ~Store() = default;

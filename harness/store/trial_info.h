@@ -37,7 +37,7 @@ struct SearchedLevels {
   std::string unit;  // of its loads: "clients", "requests/s"
   SloLevels levels;
 };
-// Adds what another search of the same kind found.
+// Adds the levels of another search of the same kind.
 void Pool(const SearchedLevels& found, SearchedLevels& into);
 
 // The part of a loop's load that was measured (SteadyWindow in harness/load).
@@ -49,21 +49,21 @@ struct LoadWindow {
   std::optional<bool> by_time;  // the loop ended by its time, not after all of its requests
 };
 
-// Where a trial's load generator ran, and how often it was late.
+// CPUs of a trial's load generator, and how often it was late.
 struct GeneratorPlace {
   std::vector<int> cpus;
   double late_share = 0;
   bool is_apart = false;  // neither engine nor front end used these CPUs
 };
 
-// What a trial tells besides its samples, in results.db an object with a key for each member that
-// is set.
+// Facts of a trial besides its samples, in results.db an object with a key for each member that is
+// set.
 struct TrialInfo {
   std::string isa, dtype;  // as the engine reports them
   int threads = 0, ranks = 0;
   Plan plan;                     // of all engines behind the server; without ranks: unknown
   std::string command;           // how a user starts the server; empty: `pinion launch` does
-  std::vector<std::string> cut;  // what was measured on less than the whole load
+  std::vector<std::string> cut;  // parts measured on less than the whole load
   std::vector<Distribution> quantiles;
   std::optional<SearchedLevels> slo;
   std::string no_ceilings_because;
@@ -80,7 +80,7 @@ struct TrialInfo {
   std::vector<LoadWindow> windows;  // of the loops
   std::optional<GeneratorPlace> generator;
   std::vector<std::string> ignored_settings;  // "isa=avx2": that the engine has no counterpart of
-  Json rest = Json::MakeObject();  // what nothing reads but a person: stages, counters, ...
+  Json rest = Json::MakeObject();             // for people alone: stages, counters, ...
 
   bool has_cut_batch() const { return Has(kBatchCut); }
   // Whether the search for the SLO's load ended too early to tell it.

@@ -194,7 +194,7 @@ void AddObjectives(const std::vector<CandidateRow>& rows, const ProtocolState& s
     AddObjective(objectives[i], inputs[i], std::move(verdicts[i]), results);
 }
 
-// What a comparison of two found, in place of a sweep's verdict.
+// The result of a comparison of two, in place of a sweep's verdict.
 void TakePair(const std::vector<TrialRow>& trials, Results& results) {
   const Definition& definition = results.definition;
   const PairVerdict pair = JudgePair(trials, definition.objectives.front(), definition);

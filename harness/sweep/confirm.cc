@@ -43,7 +43,7 @@ size_t Protocol::Comparisons(size_t challengers) const {
 }
 
 // The trials that a confirmation of so many challengers may take, in trials of the mean time:
-// theirs and the baseline's two in each round, and what is kept for a machine that becomes slower.
+// theirs and the baseline's two in each round, and a reserve for a machine that becomes slower.
 double Protocol::TrialsKept(size_t rounds, size_t challengers) const {
   const auto of_round = static_cast<double>(2 + challengers);
   const double trials = static_cast<double>(rounds) * of_round;

@@ -84,7 +84,7 @@ DrawnSource::Draw SeriesSource::Next(const Slot& slot) {
   return draw;
 }
 
-// What is noisier has noise of its own on top, of neighbours elsewhere in the series.
+// A noisier candidate has noise of its own on top, of neighbours elsewhere in the series.
 double SeriesSource::SpeedAt(size_t row, size_t candidate) const {
   const auto at = [&](size_t r) { return noise_[r % noise_.size()]; };
   const PlantedCandidate& planted = candidates_[candidate];

@@ -13,7 +13,7 @@
 #include "harness/sweep/recording.h"
 #include "harness/sweep/score.h"
 
-// Sources of trials that are drawn from recorded numbers, with what is planted on top of them.
+// Sources of trials that are drawn from recorded numbers, with planted effects on top of them.
 
 namespace pinion::harness {
 
@@ -76,7 +76,7 @@ class SweepSource : public DrawnSource {
   size_t offset() const { return 0; }  // rounds are drawn of no series
 
  private:
-  using Rounds = std::map<RoundKey, size_t>;  // what was drawn for each
+  using Rounds = std::map<RoundKey, size_t>;  // drawn for each
 
   Draw Next(const Slot& slot) override;
   double ScoreOf(const Slot& slot, Rounds& rounds);

@@ -5,7 +5,7 @@
 
 namespace pinion::harness {
 
-// Hashes of what each engine has of its own, {NAME: {"binary","model","program"}}: another build's
+// Hashes of the files of each engine, {NAME: {"binary","model","program"}}: another build's
 // program, another format of the model, and of vLLM, llama.cpp or a command the program that is
 // started, as PATH finds it, with the files that the command's other words name (a script that an
 // interpreter runs). Null for one that cannot be read.

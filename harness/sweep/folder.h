@@ -23,8 +23,8 @@ class SweepFolder {
 // Whether FOLDER already holds a sweep.
 bool HoldsSweep(const std::string& folder);
 
-// Where a node's sweep continues (--continue): FOLDER, FOLDER-2, FOLDER-3 and so on, one for each
-// block of the experiment. number >= 1.
+// Folder in which a node's sweep continues (--continue): FOLDER, FOLDER-2, FOLDER-3 and so on, one
+// for each block of the experiment. number >= 1.
 std::string BlockFolder(const std::string& folder, int number);
 
 }  // namespace pinion::harness

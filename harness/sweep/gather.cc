@@ -43,7 +43,7 @@ Result<NodeSweep> ReadNode(const std::string& folder) {
   return node;
 }
 
-// What may not differ between nodes, by name. The kernel and the CPUs' numbers may.
+// The facts that must be equal on all nodes, by name. The kernel and the CPUs' numbers may differ.
 Json KindOf(const SweepMeta& meta) {
   Json kind = Json::Object{{"model", meta.model}, {"configuration", ToJson(meta.base)}};
   Json definition = ToJson(meta.definition);
@@ -201,7 +201,7 @@ std::vector<TrialRow> TrialsOf(const Json& node, const std::vector<TrialRow>& tr
   return own;
 }
 
-// What all of them say of a candidate, in the words of the first.
+// Entries of candidates that all of them have, in the words of the first.
 std::map<int, std::string> InAll(const std::vector<ProtocolState>& states,
                                  std::map<int, std::string> ProtocolState::*of) {
   std::map<int, std::string> common = states.front().*of;

@@ -21,7 +21,7 @@ namespace pinion::harness {
 // names the first difference with both values.
 Status Gather(const std::vector<std::string>& folders, const std::string& into);
 
-// kUsage if Gather would refuse a sweep like `asked` beside the one in `folder`, whatever their
+// kUsage if Gather would refuse a sweep like `asked` beside the one in `folder`, with any
 // candidates: the error names the first difference with both values.
 Status CheckOneKind(const std::string& folder, const SweepMeta& stored, const SweepMeta& asked);
 

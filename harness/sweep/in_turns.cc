@@ -11,7 +11,7 @@
 namespace pinion::harness {
 namespace {
 
-// A side's ranks, of all of its engines, and what each needs.
+// A side's ranks, of all of its engines, and the needs of each.
 struct SideNeeds {
   std::vector<RankNeeds> needs;
   Plan plan;

@@ -11,8 +11,8 @@ bool CanTakeTurns(const TrialRequest& first, const TrialRequest& second);
 
 // How many waves of load each side has between a start and the next, after a trial of one side
 // alone: as many as leave room for kTurnRounds rounds in the budget, from 2 to kMostWaves. More of
-// them make a round more exact; more rounds, which start the servers anew, tell what a start
-// changes.
+// them make a round more exact; more rounds, which start the servers anew, show the effect of a
+// start.
 inline constexpr int kTurnRounds = 14, kMostWaves = 8;
 int WavesFor(const TrialRow& alone, double budget_s);
 

@@ -140,7 +140,7 @@ bool LiveSource::LacksSearchTime(const TrialRow& trial) const {
          options_.trial_limit_s < options_.most_search_s;
 }
 
-// Fits trials to what the defaults' first ones took, because of the model or a busy machine.
+// Fits trials to the time of the defaults' first ones, on this model and machine.
 Status LiveSource::FitTrials() {
   for (const auto& [slot, trial] : stored_)
     options_.batch_prompts = std::min(options_.batch_prompts, BatchPromptsOf(trial));
@@ -154,7 +154,7 @@ int LiveSource::BatchPromptsOf(const TrialRow& trial) const {
                                       : meta_.definition.workload.load.num_prompts;
 }
 
-// A batch of fewer does not show what computing sequences together gains.
+// A batch of fewer does not show the gain of computing sequences together.
 int LiveSource::LeastBatch() const {
   constexpr int kLeastBatch = 4;
   return std::min(kLeastBatch, meta_.definition.workload.load.num_prompts);
@@ -191,13 +191,13 @@ Status LiveSource::RaiseTrialLimit() {
   return WriteTrialLimit(store_, raised_s);
 }
 
-Result<LiveSource::Asked> LiveSource::AskFor(const Slot& slot) const {
+Result<LiveSource::TrialJob> LiveSource::JobFor(const Slot& slot) const {
   const CandidateRow& row = RowOf(candidates_, slot.candidate);
-  Asked asked;
-  asked.engine = row.engine;
-  asked.settings = row.settings;
-  TrialRequest& request = asked.request;
-  request.engine = WithOwnSettings(EngineNamed(meta_.definition, row.engine), asked.settings);
+  TrialJob job;
+  job.engine = row.engine;
+  job.settings = row.settings;
+  TrialRequest& request = job.request;
+  request.engine = WithOwnSettings(EngineNamed(meta_.definition, row.engine), job.settings);
   request.configuration = row.configuration;
   request.log = options_.folder + "/" + LogPath(slot);
   request.workload = meta_.definition.workload;
@@ -209,7 +209,7 @@ Result<LiveSource::Asked> LiveSource::AskFor(const Slot& slot) const {
   request.ceilings =
       IsFirst(slot) &&
       (slot.candidate == 0 || CeilingsSecondsSoFar() < kCeilingsShare * meta_.definition.budget_s);
-  return asked;
+  return job;
 }
 
 TrialRow LiveSource::NewRow(const Slot& slot, int position) const {
@@ -221,30 +221,30 @@ TrialRow LiveSource::NewRow(const Slot& slot, int position) const {
   return trial;
 }
 
-Result<TrialProcess> LiveSource::ProcessFor(const Asked& asked, double timeout_s) const {
-  TrialProcess process = {options_.binary, asked.request.log, timeout_s};
+Result<TrialProcess> LiveSource::ProcessFor(const TrialJob& job, double timeout_s) const {
+  TrialProcess process = {options_.binary, job.request.log, timeout_s};
   process.interrupted = options_.interrupted;
   process.clock = options_.clock;
   PINION_ASSIGN(process.environment,
-                EnvironmentOf(asked.request.configuration.runtime, RuntimeOffer::Here()));
+                EnvironmentOf(job.request.configuration.runtime, RuntimeOffer::Here()));
   return process;
 }
 
 Result<std::optional<TrialRow>> LiveSource::Measure(const Slot& slot, int position, double room_s) {
   TrialRow trial = NewRow(slot, position);
-  PINION_ASSIGN(const Asked asked, AskFor(slot));
-  const TrialRequest& request = asked.request;
+  PINION_ASSIGN(const TrialJob job, JobFor(slot));
+  const TrialRequest& request = job.request;
   const double hang_s = *request.deadline_s + (request.ceilings ? kCeilingsSeconds : 0);
-  PINION_ASSIGN(const TrialProcess process, ProcessFor(asked, std::min(room_s, hang_s)));
+  PINION_ASSIGN(const TrialProcess process, ProcessFor(job, std::min(room_s, hang_s)));
   PINION_ASSIGN(const TrialOutcome outcome, RunTrialProcess(request, process));
   if (!outcome.ok && outcome.seconds > room_s) why_none_ = SweepEnd::kBudget;
   if (outcome.interrupted || why_none_ == SweepEnd::kBudget) return std::optional<TrialRow>();
-  PINION_TRY(Keep(asked, outcome, trial));
+  PINION_TRY(Keep(job, outcome, trial));
   return std::optional(std::move(trial));
 }
 
-Status LiveSource::Keep(const Asked& asked, const TrialOutcome& outcome, TrialRow& trial) {
-  const TrialRequest& request = asked.request;
+Status LiveSource::Keep(const TrialJob& job, const TrialOutcome& outcome, TrialRow& trial) {
+  const TrialRequest& request = job.request;
   Take(outcome, request.limit_s, trial);
   if (options_.batch_prompts < meta_.definition.workload.load.num_prompts)
     trial.info.batch_prompts = options_.batch_prompts;
@@ -256,7 +256,7 @@ Status LiveSource::Keep(const Asked& asked, const TrialOutcome& outcome, TrialRo
   }
   if (const auto cost = CostPerMillionTokens(trial, meta_.definition))
     trial.samples.push_back({"cost_per_mtoken", 0, *cost});
-  const std::string key = ConfigurationKey(asked.engine, request.configuration, asked.settings);
+  const std::string key = ConfigurationKey(job.engine, request.configuration, job.settings);
   PINION_TRY(
       store_.PutTrial(trial, {ShortHash(meta_.machine.Dump()), meta_.model, key, request.seed}));
   trial.requests.clear();  // they are in the store, and may be many
@@ -272,8 +272,8 @@ Result<std::optional<Slot>> LiveSource::OtherInTurns(const Slot& slot) {
   other.candidate = 1 - slot.candidate;
   if (stored_.count(other)) return std::optional<Slot>();
   if (!takes_turns_) {
-    PINION_ASSIGN(const Asked first, AskFor(slot));
-    PINION_ASSIGN(const Asked second, AskFor(other));
+    PINION_ASSIGN(const TrialJob first, JobFor(slot));
+    PINION_ASSIGN(const TrialJob second, JobFor(other));
     takes_turns_ = first.request.configuration.runtime == second.request.configuration.runtime &&
                    CanTakeTurns(first.request, second.request);
     progress_.Note(*takes_turns_ ? "both servers run at once, and their loads take turns"
@@ -290,26 +290,26 @@ Result<std::optional<TrialRow>> LiveSource::MeasureInTurns(const std::array<Slot
   });
   PairRequest pair;
   pair.waves = alone == stored_.end() ? 2 : WavesFor(alone->second, meta_.definition.budget_s);
-  std::array<Asked, 2> asked;
+  std::array<TrialJob, 2> jobs;
   double deadline_s = 0;
   for (size_t side = 0; side < slots.size(); ++side) {
-    PINION_ASSIGN(asked[side], AskFor(slots[side]));
-    asked[side].request.ceilings = false;
-    deadline_s += *asked[side].request.deadline_s +
+    PINION_ASSIGN(jobs[side], JobFor(slots[side]));
+    jobs[side].request.ceilings = false;
+    deadline_s += *jobs[side].request.deadline_s +
                   kHangLimits * options_.trial_limit_s * static_cast<double>(pair.waves - 1);
   }
   std::array<TrialRow, 2> rows = {NewRow(slots[0], position), NewRow(slots[1], position + 1)};
   for (size_t side = 0; side < slots.size(); ++side) {
-    asked[side].request.deadline_s = deadline_s;
-    pair.sides[side] = asked[side].request;
+    jobs[side].request.deadline_s = deadline_s;
+    pair.sides[side] = jobs[side].request;
   }
-  PINION_ASSIGN(const TrialProcess process, ProcessFor(asked[0], std::min(room_s, deadline_s)));
+  PINION_ASSIGN(const TrialProcess process, ProcessFor(jobs[0], std::min(room_s, deadline_s)));
   PINION_ASSIGN(const auto outcomes, RunPairProcess(pair, process));
   const bool lost = !outcomes[0].ok && !outcomes[1].ok;
   if (lost && outcomes[0].seconds + outcomes[1].seconds > room_s) why_none_ = SweepEnd::kBudget;
   if (outcomes[0].interrupted || why_none_ == SweepEnd::kBudget) return std::optional<TrialRow>();
   for (size_t side = 0; side < slots.size(); ++side)
-    PINION_TRY(Keep(asked[side], outcomes[side], rows[side]));
+    PINION_TRY(Keep(jobs[side], outcomes[side], rows[side]));
   return std::optional(std::move(rows[0]));
 }
 

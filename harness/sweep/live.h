@@ -59,17 +59,17 @@ class LiveSource : public StoredSource {
   void ShrinkBatch();
   Status RaiseTrialLimit();
   double DeadlineSeconds(const EngineChoice& engine) const;
-  // What a trial's process is asked, the configuration that it measures, and its settings.
-  struct Asked {
+  // The request to a trial's process, and the settings of its configuration.
+  struct TrialJob {
     std::string engine;  // its name in the definition
     TrialRequest request;
     std::vector<Setting> settings;
   };
-  Result<Asked> AskFor(const Slot& slot) const;
+  Result<TrialJob> JobFor(const Slot& slot) const;
   TrialRow NewRow(const Slot& slot, int position) const;
-  Result<TrialProcess> ProcessFor(const Asked& asked, double timeout_s) const;
-  // Takes what became of a trial, and stores it.
-  Status Keep(const Asked& asked, const TrialOutcome& outcome, TrialRow& trial);
+  Result<TrialProcess> ProcessFor(const TrialJob& job, double timeout_s) const;
+  // Takes the outcome of a trial, and stores it.
+  Status Keep(const TrialJob& job, const TrialOutcome& outcome, TrialRow& trial);
   // The candidate's first trial in the race, which also measures the machine's ceilings.
   bool IsFirst(const Slot& slot) const;
   double CeilingsSecondsSoFar() const;  // of all candidates

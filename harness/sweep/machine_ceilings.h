@@ -42,8 +42,8 @@ class MachineCeilings {
   // For another machine: stated ceilings come first, then those of `probe` (null: none), scaled
   // from the cores that it measured. A node's bandwidth is in proportion to its cores, and one core
   // reads and computes as fast as there. Without a probe, a core reads kCoreBytesPerS and computes
-  // what its vector units can at kClockHz on each of `isas`. Errors: Parse's; neither a probe nor a
-  // stated bandwidth; an ISA path that does not exist.
+  // at the rate of its vector units at kClockHz on each of `isas`. Errors: Parse's; neither a probe
+  // nor a stated bandwidth; an ISA path that does not exist.
   static Result<MachineCeilings> For(const Machine& machine, const Json& probe,
                                      const StatedCeilings& stated,
                                      const std::vector<std::string>& isas);

@@ -7,31 +7,31 @@
 namespace pinion::harness {
 namespace {
 
-// What the trials tell of one load.
-struct Told {
+// Windows of one load in all trials.
+struct SampleTotals {
   std::vector<double> start_s, length_s, requests;
   size_t by_time = 0, knows_end = 0;
 };
 
-void Take(const LoadWindow& window, Told& told) {
-  told.requests.push_back(window.requests);
-  told.by_time += window.by_time.value_or(false) ? 1 : 0;
-  told.knows_end += window.by_time ? 1 : 0;
+void Take(const LoadWindow& window, SampleTotals& totals) {
+  totals.requests.push_back(window.requests);
+  totals.by_time += window.by_time.value_or(false) ? 1 : 0;
+  totals.knows_end += window.by_time ? 1 : 0;
   if (!window.start_s || !window.end_s) return;
-  told.start_s.push_back(*window.start_s);
-  told.length_s.push_back(*window.end_s - *window.start_s);
+  totals.start_s.push_back(*window.start_s);
+  totals.length_s.push_back(*window.end_s - *window.start_s);
 }
 
-MeasuredLoad LoadOf(LoadLevel level, const Told& told) {
+MeasuredLoad LoadOf(LoadLevel level, const SampleTotals& totals) {
   MeasuredLoad load;
   load.level = level;
-  load.trials = told.requests.size();
-  load.whole = load.trials - told.start_s.size();
-  load.requests = Median(told.requests);
-  if (told.knows_end > 0) load.by_time = told.by_time;
-  if (told.start_s.empty()) return load;
-  load.start_s = Median(told.start_s);
-  load.length_s = Median(told.length_s);
+  load.trials = totals.requests.size();
+  load.whole = load.trials - totals.start_s.size();
+  load.requests = Median(totals.requests);
+  if (totals.knows_end > 0) load.by_time = totals.by_time;
+  if (totals.start_s.empty()) return load;
+  load.start_s = Median(totals.start_s);
+  load.length_s = Median(totals.length_s);
   return load;
 }
 
@@ -39,7 +39,7 @@ MeasuredLoad LoadOf(LoadLevel level, const Told& told) {
 
 MeasuredLoads MeasuredLoadsOf(const std::vector<TrialRow>& trials) {
   MeasuredLoads loads;
-  std::map<LoadLevel, Told> by_level;
+  std::map<LoadLevel, SampleTotals> by_level;
   std::vector<double> warm_up_s;
   for (const TrialRow& trial : trials) {
     if (!trial.ok) continue;
@@ -49,8 +49,8 @@ MeasuredLoads MeasuredLoadsOf(const std::vector<TrialRow>& trials) {
     loads.apart += trial.info.generator && trial.info.generator->is_apart ? 1 : 0;
   }
   for (const bool is_open : {false, true})
-    for (const auto& [level, told] : by_level)
-      if (level.is_open() == is_open) loads.each.push_back(LoadOf(level, told));
+    for (const auto& [level, totals] : by_level)
+      if (level.is_open() == is_open) loads.each.push_back(LoadOf(level, totals));
   if (!warm_up_s.empty()) loads.warm_up_s = Median(warm_up_s);
   return loads;
 }

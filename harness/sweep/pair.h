@@ -28,8 +28,8 @@ const char* Name(PairVerdict::Kind kind);  // "no difference", "better", "worse"
 PairVerdict JudgePair(const std::vector<TrialRow>& trials, Objective objective,
                       const Definition& definition);
 
-// The same as a sweep's verdict, so that its report tells what the comparison told: the rounds of
-// the race count as well, and nothing is corrected for a choice.
+// The same as a sweep's verdict, so that its report agrees with the comparison: the rounds of the
+// race count as well, and nothing is corrected for a choice.
 Verdict AsVerdict(const PairVerdict& pair);
 
 // {"verdict","ratio":{"estimate","low","high"},"objective","rounds","floor","threshold"}; low and

@@ -9,7 +9,7 @@
 #include "harness/space/expand.h"
 #include "harness/sweep/machine_ceilings.h"
 
-// A sweep before it is run: what would be tried, and what can be said of it.
+// A sweep before it is run: its candidates and their predictions.
 
 namespace pinion::harness {
 

@@ -45,7 +45,7 @@ Result<double> SpeedIn(const std::string& name, const Json& speed) {
                                         "' must be a number above 0, not ", speed.Dump()));
 }
 
-// What is planted besides speeds.
+// Planted effects besides speeds.
 Status TakeTroubles(const Json& object, Planted& planted) {
   if (const Json* noise = object.Find("noise")) PINION_TRY(TakeNoise(*noise, planted));
   PINION_ASSIGN(planted.failures, ShareIn(object, "failures"));

@@ -67,7 +67,7 @@ class Tpe final : public Proposer {
 
   Result<std::vector<int>> Propose(const ProposalQuestion& question) override {
     Json tried = Json::MakeArray();
-    for (const Tried& one : question.tried) {
+    for (const CandidateGain& one : question.tried) {
       Json pair = Json::MakeArray();
       pair.Append(one.id);
       pair.Append(one.gain ? Json(*one.gain) : Json());

@@ -13,21 +13,21 @@
 namespace pinion::harness {
 
 // A candidate that was measured.
-struct Tried {
+struct CandidateGain {
   int id = 0;
   // Mean over the objectives of the log of its score over the baseline's; nullopt: it failed.
   std::optional<double> gain;
 };
 
-// What a search by proposals asks for.
+// The question of a search by proposals.
 struct ProposalQuestion {
-  std::vector<Tried> tried;  // in the order in which they were
-  std::vector<int> among;    // candidates that may be proposed
-  size_t count = 0;          // at most so many
+  std::vector<CandidateGain> tried;  // in the order in which they were
+  std::vector<int> among;            // candidates that may be proposed
+  size_t count = 0;                  // at most so many
   uint64_t seed = 0;
 };
 
-// A model of the space, which learns from what was tried. Thread rule: one thread.
+// A model of the space, which learns from measured candidates. Thread rule: one thread.
 class Proposer {
  public:
   virtual ~Proposer() = default;

@@ -6,8 +6,7 @@
 
 namespace pinion::harness {
 
-// The origin of a sweep's numbers; what cannot be read is null. Taken once, when the
-// sweep starts:
+// The origin of a sweep's numbers; unreadable parts are null. Taken once, when the sweep starts:
 // {"engine":{"version","commit","binary_hash"},"compiler":{"version","openmp","standard","flags","libc"},
 //  "model":{"name","files":[{"name","bytes","hash"}],"hash","tokenizer_hash","hashed"},
 //  "kernel":{"release","version","command_line"},"microcode":"0x...",

@@ -17,7 +17,7 @@
 namespace pinion::harness {
 
 // How to replay. Of the definition: strategy, epsilon, rounds, seed (of the first replay) and
-// budget, in trials of a second each; 0: what an exhaustive comparison of 20 rounds takes.
+// budget, in trials of a second each; 0: that of an exhaustive comparison of 20 rounds.
 struct ReplayOptions {
   Definition definition;
   int seeds = 1000;
@@ -33,10 +33,10 @@ struct ReplayReport {
   int undecided = 0;                                 // of those: too few rounds for a verdict
   int unspent = 0;  // of those: with time left for a round of the default and one other
   std::optional<double> interval_coverage;  // of the intervals that verdicts are printed with
-  double regret_p95 = 0;         // 1 - speed / best speed, 95th percentile: of what was recommended
-  double cost_fraction_p50 = 0;  // trials, of 20 rounds of all contestants
-  double budget_overrun_p95 = 0;           // seconds beyond the budget, a fraction of it
-  double floor_p50 = 0;                    // smallest resolvable difference, a fraction
+  double regret_p95 = 0;          // 1 - speed / best speed, 95th percentile, of recommendations
+  double cost_fraction_p50 = 0;   // trials, of 20 rounds of all contestants
+  double budget_overrun_p95 = 0;  // seconds beyond the budget, a fraction of it
+  double floor_p50 = 0;           // smallest resolvable difference, a fraction
   std::optional<SeriesFigures> by_blocks;  // of a series: its figures with their intervals
 };
 

@@ -34,7 +34,7 @@ struct ReplayEnding {
 struct SeriesUse {
   size_t rows = 0;
   double rows_per_sweep = 0;  // median
-  double stretches = 0;       // sweeps that fit side by side: what is independent in the series
+  double stretches = 0;       // sweeps that fit side by side, which are independent
 };
 
 // One figure over all replays that have it, and its 95 % interval by blocks of the series.
@@ -52,13 +52,13 @@ struct SeriesFigures {
 };
 
 // `endings`: one or more, of a series with `rows` rows; `best_log_truth`: of all configurations,
-// beside the default's. Shares: `false_crowns` (of what is not better than the default),
+// beside the default's. Shares: `false_crowns` (of one that is not better than the default),
 // `worse_crowned`, `small_crowned` (by an estimate within its floor or epsilon), `found` (the best
 // was crowned; if one is better than the default), `default_best`, `false_best`, `coverage` (of
-// confirmations), `within_2_percent` (of the best, what was recommended), `budget_kept` (to 5 %),
-// `undecided`, `unspent`. `cost` is a mean. What came up in too few replays to show how it spreads
-// over the series is taken to spread as badly as the worst of the other shares; if none can tell,
-// the stretches alone count as observations.
+// confirmations), `within_2_percent` (of the best), `budget_kept` (to 5 %), `undecided`, `unspent`.
+// `cost` is a mean. An event in too few replays to show how it spreads over the series is taken to
+// spread as badly as the worst of the other shares; if none can tell, the stretches alone count as
+// observations.
 SeriesFigures FiguresOf(const std::vector<ReplayEnding>& endings, size_t rows,
                         double best_log_truth);
 

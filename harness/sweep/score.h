@@ -37,8 +37,8 @@ std::optional<double> ValueOf(const TrialRow& trial, const char* metric, LoadLev
 //               latencies under load
 std::optional<double> LogScore(const TrialRow& trial, Objective objective, const ScoreRule& rule);
 
-// What a million output tokens of the trial's batch cost, by the definition's prices; nullopt
-// without prices, or if the trial lacks a number.
+// Cost of a million output tokens of the trial's batch, by the definition's prices; nullopt without
+// prices, or if the trial lacks a number.
 std::optional<double> CostPerMillionTokens(const TrialRow& trial, const Definition& definition);
 
 // A round of one phase. Scores are compared within such a round.

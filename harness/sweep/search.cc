@@ -73,7 +73,7 @@ size_t Protocol::PlacesBeside(const std::vector<int>& contestants) const {
   return static_cast<size_t>(std::max(0.0, trials / kUsualRounds - taken));
 }
 
-// Removes candidates that cannot win, whatever is still to be measured.
+// Removes candidates that cannot win any more.
 void Protocol::Prune(std::vector<int>& waiting) {
   if (forecasts_.empty()) return;
   const auto proven = BestProven(state_.trials, forecasts_, definition_.objectives, definition_);

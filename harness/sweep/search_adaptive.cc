@@ -41,7 +41,7 @@ std::vector<int> WithBaseline(std::vector<int> ids) {
   return ids;
 }
 
-Tried TriedOf(int id, const std::vector<double>& gains) {
+CandidateGain MeanGain(int id, const std::vector<double>& gains) {
   if (gains.empty()) return {id, std::nullopt};
   return {id, std::accumulate(gains.begin(), gains.end(), 0.0) / static_cast<double>(gains.size())};
 }
@@ -116,7 +116,7 @@ Status Protocol::SearchByProposals() {
   const size_t objectives = definition_.objectives.size();
   held_back_trials_ = 4.0 * static_cast<double>(kFinalists * objectives + 2);
   Gains gains;
-  std::vector<Tried> tried;
+  std::vector<CandidateGain> tried;
   int rounds_without = 0;
   while (!waiting.empty() && !Ended() && rounds_without < kPatience) {
     const size_t count = std::min(kProposedAtOnce, waiting.size());
@@ -138,14 +138,14 @@ Status Protocol::SearchByProposals() {
     rounds_without = is_better ? 0 : rounds_without + 1;
     for (const int id : proposed) {
       std::erase(waiting, id);
-      tried.push_back(TriedOf(id, gains[id]));
+      tried.push_back(MeanGain(id, gains[id]));
     }
   }
   if (Ended() && end_ != SweepEnd::kBudget) return {};
   for (const int id : waiting)
     state_.passed_over[id] = "not measured: the model did not propose it";
   const std::vector<int> finalists = BestOfEach(gains, objectives, kFinalists);
-  for (const Tried& one : tried)
+  for (const CandidateGain& one : tried)
     if (!IsOut(one.id) && std::find(finalists.begin(), finalists.end(), one.id) == finalists.end())
       state_.dropped[one.id] =
           StrCat("not among the best ", finalists.size(), " of ", tried.size(), " that were tried");

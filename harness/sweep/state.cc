@@ -30,7 +30,7 @@ Status CompareObjects(const std::string& what, const Json& stored, const Json& a
   return Different(StrCat(what, " (", difference->what, ")"), difference->first, difference->other);
 }
 
-// The circumstances that decide what a trial measures, beside the definition.
+// The circumstances that a trial depends on, beside the definition.
 Status CheckCircumstances(const SweepMeta& stored, const SweepMeta& asked) {
   const auto check = [](const char* what, const Json& then, const Json& now) -> Status {
     if (then == now) return {};

@@ -26,8 +26,8 @@ struct SweepMeta {
   // Requested objectives that cannot be measured here: "energy: not available, because ...".
   std::vector<std::string> unavailable;
   std::string command_line, version, commit, started_at;
-  // Of a gathered sweep (Gather), for each node: where it was measured, its own definition, and
-  // which of the rounds are its own. Else null.
+  // Of a gathered sweep (Gather), for each node: its name, its own definition, and the rounds that
+  // are its own. Else null.
   Json nodes;
 };
 
@@ -43,8 +43,8 @@ Result<SweepMeta> ReadMeta(Store& store);
 Status WriteProgress(Store& store, const SweepProgress& progress);
 Result<SweepProgress> ReadProgress(Store& store);
 
-// Stores the time limit of a trial, chosen once: a resume with another budget must not change what
-// a trial measures.
+// Stores the time limit of a trial, chosen once: a resume with another budget must not change
+// trials.
 Status WriteTrialLimit(Store& store, double limit_s);
 Result<std::optional<double>> ReadTrialLimit(Store& store);
 
@@ -58,8 +58,8 @@ struct KeyDifference {
 };
 std::optional<KeyDifference> FirstDifference(const Json& first, const Json& other);
 
-// Checks what --resume must not change: model, definition, machine, CPUs and their quota, the
-// binary, the environment. The kUsage error names the first difference. Budget and rounds may
+// Checks the facts that --resume must not change: model, definition, machine, CPUs and their quota,
+// the binary, the environment. The kUsage error names the first difference. Budget and rounds may
 // change, since they invalidate no sample.
 Status CheckSame(const SweepMeta& stored, const SweepMeta& asked);
 

@@ -58,7 +58,7 @@ Status CheckStartable(const Definition& definition, const EngineChoice& engine, 
   if (!engine.model.empty()) base.model = engine.model;
   if (!engine.binary.empty() && access(engine.binary.c_str(), X_OK) != 0)
     return Fail(ErrorCode::kUsage, StrCat("the engine ", engine.name, " has the binary ",
-                                          engine.binary, ", which is no program that can be run"));
+                                          engine.binary, ", which is not an executable program"));
   PINION_ASSIGN(const Plan plan, PlanFor(base, host.machine, host.budget));
   const EngineChoice with_all = WithOwnSettings(engine, OwnSettings(definition));
   PINION_TRY(CommandFor(with_all, {base}, plan, host.machine, 0));

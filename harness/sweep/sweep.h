@@ -31,7 +31,7 @@ struct SweepRequest {
 // fails.
 Result<SweepEnd> RunSweep(const SweepRequest& request, Progress& progress);
 
-// `asked` with what a sweep that began now would record of itself.
+// `asked` with the provenance of a sweep that begins now.
 SweepMeta WithProvenance(SweepMeta asked);
 
 // The stored definition and base options, for a resume that repeats neither.

@@ -9,8 +9,8 @@
 
 namespace pinion::harness {
 
-// What a reader of a sweep's results must know: disturbed, failed and cut trials, a smaller batch,
-// too few rounds. A sentence each. `results` has its definition, verdicts, rounds and candidates.
+// Warnings to readers of a sweep's results: disturbed, failed and cut trials, a smaller batch, too
+// few rounds. A sentence each. `results` has its definition, verdicts, rounds and candidates.
 std::vector<std::string> WarningsOf(const SweepMeta& meta, const std::vector<TrialRow>& trials,
                                     const Results& results);
 

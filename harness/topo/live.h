@@ -31,8 +31,8 @@ struct LiveRank {
   LiveMemory weights, kv, workspace;
 };
 
-// Where the memory of a running server is: of each engine (replica) its ranks, as far as they
-// belong to the process that answers.
+// Placement of a running server's memory: of each engine (replica) its ranks, as far as they belong
+// to the process that answers.
 struct LivePlacement {
   std::string url, model;
   int processes = 1;                           // that compute the model together

@@ -57,7 +57,7 @@ std::string RoomText(const ModelFit& fit) {
   return fit.replicas == 1 ? text : StrCat(text, ", in each engine");
 }
 
-// Whether all engines fit, and what one of them has of the memory: its cache, if there are several.
+// Whether all engines fit, and the share of memory of one of them: its cache, if there are several.
 Status ShareMemory(const EngineOptions& options, const PlannedModel& model, const Machine& machine,
                    const Budget& budget, const Plan& plan, const std::vector<RankNeeds>& needs,
                    ModelFit& fit, EngineOptions& one) {

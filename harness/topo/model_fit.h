@@ -13,8 +13,8 @@
 
 namespace pinion::harness {
 
-// What a model's weights and sequences take, and how many sequences a machine has room for; of one
-// engine, if a server is to have several.
+// Memory of a model's weights and sequences, and the number of sequences that fit into a machine;
+// of one engine, if a server is to have several.
 struct ModelFit {
   std::string name, architecture, kv_dtype;
   int replicas = 1;                                // engines
@@ -24,11 +24,11 @@ struct ModelFit {
   std::vector<CacheKind> kinds;                    // for a sequence of that length
   // Of the model: of each token while no layer's window is full, and of a sequence of that length.
   uint64_t kv_bytes_per_token = 0, kv_bytes_per_sequence = 0, state_bytes_per_sequence = 0;
-  // What such a sequence really takes: whole blocks and states, on every rank; ranks that share a
-  // head of keys and values have a copy each.
+  // Bytes that such a sequence really occupies: whole blocks and states, on every rank; ranks that
+  // share a head of keys and values have a copy each.
   uint64_t held_bytes_per_sequence = 0;
-  // The cache that an engine would make, over all ranks: all of --kv-cache-space, or what
-  // SizeKv makes of the memory that is free once weights and workspace are there.
+  // The cache that an engine would make, over all ranks: all of --kv-cache-space, or SizeKv's share
+  // of the memory that is free once weights and workspace are there.
   uint64_t cache_bytes = 0;
   size_t sequences = 0;       // of sequence_tokens that it holds at once, at most --max-num-seqs
   size_t longest_tokens = 0;  // that one sequence can have; less than sequence_tokens if 0 fit

@@ -45,7 +45,7 @@ Result<std::unique_ptr<GeneratorProcess>> GeneratorProcess::Start(
   Process::Options options;
   options.arguments = {SelfPath(), kGeneratorCommand};
   options.cpus = cpus;
-  // The same generator for every configuration, whatever libraries the trial's server is to have.
+  // The same generator for every configuration, with any libraries of the trial's server.
   if (const char* preload = std::getenv("LD_PRELOAD"))
     options.environment.emplace_back("LD_PRELOAD", WithoutChosenLibraries(preload));
   PINION_ASSIGN(LineProcess process, LineProcess::Start(std::move(options), "the load generator"));

@@ -10,8 +10,8 @@
 #include "harness/counters/conditions.h"
 #include "harness/load/steady.h"
 #include "harness/load/summary.h"
-#include "harness/trial/patience.h"
 #include "harness/trial/slo_phase.h"
+#include "harness/trial/trial_deadline.h"
 #include "harness/trial/trial_samples.h"
 
 namespace pinion::harness {
@@ -160,8 +160,8 @@ Status Measurement::RunBatch(size_t weights_left) {
   return {};
 }
 
-// Moves the end by what a phase took beyond its planned end, in seconds, so that those after it
-// keep their time.
+// Moves the end by the time that a phase took beyond its planned end, in seconds, so that later
+// ones keep their time.
 double Measurement::KeepTimeSince(int64_t planned_ns) {
   const int64_t over_ns = std::max<int64_t>(0, clock_.NowNs() - planned_ns);
   end_ns_ = std::min(last_ns_, end_ns_ + over_ns);
@@ -183,7 +183,7 @@ Status Measurement::RunLoop(size_t index, size_t weights_left) {
   return {};
 }
 
-// What the workload sends, with prompts of its own that are the same for every candidate of a
+// The load of the workload, with prompts of its own that are the same for every candidate of a
 // round.
 LoadPlan Measurement::Phase(uint64_t stream) const {
   LoadPlan phase = request_.workload.load;

@@ -14,7 +14,7 @@
 
 namespace pinion::harness {
 
-// A phase as its clients saw it, and what the server counted meanwhile, if it counts.
+// A phase as its clients saw it, and the counts of the server meanwhile, if it counts.
 struct PhaseResult {
   ServerLoadResult load;
   std::optional<ServerCounters> counted;

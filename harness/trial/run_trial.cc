@@ -59,7 +59,8 @@ Result<TrialResult> Measure(const TrialRequest& request, const ServerPlan& plan,
   return result;
 }
 
-// What a user would type for another engine: `pinion launch` starts the profile of ours.
+// The command that a user would type for another engine: `pinion launch` starts the profile of
+// ours.
 Status AddCommand(const TrialRequest& request, const ServerPlan& plan, TrialResult& result) {
   if (request.engine.fits_profile()) return {};
   PINION_ASSIGN(result.info.command, ShownCommand(plan, request));
@@ -77,7 +78,7 @@ class PairedServer {
 
   LoadTarget* target() const { return server_ ? server_->get() : nullptr; }
 
-  // With what the running server tells, or why it did not start.
+  // With facts of the running server, or why it did not start.
   Result<TrialResult> Described(Result<TrialResult> measured) const {
     if (!server_) return Unstarted(server_.error());
     if (!measured || !measured->too_slow.empty()) return measured;

@@ -52,7 +52,7 @@ void Take(Result<TrialResult> result, TrialOutcome& outcome) {
   if (outcome.ok) outcome.result = std::move(*result);
 }
 
-// What `read` makes of the child's result, if it has one.
+// The child's result, read by `read`, if it has one.
 template <typename Read>
 auto Then(const Result<Json>& result, const Read& read) -> decltype(read(*result)) {
   if (!result) return Unexpected(Error(result.error()));
@@ -61,7 +61,7 @@ auto Then(const Result<Json>& result, const Read& read) -> decltype(read(*result
   return Fail(ErrorCode::kFailed, StrCat("its result cannot be read: ", made.error().message));
 }
 
-// What became of the child: its result, or why there is none.
+// End of the child: its result, or why there is none.
 struct ChildEnd {
   Result<Json> result;
   bool interrupted = false;

@@ -15,8 +15,8 @@ namespace pinion::harness {
 // finds how it counts made-up text. kUsage: a bad value, or two that exclude each other.
 Status PrepareLoad(LoadedServer& server, LoadPlan& plan, const LoadHooks& hooks);
 
-// The machine's counters now. A server on this machine is what the load measures, so the processes
-// that listen on its port count as own with their descendants; unknown if they cannot be told.
+// The machine's counters now. The load measures a server on this machine, so the processes that
+// listen on its port count as own with their descendants; unknown if they cannot be told.
 Conditions ConditionsUnderLoad(const ServerUrl& url);
 
 // Sends a prepared load once and returns the report, with its requests judged by `slo`.

@@ -61,7 +61,7 @@ SloLevels SearchInTrial(const SloTarget& target, double start,
     levels[load].total += level.total;
     return level;
   };
-  // An error ends it: what the levels so far tell is decided by DescribeSearch.
+  // An error ends it: DescribeSearch judges the levels so far.
   (void)FindSloBoundary(OptionsOf(target, start), told);
   return levels;
 }

@@ -30,7 +30,7 @@ SloLevels SearchInTrial(const SloTarget& target, double start,
 
 // A search's findings, in place of earlier ones: its levels with requests, and the sample
 // "slo_load" (LoadAttaining) if they enclose it: if all that were tried pass, the load would be a
-// lower bound, which is no result. Otherwise info.cut says so ("search of the SLO's load cut").
+// lower bound, which is not a result. Otherwise info.cut says so ("search of the SLO's load cut").
 void DescribeSearch(const SloTarget& target, const SloLevels& levels, TrialInfo& info,
                     std::vector<MetricValue>& samples);
 

@@ -17,7 +17,7 @@ Result<RequestRow> ReadRequestRow(const Json& object) {
   return row;
 }
 
-// The settings that are no options of an engine: the server's and the process's.
+// The settings that are not options of an engine: the server's and the process's.
 Json OtherSettings(const Configuration& configuration) {
   Json settings = Json::MakeObject();
   for (const SettingRow& row : SettingRows())

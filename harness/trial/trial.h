@@ -49,8 +49,7 @@ Json ToJson(const TrialResult& result);
 Result<TrialResult> ReadTrialResult(const Json& object);
 
 // Two configurations in turns: both servers run, and while one has a short load, a wave, the other
-// has none. Whatever slows the machine for longer than a wave slows both alike, which trials one
-// after the other do not achieve.
+// has none. A disturbance longer than a wave slows both alike, unlike trials one after the other.
 struct PairRequest {
   // The first one's server starts first. A side's limit is that of a wave, its deadline the whole
   // trial's, and its ceilings are not measured.
@@ -76,9 +75,9 @@ Result<PairResult> ReadPairResult(const Json& object);
 // `start_ns` is when the process began; the limit counts from there, but the load always gets at
 // least half of it, and at least as long as the start took; a phase that would not see one request
 // end, and an offline batch, may take another half (2 s at least). Each wait ends at a share of the
-// request's deadline (harness/trial/patience.h), with a sentence of its own. A phase that is cut
-// off is measured as far as it went (info "cut"). A phase without an answer ends the trial as too
-// slow, and so does a server of Pinion's that is not ready by its share. The time of requested
+// request's deadline (harness/trial/trial_deadline.h), with a sentence of its own. A phase that is
+// cut off is measured as far as it went (info "cut"). A phase without an answer ends the trial as
+// too slow, and so does a server of Pinion's that is not ready by its share. The time of requested
 // `ceilings` is info "once_s", which no later trial needs again. `interrupted` is asked while it
 // runs.
 Result<TrialResult> RunTrial(const TrialRequest& request, int64_t start_ns,

@@ -28,7 +28,7 @@ ServedLoad LoadOf(const Workload& workload) {
               kSlackTokens};
 }
 
-constexpr char kRaiseTheLimit[] = "; raise --trial-limit, or stop what else runs on this machine";
+constexpr char kRaiseTheLimit[] = "; raise --trial-limit, or stop other programs on this machine";
 
 // The last error in a server's log, without the program's name or the time; "" if there is none.
 std::string LastError(const std::string& log) {
@@ -83,7 +83,7 @@ Result<ServerPlan> PlanServer(const TrialRequest& request) {
 
 Result<std::string> ShownCommand(const ServerPlan& plan, const TrialRequest& request) {
   PINION_ASSIGN(EngineCommand made, plan.CommandOn(kUsualPort, request.engine));
-  // The sweep gave this process what its configuration preloads, and the server inherits it.
+  // The sweep gave this process the preloads of its configuration, and the server inherits them.
   if (const char* preload = std::getenv("LD_PRELOAD"); preload && *preload)
     made.command.environment.emplace(made.command.environment.begin(), "LD_PRELOAD", preload);
   return ShellText(made.command);
@@ -114,7 +114,7 @@ Status TrialServer::StartAndWait(int log_fd) {
 // Another engine's time is its own setting; ours has the trial's.
 Status TrialServer::WaitUntilReady() {
   const EngineChoice& engine = request_.engine;
-  const double left_s = std::max(0.0, patience_.SecondsUntil(kReadyShare));
+  const double left_s = std::max(0.0, deadline_.SecondsUntil(kReadyShare));
   const Status ready =
       server_->WaitUntilReady(engine, std::min(engine.start_timeout_s, left_s), interrupted_);
   if (ready) return {};
@@ -136,7 +136,7 @@ Status TrialServer::MeasureScale() {
   constexpr double kPatienceSeconds = 600;
   constexpr int kRequests = 2;
   const double deadline_s = std::min(
-      kPatienceSeconds, std::max(0.0, patience_.SecondsUntil(kFirstAnswerShare)) / kRequests);
+      kPatienceSeconds, std::max(0.0, deadline_.SecondsUntil(kFirstAnswerShare)) / kRequests);
   const Status found = MeasureTokenScale(loaded_, deadline_s, {.interrupted = interrupted_});
   if (found || found.error().code != ErrorCode::kTimeout) return found;
   return Fail(request_.engine.is_pinion() ? ErrorCode::kTimeout : ErrorCode::kFailed,
@@ -173,9 +173,9 @@ void TrialServer::Settle(double limit_s) {
 // If the server has ended, the rest of the load would be meaningless.
 std::string TrialServer::WhyStop(double patience_s) {
   if (interrupted_()) return "interrupted";
-  if (patience_.SecondsUntil(kGeneratorShare) < 0)
+  if (deadline_.SecondsUntil(kGeneratorShare) < 0)
     return StrCat("the load generator had not ended its load ",
-                  std::round(kGeneratorShare * *patience_.deadline_s), " s after the trial's start",
+                  std::round(kGeneratorShare * *deadline_.deadline_s), " s after the trial's start",
                   kRaiseTheLimit);
   return WhyEnded(" under load", patience_s);
 }

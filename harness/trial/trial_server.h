@@ -15,7 +15,7 @@
 #include "harness/engines/server.h"
 #include "harness/trial/generator_process.h"
 #include "harness/trial/measurement.h"
-#include "harness/trial/patience.h"
+#include "harness/trial/trial_deadline.h"
 
 namespace pinion::harness {
 
@@ -65,7 +65,7 @@ class TrialServer final : public LoadTarget {
               std::function<bool()> interrupted)
       : request_(request),
         plan_(plan),
-        patience_{start_ns, request.deadline_s},
+        deadline_{start_ns, request.deadline_s},
         interrupted_(std::move(interrupted)) {}
 
   Status StartAndWait(int log_fd);
@@ -78,7 +78,7 @@ class TrialServer final : public LoadTarget {
 
   const TrialRequest& request_;
   const ServerPlan& plan_;
-  const Patience patience_;
+  const TrialDeadline deadline_;
   const std::function<bool()> interrupted_;
   std::unique_ptr<EngineServer> server_;
   LoadedServer loaded_;  // the same as its clients know it

@@ -17,8 +17,7 @@ PairResult MeasureInTurns(const std::array<LoadTarget*, 2>& targets, const PairR
                           int64_t start_ns, const Clock& clock = kMachineClock);
 
 // One result from those of all waves: the means of their samples and quantiles, all of their
-// requests and of what their searches found, and whatever any of them was suspected of or had cut
-// off.
+// requests and levels of searches, and the suspicions and cuts of any of them.
 TrialResult Joined(std::vector<TrialResult> waves);
 
 }  // namespace pinion::harness

@@ -60,7 +60,7 @@ class Server final : public WatchServer {
   }
 
  private:
-  // One server-sent event: what the page needs to show the results so far, and a line of text.
+  // One server-sent event: the page's data for the results so far, and a line of text.
   Result<std::string> UpdateEvent(const std::string& state, bool finished) const {
     PINION_ASSIGN(const Results results, LoadResults(folder_));
     Json update = views_.update(results);

@@ -7,8 +7,8 @@
 #include "engine/base/result.h"
 #include "harness/results/results.h"
 
-// How a running sweep's results are shown. Who starts the sweep hands these in, so that this room
-// needs to know no report.
+// Views of a running sweep's results. The code that starts the sweep hands them in, so that this
+// room needs to know no report.
 
 namespace pinion::harness {
 
@@ -17,7 +17,7 @@ namespace pinion::harness {
 struct PageViews {
   std::function<Result<std::string>(const Results&)> page;  // HTML that follows GET /events
   std::function<Result<std::string>(const Results&)> json;  // results.json
-  std::function<Json(const Results&)> update;  // an object: what the page needs to show these
+  std::function<Json(const Results&)> update;               // an object with the page's data
 };
 
 // For a terminal of `width` columns: at most `height` lines of plain text, each line ended.

@@ -38,53 +38,68 @@ Vec Relu(Vec x) { return Max(x, Set(0)); }
 
 Vec Relu2(Vec x) { return Relu(x) * Relu(x); }
 
-template <Vec (*f)(Vec)>
-void EachOf(void* dst, Dtype dst_type, const float* x, size_t n) {
-  for (size_t i = 0; i < n; i += kLanes)
-    Put(dst, dst_type, i, f(LoadUpTo(x + i, n - i, Set(0))), n - i);
-}
-
-template <Vec (*f)(Vec)>
-void EachGated(void* dst, Dtype dst_type, const float* gate, const float* up, size_t n) {
-  for (size_t i = 0; i < n; i += kLanes) {
-    const Vec g = LoadUpTo(gate + i, n - i, Set(0)), u = LoadUpTo(up + i, n - i, Set(0));
-    Put(dst, dst_type, i, f(g) * u, n - i);
-  }
-}
-
-void Activate(void* dst, Dtype dst_type, Activation activation, const float* x, size_t n) {
+// Calls use.operator()<f>() with the activation's function.
+template <typename Use>
+void WithActivation(Activation activation, Use use) {
   switch (activation) {
     case Activation::kSilu:
-      return EachOf<Silu>(dst, dst_type, x, n);
+      return use.template operator()<Silu>();
     case Activation::kGeluTanh:
-      return EachOf<GeluTanh>(dst, dst_type, x, n);
+      return use.template operator()<GeluTanh>();
     case Activation::kGeluErf:
-      return EachOf<GeluErf>(dst, dst_type, x, n);
+      return use.template operator()<GeluErf>();
     case Activation::kRelu:
-      return EachOf<Relu>(dst, dst_type, x, n);
+      return use.template operator()<Relu>();
     case Activation::kSigmoid:
-      return EachOf<Sigmoid>(dst, dst_type, x, n);
+      return use.template operator()<Sigmoid>();
     case Activation::kRelu2:
-      return EachOf<Relu2>(dst, dst_type, x, n);
+      return use.template operator()<Relu2>();
   }
+}
+
+// One loop over all rows, so that f's constants are loaded once: rows of a block are four vectors.
+template <Vec (*f)(Vec), bool kGated, bool kBias>
+void EachOfRows(const ActivateRowsArgs& args) {
+  const ActivateRowsArgs of = args;  // which dst cannot be an alias of
+  const auto biased = [&](const float* x, const float* bias, size_t i) {
+    const Vec v = LoadUpTo(x + i, of.n - i, Set(0));
+    if constexpr (kBias) return v + LoadUpTo(bias + i, of.n - i, Set(0));
+    return v;
+  };
+  for (size_t row = 0; row < of.rows; ++row) {
+    const float* x = of.x + row * of.stride;
+    const size_t to = row * of.dst_stride;
+    for (size_t i = 0; i < of.n; i += kLanes) {
+      Vec value = f(biased(x, of.bias, i));
+      if constexpr (kGated) value = value * biased(of.up + row * of.stride, of.up_bias, i);
+      Put(of.dst, of.dst_type, to + i, value, of.n - i);
+    }
+  }
+}
+
+void ActivateRows(const ActivateRowsArgs& args) {
+  WithActivation(args.activation, [&]<Vec (*f)(Vec)>() {
+    if (args.up != nullptr)
+      return args.bias ? EachOfRows<f, true, true>(args) : EachOfRows<f, true, false>(args);
+    return args.bias ? EachOfRows<f, false, true>(args) : EachOfRows<f, false, false>(args);
+  });
 }
 
 void ActivateGated(void* dst, Dtype dst_type, Activation activation, const float* gate,
                    const float* up, size_t n) {
-  switch (activation) {
-    case Activation::kSilu:
-      return EachGated<Silu>(dst, dst_type, gate, up, n);
-    case Activation::kGeluTanh:
-      return EachGated<GeluTanh>(dst, dst_type, gate, up, n);
-    case Activation::kGeluErf:
-      return EachGated<GeluErf>(dst, dst_type, gate, up, n);
-    case Activation::kRelu:
-      return EachGated<Relu>(dst, dst_type, gate, up, n);
-    case Activation::kSigmoid:
-      return EachGated<Sigmoid>(dst, dst_type, gate, up, n);
-    case Activation::kRelu2:
-      return EachGated<Relu2>(dst, dst_type, gate, up, n);
-  }
+  ActivateRows({.activation = activation,
+                .x = gate,
+                .up = up,
+                .rows = 1,
+                .n = n,
+                .stride = n,
+                .dst = static_cast<std::byte*>(dst),
+                .dst_type = dst_type,
+                .dst_stride = n});
+}
+
+void Activate(void* dst, Dtype dst_type, Activation activation, const float* x, size_t n) {
+  ActivateGated(dst, dst_type, activation, x, nullptr, n);
 }
 
 void ClampedSwiglu(void* dst, Dtype dst_type, const float* gate, const float* up, size_t n,

@@ -54,7 +54,8 @@ float SeeScales(const Strip& strip, Seen seen, Scratch<Operand>& scratch) {
 float ScoreScale(const AttentionArgs& args) { return args.soft_cap > 0 ? 1 : args.scale; }
 
 // Turns dot products into scores under a soft cap. tanh(x) = 1 - 2 / (e^2x + 1) errs by some units
-// in the last place of 1, not of x, which is no loss here: softmax uses only differences of scores.
+// in the last place of 1, not of x, which does not matter here: softmax uses only differences of
+// scores.
 void CapScores(const AttentionArgs& args, float* scores, size_t tokens) {
   const Vec factor = Set(2 * args.scale / args.soft_cap), cap = Set(args.soft_cap);
   for (size_t i = 0; i < tokens; i += kLanes) {

@@ -47,7 +47,7 @@ void ForFullTiles(size_t rows, F f) {
   }
 }
 
-// Widens one step: a vector at each of kWide addresses. Returns the end of what is written.
+// Widens one step: a vector at each of kWide addresses. Returns the end of the written elements.
 template <typename Operand>
 float* WidenStep(const std::byte* const (&w)[kWide], float* to) {
 #pragma GCC unroll 4

@@ -1,7 +1,7 @@
 #pragma once
 
 // The products of keys and queries with keys if each channel decays by itself: the sum over
-// channels of k_t D(t, s) k_s. D is no factor of such a sum, but it can be split at any token m
+// channels of k_t D(t, s) k_s. D is not a factor of such a sum, but it can be split at any token m
 // between s and t: (D(t, m) k_t)'(D(m, s) k_s). Neither factor exceeds 1, so nothing overflows, and
 // where one of them vanishes, so does the product. Tokens are taken in groups: the keys of all
 // groups before are kept decayed up to the group's beginning, m, and multiplied by tiles; pairs

@@ -83,7 +83,7 @@ void PanelOutputs(const DeltaChunkArgs& args, const DeltaScratch& scratch, size_
           Load(scratch.sum + t * kDeltaPanel + i), live - i);
 }
 
-// The panel after the chunk, from what PanelOutputs leaves in `change`.
+// The panel after the chunk, from the values that PanelOutputs leaves in `change`.
 void UpdatePanel(const DeltaChunkArgs& args, const DeltaScratch& scratch, size_t columns) {
   for (size_t t = 0; t < args.tokens; ++t) {
     float* change = scratch.change + t * kDeltaPanel;

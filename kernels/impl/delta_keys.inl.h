@@ -71,9 +71,9 @@ struct DeltaScratch {
   float* panel;         // [key_dim][kDeltaPanel] of the state
   float *known, *seen;  // [tokens][kDeltaChunk]: the factors of u_s, the first negated
   float *change, *sum;  // [tokens][kDeltaPanel]: u and the output
-  float* decayed;       // what decays of channels need
+  float* decayed;       // for decays of channels
   float from_start[kDeltaChunk], to_end[kDeltaChunk];  // D(t, 0), D(tokens, t)
-  // [tokens][key_dim]: what the state before the chunk is multiplied with, and then by from_start.
+  // [tokens][key_dim]: the factors of the state before the chunk, and then by from_start.
   const float *k = nullptr, *q = nullptr;
   const float* held = nullptr;  // [key_dim]: D(tokens, 0) of channels
 };

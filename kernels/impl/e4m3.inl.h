@@ -144,7 +144,8 @@ E4m3TileFn<Operand> E4m3TileFor(size_t rows, size_t lines) {
   }
 }
 
-// `columns` columns of one block, from column k on; `ahead`: bytes to what is prefetched meanwhile.
+// `columns` columns of one block, from column k on; `ahead`: bytes to the weights that are
+// prefetched meanwhile.
 struct E4m3Chunk {
   const std::byte* w;
   size_t k, columns, ahead;

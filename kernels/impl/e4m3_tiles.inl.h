@@ -109,7 +109,7 @@ class E4m3TileProduct {
     Add(block, last, sums[(count - 1) % 2]);
   }
 
-  // The bytes of what is converted one panel later.
+  // The bytes of weights that are converted one panel later.
   const std::byte* Ahead(size_t block, size_t k) const {
     if (deep_ && block + 1 < args_.blocks) return CodesAt(block + 1, k);
     const std::byte* codes = CodesAt(deep_ ? 0 : block, k);

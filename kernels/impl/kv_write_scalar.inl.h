@@ -9,11 +9,12 @@ namespace {
 
 // Writes one token's `n` elements to a block, element i at index(i).
 template <typename Kv, typename Index>
-void WriteRow(const KvWriteArgs& args, std::byte* block, const float* x, size_t n, Index index) {
+void WriteRow(const KvWriteArgs& args, size_t slot, std::byte* block, const float* x, size_t n,
+              Index index) {
   Kv* elements = reinterpret_cast<Kv*>(block);
   if constexpr (kIsCode<Kv>) {
     Kv codes[kMaxKeyDim];
-    ScalesOf(block, args.block_tokens, n)[args.slot] = NarrowRow(x, n, codes);
+    ScalesOf(block, args.block_tokens, n)[slot] = NarrowRow(x, n, codes);
     for (size_t i = 0; i < n; ++i) elements[index(i)] = codes[i];
   } else {
     for (size_t i = 0; i < n; ++i) Narrow(x[i], elements[index(i)]);
@@ -22,11 +23,14 @@ void WriteRow(const KvWriteArgs& args, std::byte* block, const float* x, size_t 
 
 template <typename Kv>
 void KvWriteAs(const KvWriteArgs& args) {
-  WriteRow<Kv>(args, args.keys, args.k, args.key_dim,
-               [&](size_t dim) { return KeyIndex<Kv>(args.slot, dim, args.block_tokens); });
-  if (args.values == nullptr) return;
-  WriteRow<Kv>(args, args.values, args.v, args.value_dim,
-               [&](size_t dim) { return ValueIndex<Kv>(args.slot, dim, args.value_dim); });
+  for (size_t token = 0; token < args.tokens; ++token) {
+    const size_t slot = args.slot + token, at = token * args.stride;
+    WriteRow<Kv>(args, slot, args.keys, args.k + at, args.key_dim,
+                 [&](size_t dim) { return KeyIndex<Kv>(slot, dim, args.block_tokens); });
+    if (args.values == nullptr) continue;
+    WriteRow<Kv>(args, slot, args.values, args.v + at, args.value_dim,
+                 [&](size_t dim) { return ValueIndex<Kv>(slot, dim, args.value_dim); });
+  }
 }
 
 void KvWrite(const KvWriteArgs& args) {

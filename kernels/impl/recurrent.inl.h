@@ -1,6 +1,6 @@
 #pragma once
 
-// What recurrent layers compute for each token.
+// The arithmetic of recurrent layers for each token.
 
 #include "kernels/impl/math.inl.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// The reference of what recurrent layers compute for each token.
+// The reference for the arithmetic of recurrent layers.
 
 #include <cstddef>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// The recurrence of state space models, and what a head's state costs: it is read and written once
+// The recurrence of state space models, and the cost of a head's state: it is read and written once
 // for several tokens.
 
 #include "kernels/impl/math.inl.h"

@@ -32,6 +32,7 @@ constexpr Table MakeTable(Isa isa) {
       .rotary_pairs = RotaryPairs,
       .activate = Activate,
       .activate_gated = ActivateGated,
+      .activate_rows = ActivateRows,
       .clamped_swiglu = ClampedSwiglu,
       .add = Add,
       .add_scaled = AddScaled,

@@ -3,7 +3,7 @@
 function applyUpdate(update) {
   for (const [name, markup] of Object.entries(update.sections)) {
     const place = document.querySelector(`[data-place="${name}"]`);
-    // Keep open what the reader has opened.
+    // Keep details open that the reader has opened.
     const open = [...place.querySelectorAll("details")].map(one => one.open);
     place.innerHTML = markup;
     place.querySelectorAll("details").forEach((one, index) => { one.open = open[index] ?? false; });

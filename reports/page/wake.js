@@ -1,4 +1,4 @@
-// The last script: runs what the others define.
+// The last script: runs the functions of the others.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 wakeTables();

@@ -1,6 +1,6 @@
 """The engines to compare: how each is installed and which command serves the model.
 
-A new one: a function that installs what is missing below `job.scratch` and returns a Server, and a line in
+A new one: a function that installs missing parts below `job.scratch` and returns a Server, and a line in
 PEERS. The versions here are the ones that the project has measured.
 """
 
@@ -37,7 +37,7 @@ class Failed(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What all engines of a run have in common."""
+    """Settings that all engines of a run share."""
 
     scratch: pathlib.Path
     pinion: pathlib.Path
@@ -96,7 +96,7 @@ def run(aim, command, log, **options):
 
 
 def first_line(*command):
-    """What a program says of its version."""
+    """First line of a program's output, as its version."""
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, check=False)
     return (done.stdout.strip().splitlines() or ["unknown version"])[0]

@@ -94,7 +94,7 @@ class Kinds:
     head: Type
 
 
-# Heads of Q4_0 files are Q6_K, or Q8_0 if their rows are no multiple of its 256 values.
+# Heads of Q4_0 files are Q6_K, or Q8_0 if their rows are not a multiple of its 256 values.
 FORMATS = {"Q4_0": lambda hidden: Kinds(Q4_0, Q4_0, Q8_0 if hidden % Q6_K.values else Q6_K),
            "MXFP4": lambda hidden: Kinds(MXFP4, Q8_0, Q8_0)}
 

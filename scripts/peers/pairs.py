@@ -1,4 +1,4 @@
-"""Pairs of measurements: whose turn it is, and what their ratios allow to say."""
+"""Pairs of measurements: the order of turns, and verdicts from their ratios."""
 
 import math
 import statistics
@@ -7,7 +7,7 @@ LEVEL = 0.95
 
 
 def turns(pairs):
-    """Who is measured when: each pair begins with the engine that the last one ended with.
+    """Order of measurements: each pair begins with the engine that the last one ended with.
 
     A machine that grows slower or faster steadily then favours each of the two equally often.
     """
@@ -34,7 +34,7 @@ FEWEST = next(count for count in range(1, 100) if interval(range(count)))
 
 
 def summary(ours, peer):
-    """What a row of the table says; `ours` and `peer` have a value for each pair."""
+    """Figures of a row of the table; `ours` and `peer` have a value for each pair."""
     ratios = [a / b for a, b in zip(ours, peer, strict=True)]
     return {"ours": ours, "peer": peer, "ratios": ratios, "ours_median": statistics.median(ours),
             "peer_median": statistics.median(peer), "ratio_median": statistics.median(ratios),

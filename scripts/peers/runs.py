@@ -1,4 +1,4 @@
-"""Servers under load: starting and stopping one, loading it, and what a result says of the machine."""
+"""Servers under load: starting and stopping one, loading it, and the description of the machine in a result."""
 
 import contextlib
 import datetime
@@ -62,7 +62,7 @@ def running(server, log):
 
 
 def loaded(pinion, server, url, options, seed, detailed=True):
-    """What `pinion load` measured; each row has a seed of its own, so that no prompt is in a cache."""
+    """Result of `pinion load`; each row has a seed of its own, so that no prompt is in a cache."""
     command = [str(pinion), "load", url, "--json", *(["--detailed"] if detailed else []), "--seed", str(seed),
                *options]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
@@ -84,7 +84,7 @@ def cpu_numbers(text):
 
 
 def machine(cpus):
-    """What a result was measured on; `cpus`: the list that the engines had."""
+    """Description of the machine; `cpus`: the list that the engines had."""
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         model = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")),
                      platform.machine())

@@ -1,11 +1,11 @@
-"""What a long prompt does to streams beside it, from the JSON of `pinion load --detailed`."""
+"""Effect of a long prompt on streams beside it, from the JSON of `pinion load --detailed`."""
 
 import dataclasses
 import math
 
 from peers.engines import Failed
 
-TENTH = 1.1  # of the bound, for what no scheduler can foresee
+TENTH = 1.1  # of the bound, for delays that no scheduler can foresee
 AUTO = (8, 0.1, 0.5)  # Pinion's bound of a step: times of its decodes; at least and at most, in seconds
 SHORT_MOST_S, LONG_MOST = 2.0, 1.25  # first token of a short prompt; the long one's time over its time alone
 

@@ -4,7 +4,7 @@
   scripts/serving/handover.py [--tokens N] [--mbits R] [--rounds N] [--flags FLAGS] [--json FILE] [--binary FILE] [MODEL]
 
 Starts a server that computes prompts and one that has them computed, with a link of a given rate between them: a proxy
-that takes what comes at once and hands it on at that rate. It notes when bytes came and when they were through. The
+that takes bytes at once and hands them on at that rate. It notes when bytes came and when they were through. The
 share of the bytes' time on the link that was over when the last ones came, behind the step, does not depend on how
 fast the machine is just now; the time to the first token does. Several binaries (--binary again) are measured in turns.
 """
@@ -30,7 +30,7 @@ SIGN_OF_LIFE_BYTES = 8  # an empty frame
 
 
 class SlowLink:
-    """Listens at a port, and connects whoever comes to another one. What comes back from there is slow."""
+    """Listens at a port, and connects clients to another one. Bytes from there are slow."""
 
     def __init__(self, target, bits_per_s):
         self.target, self.bytes_per_s = target, bits_per_s / 8

@@ -27,14 +27,14 @@ def prompts(count, prompt, output, clients=1):
 
 @contextlib.contextmanager
 def in_background(pinion, server, url, options, seed):
-    """A `pinion load` that runs meanwhile; calling what this gives interrupts it, and returns its JSON."""
+    """A `pinion load` that runs meanwhile; calling the result interrupts it, and returns its JSON."""
     command = [str(pinion), "load", url, "--json", "--detailed", "--seed", str(seed), *options]
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.DEVNULL)
 
         def result():
             if process.poll() is None:
-                process.send_signal(signal.SIGINT)  # it reports what it saw so far
+                process.send_signal(signal.SIGINT)  # it reports the results so far
             process.wait()
             output.seek(0)
             try:
@@ -58,7 +58,7 @@ def trace(tokens):
 
 
 class StepTimes:
-    """What Pinion says of its steps once a second while a `with` lasts; nothing of other engines or without a bound."""
+    """Times of Pinion's steps, once a second while a `with` lasts; none of other engines or without a bound."""
 
     def __init__(self, url):
         self.url, self.seen, self.ended = url, [], threading.Event()
@@ -87,7 +87,7 @@ class StepTimes:
 
 
 def measure(pinion, server, url, tokens, streams, settle_s, seed):
-    """gaps.Beside of one server that runs, and what it said of its steps meanwhile."""
+    """gaps.Beside of one server that runs, and the times of its steps meanwhile."""
     alone = loaded(pinion, server, url, prompts(1, tokens, 2), seed)
     with (tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as file,
           in_background(pinion, server, url, prompts(streams, STREAM_PROMPT, STREAM_TOKENS, streams), seed + 1) as rest):

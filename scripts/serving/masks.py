@@ -39,7 +39,7 @@ GRAMMARS = [
 
 
 def spans_of(path, names):
-    """[(name, begin, end, what it counts)] of a trace in microseconds of the monotonic clock, by their beginning."""
+    """[(name, begin, end, counts)] of a trace in microseconds of the monotonic clock, by their beginning."""
     events = json.loads(path.read_text())["traceEvents"]
     return sorted(((event["name"], event["ts"], event["ts"] + event["dur"], event.get("args", {}))
                    for event in events if event["ph"] == "X" and event["name"] in names), key=lambda span: span[1])
@@ -111,7 +111,7 @@ def once_checked(*load):
 
 
 def serve(binary, model, trace, flags, run):
-    """What `run` returns, called with the port of a server, which is ended after it so that its trace is whole."""
+    """Result of `run`, called with the port of a server, which is ended after it so that its trace is whole."""
     port = free_port()
     with open(trace.with_suffix(".log"), "w+", encoding="utf-8") as log:
         process = subprocess.Popen([str(binary), "serve", str(model), "--port", str(port), "--served-model-name", "m",

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Measures what the front end of `pinion serve` pays for an event of a stream.
+"""Measures the CPU time of the front end of `pinion serve` for an event of a stream.
 
   scripts/serving/streams.py [--streams N] [--rate R] [--seconds S] [--chat] [--binary FILE] [--json FILE] [MODEL]
 
@@ -110,7 +110,7 @@ class Stream:
         self.events, self.bytes, self.ended, self.refusal = 0, 0, False, ""
 
     def read(self, buffer):
-        """Takes what has arrived."""
+        """Takes the bytes that have arrived."""
         try:
             count = self.socket.recv_into(buffer)
         except BlockingIOError:

@@ -170,7 +170,7 @@ def test_builds_that_cannot_race_are_told(pinion, binary, tmp_path):
     code, stderr = said("--build", binary, "preset:tiny")
     assert code == 2 and "two of them and a model" in stderr
     code, stderr = said("--build", binary, "--build", "/no/such/pinion", "preset:tiny")
-    assert code == 2 and "/no/such/pinion, which is no program" in stderr
+    assert code == 2 and "/no/such/pinion, which is not an executable program" in stderr
     code, stderr = said("--build", binary, "--build", binary, "preset:tiny", "--threshold", "60")
     assert code == 2 and "--threshold is 60.0 %" in stderr
     code, stderr = said("--build", binary, "--build", "/bin/false", "preset:tiny", "--budget", "2m")

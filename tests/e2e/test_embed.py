@@ -110,14 +110,14 @@ def test_keys_of_a_line_that_nothing_heeds_are_refused_by_name(pinion, data, tmp
     lines = write_lines(tmp_path / "in.jsonl", [{"text": "x", "dimension": 16}, {"text": "x", "input_ids": [1]},
                                                 {"input_ids": [1], "prompt_name": "query"}, {"input_ids": [1]}])
     errors = [line.get("error") for line in read_lines(pinion("embed", embedder, *FLAGS, "--input", lines))]
-    assert errors == ["line 1: 'dimension' is no key of a line; want text, input_ids, prompt_name, dimensions",
+    assert errors == ["line 1: unknown key 'dimension'; use one of text, input_ids, prompt_name, dimensions",
                       "line 2: 'text' and 'input_ids' are in one line; leave one of them out",
                       "line 3: 'prompt_name' and 'input_ids' are in one line; leave one of them out", None]
     reranker, _ = golden_of(data, "bert-reranker")
     lines = write_lines(tmp_path / "pairs.jsonl", [{"query": "a", "documents": ["b"], "top_n": 1}])
     done = pinion("rank", reranker, *FLAGS, "--input", lines)
     assert done.returncode == 1
-    assert read_lines(done) == [{"error": "line 1: 'top_n' is no key of a line; want query, documents, instruction"}]
+    assert read_lines(done) == [{"error": "line 1: unknown key 'top_n'; use one of query, documents, instruction"}]
 
 
 @pytest.mark.parametrize("name", ["bert-reranker", "xlmr-reranker", "modernbert-reranker"])

@@ -298,7 +298,7 @@ def test_an_engines_own_settings_reach_its_command(pinion, tmp_path, no_server_l
 
 @pytest.mark.parametrize("changes, says", [
     ({"engines": ["pinion", "pinion"]}, "two of 'engines' are named 'pinion'"),
-    ({"engines": [{"name": "x", "binary": "/no/such/pinion"}]}, "/no/such/pinion, which is no program"),
+    ({"engines": [{"name": "x", "binary": "/no/such/pinion"}]}, "/no/such/pinion, which is not an executable program"),
     ({"engines": []}, "'engines' must be a list of at least one engine"),
     ({"engine": "vllm"}, "unknown key 'engine' in the sweep definition"),
     ({"axes": {"-q": [1]}, "when": {"-q": {"engine": "vllm"}}}, "no engine is named 'vllm'"),

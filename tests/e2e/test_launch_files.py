@@ -79,7 +79,7 @@ def test_nginx_takes_its_configuration(pinion, profile, tmp_path):
 
 
 @pytest.mark.parametrize("flags, says", [
-    (("--haproxy", "one:x"), "'one:x' is no address"),
+    (("--haproxy", "one:x"), "'one:x' is not an address"),
     (("--nginx", "one,one"), "names one:8000 twice"),
     (("--haproxy", "one", "--nginx", "two"), "--nginx"),
     (("--k8s", "--dry-run"), "--dry-run"),

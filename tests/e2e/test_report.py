@@ -130,7 +130,7 @@ def test_a_sweep_is_named_by_its_folder_or_by_its_store(pinion, sweep, tmp_path)
     assert by_store.stdout == by_folder.stdout
     other = pinion("report", sweep / "results.csv")
     assert other.returncode == 2
-    assert other.stderr == (f"pinion: {sweep}/results.csv is no sweep: name the folder that `pinion sweep` wrote, or its "
+    assert other.stderr == (f"pinion: {sweep}/results.csv is not a sweep; give the folder that `pinion sweep` wrote, or its "
                             "results.db\n")
     gathered = pinion("report", "--gather", sweep / "results.db", sweep, "--out", tmp_path / "gathered")
     assert gathered.returncode == 2 and f"--gather names {sweep} twice" in gathered.stderr

@@ -68,10 +68,11 @@ TEST(Isa, EveryUsableTableIsItsOwnAndComplete) {
     EXPECT_EQ(table.isa, isa);
     EXPECT_TRUE(table.gemm_f32 && table.gemm_bf16 && table.gemm_f16 && table.rms_norm &&
                 table.layer_norm && table.rotary && table.rotary_pairs && table.activate &&
-                table.activate_gated && table.clamped_swiglu && table.add && table.add_scaled &&
-                table.scale && table.weigh && table.sum_squares && table.soft_cap && table.store &&
-                table.log_sum_exp && table.exp_weights && table.sum_at_least && table.max &&
-                table.argmax && table.kv_write && table.attention && table.attention_merge);
+                table.activate_gated && table.activate_rows && table.clamped_swiglu && table.add &&
+                table.add_scaled && table.scale && table.weigh && table.sum_squares &&
+                table.soft_cap && table.store && table.log_sum_exp && table.exp_weights &&
+                table.sum_at_least && table.max && table.argmax && table.kv_write &&
+                table.attention && table.attention_merge);
   }
 }
 

@@ -198,6 +198,49 @@ void ExpectTheScalarBytes(const Table& kernels, const BlockShape& shape, KvDtype
   }
 }
 
+// Neighbouring tokens in one call, at any slot and of any number: the bytes are those of one call
+// for each of them, and all others stay as they were.
+void ExpectTheBytesOfSingleTokens(const Table& kernels, const BlockShape& shape, KvDtype dtype) {
+  SCOPED_TRACE(::testing::Message() << Name(dtype) << ", keys " << shape.key_dim << ", values "
+                                    << shape.value_dim << ", block " << shape.tokens);
+  const size_t stride = shape.key_dim + shape.value_dim + 3;
+  for (size_t slot = 0; slot < shape.tokens; slot += slot < 6 ? 1 : 5) {
+    const size_t room = shape.tokens - slot;
+    for (size_t tokens = 1; tokens <= room; tokens += tokens < 10 ? 1 : 4) {
+      Written got(shape, dtype), want(shape, dtype);
+      Guarded<float> k((tokens - 1) * stride + shape.key_dim);
+      Guarded<float> v((tokens - 1) * stride + shape.value_dim);
+      FillRow(k, static_cast<unsigned>(slot + tokens));
+      FillRow(v, static_cast<unsigned>(2 * slot + tokens));
+      const auto write = [&](Written& to, size_t first, size_t count) {
+        kernels.kv_write({.keys = to.keys.data(),
+                          .values = shape.latent ? nullptr : to.values.data(),
+                          .k = k.data() + first * stride,
+                          .v = shape.latent ? nullptr : v.data() + first * stride,
+                          .slot = slot + first,
+                          .block_tokens = shape.tokens,
+                          .key_dim = shape.key_dim,
+                          .value_dim = shape.value_dim,
+                          .dtype = dtype,
+                          .tokens = count,
+                          .stride = stride});
+      };
+      write(got, 0, tokens);
+      for (size_t token = 0; token < tokens; ++token) write(want, token, 1);
+      ASSERT_TRUE(got == want) << tokens << " tokens from slot " << slot;
+    }
+  }
+}
+
+TEST_P(KvWriteTest, TokensOfOneCallAreThoseOfSingleOnes) {
+  for (const KvDtype dtype : kKvDtypes) {
+    for (const size_t dim : {8, 24, 40, 64, 128})
+      ExpectTheBytesOfSingleTokens(kernels_, {dim, dim, 16}, dtype);
+    ExpectTheBytesOfSingleTokens(kernels_, {72, 136, 32}, dtype);
+    ExpectTheBytesOfSingleTokens(kernels_, {kMaxKeyDim, kMaxValueDim, 16, true}, dtype);
+  }
+}
+
 // Slots in any order, and after each of them the whole block: what is not written stays as it was.
 TEST_P(KvWriteTest, FillsBlocksAsTheScalarPathDoes) {
   for (const KvDtype dtype : kKvDtypes) {

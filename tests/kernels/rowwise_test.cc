@@ -169,6 +169,51 @@ TEST_P(RowwiseTest, ActivationsAreWithinTheExponentialsBound) {
   }
 }
 
+// Rows of a tile, with and without biases: each element as a call for it alone gives, within what
+// a compiler may contract; and nothing beside the rows is written.
+TEST_P(RowwiseTest, ActivatedRowsAreThoseOfSingleCalls) {
+  constexpr size_t kRows = 5, kGap = 7;
+  for (size_t n : kSizes) {
+    const size_t stride = n + kGap;
+    const Row x(Normal(kRows * stride, 1, 4)), up(Normal(kRows * stride, 2));
+    const Row bias(Normal(n, 3)), up_bias(Normal(n, 4));
+    for (const Activation activation : kActivations) {
+      for (const bool gated : {false, true}) {
+        for (const bool biased : {false, true}) {
+          SCOPED_TRACE(::testing::Message()
+                       << n << (gated ? " gated" : "") << (biased ? " bias" : ""));
+          std::vector<float> got(kRows * stride, -77);
+          kernels_.activate_rows({.activation = activation,
+                                  .x = x.data(),
+                                  .up = gated ? up.data() : nullptr,
+                                  .rows = kRows,
+                                  .n = n,
+                                  .stride = stride,
+                                  .bias = biased ? bias.data() : nullptr,
+                                  .up_bias = biased && gated ? up_bias.data() : nullptr,
+                                  .dst = reinterpret_cast<std::byte*>(got.data()),
+                                  .dst_type = Dtype::kF32,
+                                  .dst_stride = stride});
+          for (size_t row = 0; row < kRows; ++row) {
+            for (size_t i = 0; i < stride; ++i) {
+              if (i >= n) {
+                ASSERT_EQ(got[row * stride + i], -77);
+                continue;
+              }
+              const size_t at = row * stride + i;
+              const float in = x[at] + (biased ? bias[i] : 0);
+              const double times = gated ? double{up[at]} + (biased ? up_bias[i] : 0) : 1.0;
+              const auto [value, bound] = ExactActivation(activation, in);
+              ASSERT_NEAR(got[at], value * times,
+                          (bound + 4 * kU * std::abs(value)) * std::abs(times) + 1e-37);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 // From far below to far above exp's range: no NaN, no infinity, the right limits.
 TEST_P(RowwiseTest, ActivationsSurviveExtremeGates) {
   const Row gate({-1e30f, -1000, -89, -88, -87.4f, 0, 87.4f, 88.8f, 1000, 1e30f});

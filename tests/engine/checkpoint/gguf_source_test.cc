@@ -107,7 +107,8 @@ TEST_F(GgufTensors, AVectorOfBlocksIsRefused) {
   Describe("llama", "llama");
   Add("blk.0.attn_norm.weight", kQ80, {64});
   EXPECT_THAT(ErrorOf(), HasSubstr("tensor 'blk.0.attn_norm.weight' of "));
-  EXPECT_THAT(ErrorOf(), HasSubstr(" is Q8_0, want F32, F16 or BF16: it is no matrix"));
+  EXPECT_THAT(ErrorOf(),
+              HasSubstr(" is Q8_0: a tensor that is not a matrix must be F32, F16 or BF16"));
 }
 
 TEST_F(GgufTensors, ABiasOfBlocksBehindThePoolingIsRefused) {

@@ -199,8 +199,8 @@ TEST(KvCache, TouchesTheMemoryOfBlocks) {
   ASSERT_LE(4 * span, 300u);
   const int32_t block = static_cast<int32_t>(first);
   const std::vector<float> ones(c.cache.shape(0).key_dim, 1);
-  c.cache.Write(kernels::TableFor(kernels::Isa::kScalar), 1, 0, &block, 0, ones.data(),
-                ones.data());
+  c.cache.Write(kernels::TableFor(kernels::Isa::kScalar), 1, 0, &block,
+                {0, ones.data(), ones.data()});
   c.cache.Touch(1, first, first + span);
   c.cache.Touch(1, first, first);
   const std::byte* keys = c.cache.keys(1, 0);
@@ -227,8 +227,8 @@ TEST(KvCache, WritesTheSlotsThatAttentionReads) {
     const size_t position = 2 * kBlockTokens + 5, head = c.heads() - 1;
     for (size_t d = 0; d < key.size(); ++d) key[d] = static_cast<float>(d + 1);
     for (size_t d = 0; d < value.size(); ++d) value[d] = -static_cast<float>(d + 1);
-    c.cache.Write(kernels::TableFor(kernels::Isa::kScalar), 1, head, table, position, key.data(),
-                  value.data());
+    c.cache.Write(kernels::TableFor(kernels::Isa::kScalar), 1, head, table,
+                  {position, key.data(), value.data()});
     const kernels::testing::KvBlock keys = {c.cache.keys(1, head) + c.cache.key_strides(0).At(33),
                                             KvDtype::kF32, kBlockTokens, shape.key_dim};
     for (size_t d = 0; d < key.size(); ++d) EXPECT_EQ(keys.Key(5, d), key[d]);

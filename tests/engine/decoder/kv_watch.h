@@ -23,6 +23,19 @@ struct CacheTraffic {
   std::vector<std::vector<float>> queries;  // of each call of attention: [rows][key_dim]
 };
 
+// Calls write(one) for each token of a call, as for a call of that token alone.
+template <typename Write>
+void ByToken(const kernels::KvWriteArgs& args, const Write& write) {
+  for (size_t token = 0; token < args.tokens; ++token) {
+    kernels::KvWriteArgs one = args;
+    one.tokens = 1;
+    one.slot += token;
+    one.k += token * args.stride;
+    if (args.values != nullptr) one.v += token * args.stride;
+    write(one);
+  }
+}
+
 inline std::vector<float> QueriesOf(const kernels::AttentionArgs& args) {
   std::vector<float> rows;
   for (size_t t = 0; t < args.tokens; ++t)
@@ -93,12 +106,16 @@ class CheckedAttention {
 
  private:
   void Write(const kernels::KvWriteArgs& args) {
+    ByToken(args, [this](const kernels::KvWriteArgs& one) { Note(one); });
+    kernels_.kv_write(args);
+  }
+
+  void Note(const kernels::KvWriteArgs& args) {
     CacheTraffic::Write write{{args.k, args.k + args.key_dim}, {}};
     if (args.values != nullptr) write.v.assign(args.v, args.v + args.value_dim);
     held_.Put(args, kernels::testing::RoundAsCached(write.k.data(), write.k.size(), dtype_),
               kernels::testing::RoundAsCached(write.v.data(), write.v.size(), dtype_));
     traffic_.writes.push_back(std::move(write));
-    kernels_.kv_write(args);
   }
 
   void Attend(const kernels::AttentionArgs& args) {
@@ -155,6 +172,10 @@ class RoundedReference {
 
  private:
   void Write(const kernels::KvWriteArgs& args) {
+    ByToken(args, [this](const kernels::KvWriteArgs& one) { Note(one); });
+  }
+
+  void Note(const kernels::KvWriteArgs& args) {
     std::vector<float> k(args.k, args.k + args.key_dim), v;
     if (args.values != nullptr) v.assign(args.v, args.v + args.value_dim);
     if (other_ != nullptr) {

@@ -59,5 +59,17 @@ TEST(Scheduler, ComputesAWholeTextInOneStepThatHasRoomForIt) {
   EXPECT_THAT(bench.Step(), ElementsAre(Share{3, 0, 30}, Share{4, 0, 20}));
 }
 
+// Their steps end before activations would leave L3; a longer text has a step of its own.
+TEST(Scheduler, WholeTextsShareAStepOf1024Rows) {
+  Bench bench({.blocks = 1000, .budget = 2048, .length = 2048});
+  const size_t tokens[] = {500, 524, 1, 1500, 30};
+  for (uint64_t id = 1; id <= std::size(tokens); ++id)
+    bench.AddScore(id, Prompt(tokens[id - 1], static_cast<int32_t>(id) * 2000))->whole = true;
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{1, 0, 500}, Share{2, 0, 524}));
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{3, 0, 1}));
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{4, 0, 1500}));
+  EXPECT_THAT(bench.Step(), ElementsAre(Share{5, 0, 30}));
+}
+
 }  // namespace
 }  // namespace pinion

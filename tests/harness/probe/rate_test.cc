@@ -39,14 +39,14 @@ class Rates : public ::testing::Test {
   }
 
   const WorkClock clock_;
-  const Effort effort_{3, 0.001, &clock_};
+  const SamplingPlan sampling_{3, 0.001, &clock_};
 };
 
 TEST_F(Rates, AreWorkPerSecondOfAllThreadsTogether) {
   for (const int threads : {1, 3}) {
     Team team = TeamOf(threads);
     // Thread t does 1,000 (t + 1) a microsecond.
-    const double rate = team.BestRate(effort_, [](size_t thread) {
+    const double rate = team.BestRate(sampling_, [](size_t thread) {
       WorkClock::own_ns += 1000;
       return 1000 * (thread + 1);
     });
@@ -58,7 +58,7 @@ TEST_F(Rates, AreTheBestOfTheSamples) {
   Team team = TeamOf(1);
   int bites = 0;
   // A bite fills a sample: 10, 40 and 20 units in 1 ms each.
-  const double rate = team.BestRate(effort_, [&](size_t) {
+  const double rate = team.BestRate(sampling_, [&](size_t) {
     WorkClock::own_ns += 1'000'000;
     return std::vector<uint64_t>{10, 40, 20}[static_cast<size_t>(bites++)];
   });
@@ -73,7 +73,7 @@ TEST_F(Rates, OfAStreamAreTheBytesThatItWasToldToRead) {
     ASSERT_TRUE(arena) << arena.error().message;
     std::vector<std::vector<size_t>> own;
     for (size_t i = 0; i < team.size(); ++i) own.push_back({i});
-    const double rate = BestStreamRate(team, effort_, *arena, own, ReadAtAKnownRate);
+    const double rate = BestStreamRate(team, sampling_, *arena, own, ReadAtAKnownRate);
     EXPECT_DOUBLE_EQ(rate, kBytesPerNs * 1e9 * threads) << threads;
   }
 }
@@ -84,7 +84,7 @@ TEST_F(Rates, OfAStreamGoRoundItsPartsFromEndToEnd) {
   const auto arena = Arena::Allocate(2, 2 << 20);
   ASSERT_TRUE(arena) << arena.error().message;
   read_at.clear();  // this thread is the team
-  BestStreamRate(team, effort_, *arena, {{1, 0}}, ReadAtAKnownRate);
+  BestStreamRate(team, sampling_, *arena, {{1, 0}}, ReadAtAKnownRate);
   constexpr size_t kBite = 1 << 20;
   const std::byte *first = arena->part(1), *second = arena->part(0);
   const std::vector<const std::byte*> round = {first, first + kBite, second, second + kBite};

@@ -131,7 +131,7 @@ TEST(ScalingChart, ComparesWithTheFewestThreads) {
   ASSERT_EQ(chart.values.array().size(), 2u);
   EXPECT_EQ(
       chart.conclusion,
-      "2 threads give 1.42 times what 1 gives: an efficiency of 71 %. Dashed: ideal scaling.");
+      "2 threads give 1.42 times the output of 1: an efficiency of 71 %. Dashed: ideal scaling.");
 }
 
 TEST(ImportanceChart, OrdersSettingsByTheirEffect) {
@@ -184,9 +184,9 @@ TEST(RooflineChart, PutsEveryPhaseUnderTheRoofOfItsThreads) {
   EXPECT_EQ(Texts(chart, "kind").count("roof"), 6u);   // 1 and 2 threads, three corners each
   EXPECT_EQ(Texts(chart, "kind").count("point"), 6u);  // 3 measured, 2 phases
   // 1.42 * 20 GB/s of 50, 1.42 * 128 GFLOP/s of 400.
-  EXPECT_THAT(chart.conclusion, HasSubstr("decode reaches 57 % of what memory allows (28.4 GB/s)"));
+  EXPECT_THAT(chart.conclusion, HasSubstr("decode reaches 57 % of the memory limit (28.4 GB/s)"));
   EXPECT_THAT(chart.conclusion,
-              HasSubstr("prefill reaches 45 % of what arithmetic allows (182 GFLOP/s)"));
+              HasSubstr("prefill reaches 45 % of the arithmetic limit (182 GFLOP/s)"));
   for (const Json& row : chart.values.array()) {
     if (row.Find("kind")->string() != "point") continue;
     const bool prefill = row.Find("phase")->string() == "prefill";
@@ -207,7 +207,7 @@ TEST(RooflineChart, IntegerConfigurationsLieUnderTheIntegerRoof) {
     candidate.series.push_back(std::move(integers));
   }
   const Chart chart = RooflineChart(results);
-  EXPECT_THAT(chart.conclusion, HasSubstr("prefill reaches 45 % of what arithmetic allows"));
+  EXPECT_THAT(chart.conclusion, HasSubstr("prefill reaches 45 % of the arithmetic limit"));
   EXPECT_TRUE(Texts(chart, "roof").count("avx512_bf16 in int8, 2 threads"));
 }
 

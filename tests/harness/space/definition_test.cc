@@ -135,7 +135,7 @@ TEST(Definition, VariablesHaveNamesWithoutAnEqualsSign) {
   EXPECT_EQ(ErrorOf(R"({"axes":{"env.A=B":["1"]}})"),
             "'env.A=B' names no variable, because of its '=': write \"env.A\" and its values");
   EXPECT_THAT(ErrorOf(R"({"engines":[{"environment":{"A=B":"1"}}]})"),
-              HasSubstr("'environment' has 'A=B', which is no variable's name"));
+              HasSubstr("'environment' has 'A=B', which is not a valid variable name"));
 }
 
 TEST(Definition, AConditionHasValuesAsTheSettingHasThem) {

@@ -115,7 +115,7 @@ constexpr Hostile kHostile[] = {
     {R"({"axes":{"env.A":["a\u0000b"]}})", "\"a\\u0000b\" has a NUL"},
     {R"({"axes":{"-a\u0000":["b"]}})", "\"-a\\u0000\" has a NUL"},
     {R"({"engines":[{"binary":"/bin/true\u0000x"}]})", "\"/bin/true\\u0000x\" has a NUL"},
-    {R"({"engines":[{"environment":{"A=B":"1"}}]})", "'A=B', which is no variable's name"},
+    {R"({"engines":[{"environment":{"A=B":"1"}}]})", "'A=B', which is not a valid variable name"},
     {R"({"engines":[{"name":"a b"}]})", "the engine's name 'a b'"},
     {R"({"engines":[{"name":""}]})", "the engine's name ''"},
 };

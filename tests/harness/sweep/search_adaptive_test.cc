@@ -146,7 +146,7 @@ TEST(Proposals, TheModelIsToldTheResults) {
   EXPECT_THAT(source.questions[0].tried, IsEmpty());
   EXPECT_THAT(source.questions[0].among, ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
   EXPECT_EQ(source.questions[0].count, 4u);
-  const std::vector<Tried>& tried = source.questions[1].tried;
+  const std::vector<CandidateGain>& tried = source.questions[1].tried;
   ASSERT_THAT(tried, SizeIs(4));
   EXPECT_EQ(tried[0].id, 1);
   EXPECT_NEAR(*tried[0].gain, std::log(2), 1e-9);
@@ -198,11 +198,12 @@ TEST(Proposals, StoredRoundsAreNotProposedAnew) {
   const std::vector<TrialRow> part(whole.ran.begin(), whole.ran.begin() + 6 + 6 + 4);
   Given resumed(Rising(20), part);
   Search(Strategy::kTpe, resumed);
-  const std::vector<Tried>& tried = resumed.questions.front().tried;
+  const std::vector<CandidateGain>& tried = resumed.questions.front().tried;
   EXPECT_THAT(tried, SizeIs(AllOf(Ge(5u), Le(8u))));
   for (const TrialRow& trial : part) {
-    const bool known = std::any_of(tried.begin(), tried.end(),
-                                   [&](const Tried& one) { return one.id == trial.candidate; });
+    const bool known = std::any_of(tried.begin(), tried.end(), [&](const CandidateGain& one) {
+      return one.id == trial.candidate;
+    });
     EXPECT_TRUE(trial.candidate == 0 || known) << trial.candidate;
   }
 }

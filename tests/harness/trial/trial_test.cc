@@ -8,7 +8,7 @@
 #include <set>
 
 #include "fake_target.h"
-#include "harness/trial/patience.h"
+#include "harness/trial/trial_deadline.h"
 
 namespace pinion::harness {
 namespace {

@@ -18,7 +18,7 @@ namespace pinion {
 // an equal part of the ranks. On the leader: has the others start the model with these options.
 // able: whether this process can do that. Those that follow tell it the others, which may wait for
 // them already; the leader, which nobody waits for yet, returns its error.
-Result<Communicator*> MeetProcesses(const EngineOptions& options, Status able);
+Result<Communicator*> JoinProcesses(const EngineOptions& options, Status able);
 // The same among processes that have joined.
 Status StartTogether(Communicator& world, const EngineOptions& options, Status able);
 
@@ -52,7 +52,7 @@ Result<Budget> BudgetHere(const EngineOptions& options, const Machine& machine);
 // Free memory of that.
 uint64_t AvailableMemoryHere();
 
-// What to plan the ranks of one process by, if `processes` share those of `options` evenly.
+// Options to plan the ranks of one process by, if `processes` share those of `options` evenly.
 EngineOptions OptionsOfPart(EngineOptions options, size_t processes);
 
 // Something that must be the same in all processes.

@@ -1,4 +1,4 @@
-#include "engine/run/meet.h"
+#include "engine/run/join_processes.h"
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +17,7 @@
 
 namespace pinion {
 
-Result<Communicator*> MeetProcesses(const EngineOptions& options, Status able) {
+Result<Communicator*> JoinProcesses(const EngineOptions& options, Status able) {
   PINION_ASSIGN(Communicator* const world, JoinWorld());
   PINION_TRY(world ? StartTogether(*world, options, std::move(able)) : std::move(able));
   return world;

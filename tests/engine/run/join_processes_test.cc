@@ -1,4 +1,4 @@
-#include "engine/run/meet.h"
+#include "engine/run/join_processes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
