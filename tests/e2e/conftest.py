@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from longest_first import LongestFirst
 from own_server import TOP, Server, free_port  # noqa: F401: tests import them from here
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and all that they start.
@@ -23,6 +24,12 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # every bench: they are measured by the tests that look at them.
 os.environ.setdefault("PINION_CEILINGS", "0")
 WITH_CEILINGS = {"PINION_CEILINGS": "1"}
+
+
+@pytest.hookimpl(optionalhook=True)  # xdist's, which may be switched off
+def pytest_xdist_make_scheduler(config, log):
+    """In the place of xdist's own; None leaves the others to it."""
+    return LongestFirst(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def ours(process):

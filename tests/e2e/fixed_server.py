@@ -27,7 +27,6 @@ import argparse
 import errno
 import json
 import os
-import pathlib
 import signal
 import socket
 import ssl
@@ -41,24 +40,55 @@ import urllib.parse
 WARM_UP = 2  # requests that `pinion load` sends first
 
 
+# Of linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h and net/tcp_states.h.
+NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, NLM_F_DUMP, NLMSG_ERROR, NLMSG_DONE = 4, 20, 1, 0x300, 2, 3
+NETLINK_HEADER, DIAG_HEADER, SOCKET_ID, EXPIRES = 16, 4, 48, 4  # bytes before the length of the receive queue
+TCP_ESTABLISHED, TCP_SYN_SENT, EVERY_STATE = 1 << 1, 1 << 2, 0xffffffff
+
+
+def client_sockets(flags, states, client, server):
+    """What the kernel tells of sockets from `client` to `server`, (address, port) each, in one of the states: both ends
+    and the number of unread bytes of each. /proc/net/tcp tells it as well, but of all connections of the machine's last
+    minute: with 16,000 of them that takes 40 ms of CPU time, 20 times as much."""
+    any_interface, any_cookie = 0, 0xffffffff
+    wanted = struct.pack("!HH16s16s", client[1], server[1], socket.inet_aton(client[0]), socket.inet_aton(server[0]))
+    wanted += struct.pack("=III", any_interface, any_cookie, any_cookie)
+    request = struct.pack("=BBBBI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0, states) + wanted
+    header = struct.pack("=IHHII", NETLINK_HEADER + len(request), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | flags, 0, 0)
+    found = []
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
+        kernel.send(header + request)
+        while True:
+            answer = kernel.recv(1 << 16)
+            while answer:
+                length, kind = struct.unpack_from("=IH", answer)
+                if kind == NLMSG_DONE:
+                    return found
+                if kind == NLMSG_ERROR:
+                    code = -struct.unpack_from("=i", answer, NETLINK_HEADER)[0]
+                    raise OSError(code, os.strerror(code))
+                port, to_port, ours, theirs = struct.unpack_from("!HH4s12x4s", answer, NETLINK_HEADER + DIAG_HEADER)
+                unread, = struct.unpack_from("=I", answer, NETLINK_HEADER + DIAG_HEADER + SOCKET_ID + EXPIRES)
+                found.append(((socket.inet_ntoa(ours), port), (socket.inet_ntoa(theirs), to_port), unread))
+                answer = answer[(length + 3) & ~3:]  # messages begin at multiples of four bytes
+            if not flags & NLM_F_DUMP:
+                return found
+
+
 def open_connections(port):
     """How many clients are connected, as their own sockets tell: one that was closed counts no more,
     even if this side has not yet heard of it. A client that opens all of its connections before it
     uses one is seen with all of them from its first request on. Clients of other servers may have
     this port at other addresses of the machine."""
-    here = f"0100007F:{port:04X}"  # 127.0.0.1
-    rows = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    alive = ("01", "02")  # established, or about to be
-    # The kernel gives a long list in pieces, and a row that moves meanwhile may be in two of them.
-    return len({row[1] for row in rows if row[2] == here and row[3] in alive})
-
-
-# Of linux/netlink.h, linux/sock_diag.h and linux/inet_diag.h.
-NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST = 4, 20, 1
-NETLINK_HEADER, DIAG_HEADER, SOCKET_ID, EXPIRES = 16, 4, 48, 4  # bytes before the length of the receive queue
+    here, any_client = ("127.0.0.1", port), ("0.0.0.0", 0)
+    alive = TCP_ESTABLISHED | TCP_SYN_SENT  # or about to be
+    # The kernel looks at ports alone when it lists sockets. It gives a long list in pieces, and one that moves
+    # meanwhile may be in two of them.
+    return len({client for client, server, _ in client_sockets(NLM_F_DUMP, alive, any_client, here) if server == here})
 
 
 def unread_bytes(connection):
+<<<<<<< HEAD
     """The bytes that the client, which runs on this machine, has received and not read; 0 if it has gone. The kernel is asked
     for this one socket: /proc/net/tcp, which tells it as well, takes milliseconds of CPU time."""
     (our_address, our_port), (address, port) = connection.getsockname(), connection.getpeername()
@@ -77,6 +107,16 @@ def unread_bytes(connection):
     if code == errno.ENOENT:
         return 0
     raise OSError(code, os.strerror(code))
+=======
+    """What the client, which runs on this machine, has received and not read; 0 if it has gone."""
+    try:
+        (_, _, unread), = client_sockets(0, EVERY_STATE, connection.getpeername(), connection.getsockname())
+    except OSError as error:
+        if error.errno == errno.ENOENT:
+            return 0
+        raise
+    return unread
+>>>>>>> ee
 
 
 def wait_until_read(connection):
@@ -145,7 +185,7 @@ class Server:
     def stream(self, connection, target, body, chat, number):
         options = self.options
         start = time.monotonic()
-        # Counting takes milliseconds of CPU time.
+        # Counting takes a millisecond of CPU time.
         connections = open_connections(options.port) if options.knee or options.count else None
         in_one_piece = self.in_one_piece(number, connections)
         slow = 10 if options.slow_every and number % options.slow_every == 0 else 1

@@ -1,5 +1,6 @@
 """Processes that mpirun starts together compute one model, with the results of one process."""
 
+import functools
 import json
 import os
 import pathlib
@@ -85,34 +86,51 @@ def test_two_processes_score_as_two_ranks(mpirun, pinion, data, prompts, tmp_pat
     (1, ["-pp", 2]), (2, ["-pp", 2]), (2, ["-pp", 4]), (3, ["-pp", 3]), (2, ["-pp", 2, "-tp", 2]),
     (4, ["-pp", 2, "-tp", 2])])
 @pytest.mark.parametrize("model", ["gemma3", "lfm2"])
-def test_a_pipeline_scores_as_one_rank(mpirun, pinion, data, tmp_path, model, processes, split):
-    one, cut = score_in_stages(mpirun, pinion, data, tmp_path, model, processes, split)
-    assert cut[0] == one[0]
-    assert cut[1].read_bytes() == one[1].read_bytes()
+def test_a_pipeline_scores_as_one_rank(one_stage, mpirun, pinion, tmp_path, model, processes, split):
+    check_stages(one_stage, mpirun, pinion, tmp_path, model, processes, split)
 
 
 # States that prompts advance in chunks: sequences are cut only where a chunk ends.
 @pytest.mark.parametrize("processes, split", [(1, ["-pp", 2]), (2, ["-pp", 2]), (4, ["-pp", 2, "-tp", 2])])
 @pytest.mark.parametrize("model", ["granite4-dense", "qwen3.5-text"])
-def test_a_pipeline_with_chunks_of_states_scores_as_one_rank(mpirun, pinion, data, tmp_path, model, processes, split):
-    one, cut = score_in_stages(mpirun, pinion, data, tmp_path, model, processes, split)
-    assert cut[0] == one[0]
-    assert cut[1].read_bytes() == one[1].read_bytes()
+def test_a_pipeline_with_chunks_of_states_scores_as_one_rank(one_stage, mpirun, pinion, tmp_path, model, processes, split):
+    check_stages(one_stage, mpirun, pinion, tmp_path, model, processes, split)
 
 
+<<<<<<< HEAD
 def score_in_stages(mpirun, pinion, data, tmp_path, model, processes, split):
     """The output of scores of one stage and of several, and the files with their logits."""
     prompts = tmp_path / "prompts.jsonl"
+=======
+@pytest.fixture(scope="module")
+def one_stage(pinion, data, tmp_path_factory):
+    """one_stage(model, flags...) -> a command that scores, and what it prints and which logits it finds in one stage:
+    one process for each model and set of flags."""
+    folder = tmp_path_factory.mktemp("one-stage")
+    prompts, logits = folder / "prompts.jsonl", folder / "logits.safetensors"
+>>>>>>> ee
     ids = [*IDS, {"input_ids": [(11 * i) % 90 + 3 for i in range(400)]}]
     prompts.write_text("".join(json.dumps(line) + "\n" for line in ids))
-    command = ["score", data / "models" / model, "--input", prompts, *EXACT]
+
+    @functools.cache
+    def score(model, *flags):
+        command = ["score", data / "models" / model, "--input", prompts, *EXACT]
+        done = pinion(*command, *flags, "--logits", logits, env=environment())
+        assert done.returncode == 0, done.stderr
+        return command, done.stdout, logits.read_bytes()
+
+    return score
+
+
+def check_stages(one_stage, mpirun, pinion, tmp_path, model, processes, split):
+    """Several stages print the scores of one, and find its logits."""
     tensor = split[split.index("-tp"):] if "-tp" in split else []
-    one = pinion(*command, *tensor, "--logits", tmp_path / "one.safetensors", env=environment())
-    assert one.returncode == 0, one.stderr
+    command, scores, logits = one_stage(model, *tensor)
     run = pinion if processes == 1 else lambda *arguments, env: mpirun(processes, *arguments)
     cut = run(*command, *split, "--logits", tmp_path / "cut.safetensors", env=environment())
     assert cut.returncode == 0, cut.stderr
-    return (one.stdout, tmp_path / "one.safetensors"), (cut.stdout, tmp_path / "cut.safetensors")
+    assert cut.stdout == scores
+    assert (tmp_path / "cut.safetensors").read_bytes() == logits
 
 
 def test_stages_that_do_not_fit_are_refused(mpirun, pinion, data, prompts):

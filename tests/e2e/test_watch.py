@@ -66,8 +66,8 @@ def news_of(url):
                 yield json.loads(line[6:])
 
 
-def test_news_come_until_the_sweep_is_done(watched):
-    sweep, url = watched
+def test_news_come_until_the_sweep_is_done(spawn, tmp_path):
+    sweep, url = watch(spawn, tmp_path, rounds=5)  # of three trials each, every one of which is news
     await_trial(sweep)
     seen = list(news_of(url))
     assert len(seen) > 3

@@ -241,7 +241,7 @@ TEST_F(TiledValueHeads, DecaysAreNeverAboveZero) {
               HasSubstr(" holds 0.5, want 0 or less"));
   Add("blk.0.ssm_a", kQ80, {32});
   spec_.delta.value_heads = 32;
-  EXPECT_THAT(ErrorOf(), HasSubstr(" is Q8_0, want F32"));
+  EXPECT_THAT(ErrorOf(), HasSubstr(" is Q8_0: a tensor that is not a matrix must be F32"));
 }
 
 // They are vectors of Gemma 4's router, which are called as the factors of matrices in NVFP4 are.
