@@ -88,27 +88,7 @@ def open_connections(port):
 
 
 def unread_bytes(connection):
-<<<<<<< HEAD
-    """The bytes that the client, which runs on this machine, has received and not read; 0 if it has gone. The kernel is asked
-    for this one socket: /proc/net/tcp, which tells it as well, takes milliseconds of CPU time."""
-    (our_address, our_port), (address, port) = connection.getsockname(), connection.getpeername()
-    any_interface, any_cookie, every = 0, 0xffffffff, 0xffffffff
-    client = struct.pack("!HH16s16s", port, our_port, socket.inet_aton(address), socket.inet_aton(our_address))
-    client += struct.pack("=III", any_interface, any_cookie, any_cookie)
-    request = struct.pack("=BBBBI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0, every) + client
-    header = struct.pack("=IHHII", NETLINK_HEADER + len(request), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, 0, 0)
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
-        kernel.send(header + request)
-        answer = kernel.recv(1 << 13)
-    kind, = struct.unpack_from("=H", answer, 4)
-    if kind == SOCK_DIAG_BY_FAMILY:
-        return struct.unpack_from("=I", answer, NETLINK_HEADER + DIAG_HEADER + SOCKET_ID + EXPIRES)[0]
-    code = -struct.unpack_from("=i", answer, NETLINK_HEADER)[0]
-    if code == errno.ENOENT:
-        return 0
-    raise OSError(code, os.strerror(code))
-=======
-    """What the client, which runs on this machine, has received and not read; 0 if it has gone."""
+    """The bytes that the client, which runs on this machine, has received and not read; 0 if it has gone."""
     try:
         (_, _, unread), = client_sockets(0, EVERY_STATE, connection.getpeername(), connection.getsockname())
     except OSError as error:
@@ -116,7 +96,6 @@ def unread_bytes(connection):
             return 0
         raise
     return unread
->>>>>>> ee
 
 
 def wait_until_read(connection):

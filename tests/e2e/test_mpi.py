@@ -97,18 +97,12 @@ def test_a_pipeline_with_chunks_of_states_scores_as_one_rank(one_stage, mpirun, 
     check_stages(one_stage, mpirun, pinion, tmp_path, model, processes, split)
 
 
-<<<<<<< HEAD
-def score_in_stages(mpirun, pinion, data, tmp_path, model, processes, split):
-    """The output of scores of one stage and of several, and the files with their logits."""
-    prompts = tmp_path / "prompts.jsonl"
-=======
 @pytest.fixture(scope="module")
 def one_stage(pinion, data, tmp_path_factory):
     """one_stage(model, flags...) -> a command that scores, and what it prints and which logits it finds in one stage:
     one process for each model and set of flags."""
     folder = tmp_path_factory.mktemp("one-stage")
     prompts, logits = folder / "prompts.jsonl", folder / "logits.safetensors"
->>>>>>> ee
     ids = [*IDS, {"input_ids": [(11 * i) % 90 + 3 for i in range(400)]}]
     prompts.write_text("".join(json.dumps(line) + "\n" for line in ids))
 

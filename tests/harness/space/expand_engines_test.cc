@@ -34,7 +34,8 @@ TEST(Expand, ReplicasOfAnEngineWithoutSuchAFlagAreRefusedWithTheWayOut) {
         Parse(StrCat(R"({"engines":[)", engine, R"(],"candidates":[{"replicas":2}]})").c_str());
     const auto points = Expand(definition, Base(), Imagine(kTwoSockets), Tiny());
     ASSERT_TRUE(points) << points.error().message;
-    EXPECT_THAT((*points)[1].infeasible, HasSubstr("has no setting for replicas=2; it has no flag"));
+    EXPECT_THAT((*points)[1].infeasible,
+                HasSubstr("has no setting for replicas=2; it has no flag"));
     EXPECT_THAT((*points)[1].infeasible, HasSubstr("`pinion load`"));
   }
   const auto vllm = Expand(Parse(R"({"engines":["vllm"],"candidates":[{"replicas":2}]})"), Base(),
