@@ -57,6 +57,15 @@ def test_every_step_of_constrained_sequences_is_looked_at(binary, tmp_path):
     assert "4 sequences of" in done.stdout and "first steps with grammars" in done.stdout
 
 
+def test_the_reason_why_the_grammar_helper_does_not_start_is_reported(own_llguidance):
+    program, spoil = own_llguidance
+    spoil()
+    done = measure(program, "--sequences", "2", "--tokens", "8", "--flags=--kv-cache-space 64MiB", "preset:tinyllama-1.1b@2")
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.startswith("masks.py: status 503: ")
+    assert "the grammar helper does not start: ModuleNotFoundError: No module named 'llguidance._lib'" in done.stderr
+
+
 def test_a_server_that_does_not_start_is_reported(binary, tmp_path):
     done = measure(binary, tmp_path / "no-model")
     assert done.returncode == 1 and "the server is not ready" in done.stderr and "no-model" in done.stderr
