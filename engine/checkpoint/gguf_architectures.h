@@ -37,7 +37,9 @@ struct GgufArchitecture {
   std::span<const GgufPresence> presences = {};
   // Fields of config.json that files do not state, because all models have them.
   std::string_view constants = "{}";
-  bool permuted = false;       // rows of q and k: rotated pairs are neighbours
+  std::span<const GgufField> rope_fields = {};  // of rope_scaling, beyond those of all
+  std::string_view rope_constants = "{}";       // of rope_scaling, which files do not state
+  bool permuted = false;                        // rows of q and k: rotated pairs are neighbours
   bool whole_norms = false;    // norms hold the 1 that Hugging Face's arithmetic adds
   bool gemma_scale = false;    // of products, which files do not state
   bool tiled_values = false;   // DeltaNet: value heads of a key head are apart

@@ -45,6 +45,7 @@ Status CopyShape(GgufTranslation& translation) {
 constexpr NeutralField kUnread[] = {{"attention.clamp_kqv", "0"},
                                     {"attention.max_alibi_bias", "0"},
                                     {"attention.scale", "0"},
+                                    {"attention.temperature_length", "0"},
                                     {"attention.temperature_scale", "0"},
                                     {"attn_logit_softcapping", "0"},
                                     {"embedding_scale", "0|1"},
@@ -59,7 +60,9 @@ Status CheckUnread(const GgufArchitecture& architecture, const GgufTranslation& 
   Json unread = Json::MakeObject();
   for (const NeutralField& field : kUnread) {
     const auto reads = [&](const GgufField& own) { return own.from == field.key; };
-    const bool is_read = std::any_of(architecture.fields.begin(), architecture.fields.end(), reads);
+    const bool is_read =
+        std::any_of(architecture.fields.begin(), architecture.fields.end(), reads) ||
+        std::any_of(architecture.rope_fields.begin(), architecture.rope_fields.end(), reads);
     if (const Json* value = translation.Find(field.key); value && !is_read)
       unread.Set(field.key, *value);
   }

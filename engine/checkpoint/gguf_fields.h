@@ -29,6 +29,15 @@ inline constexpr GgufPresence kSeedBiasesPresence[] = {
 inline constexpr GgufPresence kGlm4MoePresence[] = {{"blk.0.attn_q.bias", "attention_bias"},
                                                     {"blk.0.attn_q_norm.weight", "use_qk_norm"}};
 
+// What Ministral 3's files have as it is; the mscale that its models have, too, is in none.
+inline constexpr GgufField kMinistral3RopeFields[] = {
+    {"rope.scaling.yarn_log_multiplier", "mscale_all_dim"},
+    {"attention.temperature_scale", "llama_4_scaling_beta"}};
+inline constexpr std::string_view kWholeMscale = R"({"mscale": 1.0})";
+
+// GPT-OSS's borders between frequencies are not rounded.
+inline constexpr std::string_view kUnroundedBorders = R"({"truncate": false})";
+
 inline constexpr GgufField kGemma2Fields[] = {
     {"attn_logit_softcapping", "attn_logit_softcapping"},
     {"final_logit_softcapping", "final_logit_softcapping"}};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "engine/base/strings.h"
@@ -73,9 +74,10 @@ Result<bool> CopyProportional(const GgufFile& gguf, GgufTranslation& translation
   return true;
 }
 
-void CopyScaling(const GgufTranslation& translation, const GgufField& field, Json& scaling) {
-  if (const Json* value = translation.Find(StrCat("rope.scaling.", field.from)))
-    scaling.Set(field.to, *value);
+void CopyScaling(const GgufTranslation& translation, std::span<const GgufField> fields,
+                 Json& scaling) {
+  for (const GgufField& field : fields)
+    if (const Json* value = translation.Find(field.from)) scaling.Set(field.to, *value);
 }
 
 // llama.cpp's converter stores a tenth of DeepSeek's mscale_all_dim; published models' mscale
@@ -100,15 +102,17 @@ Status CopyGgufRope(const GgufFile& gguf, const GgufArchitecture& architecture,
     return Fail(ErrorCode::kUnsupported, StrCat("'rope.scaling.type' is ", type->Dump(),
                                                 ", want none, linear or yarn with its factor"));
   Json scaling = Json::Object{{"rope_type", *type}};
-  constexpr GgufField kFields[] = {{"factor", "factor"},
-                                   {"original_context_length", "original_max_position_embeddings"},
-                                   {"yarn_attn_factor", "attention_factor"},
-                                   {"yarn_beta_fast", "beta_fast"},
-                                   {"yarn_beta_slow", "beta_slow"}};
-  for (const GgufField& field : kFields) CopyScaling(translation, field, scaling);
+  constexpr GgufField kFields[] = {
+      {"rope.scaling.factor", "factor"},
+      {"rope.scaling.original_context_length", "original_max_position_embeddings"},
+      {"rope.scaling.yarn_attn_factor", "attention_factor"},
+      {"rope.scaling.yarn_beta_fast", "beta_fast"},
+      {"rope.scaling.yarn_beta_slow", "beta_slow"}};
+  CopyScaling(translation, kFields, scaling);
+  CopyScaling(translation, architecture.rope_fields, scaling);
   if (architecture.latent) CopyLogMultiplier(translation, scaling);
-  // GPT-OSS's borders between frequencies are not rounded.
-  if (architecture.name == "gpt-oss") scaling.Set("truncate", false);
+  const Json constants = Json::Parse(architecture.rope_constants).value();
+  for (const auto& [key, value] : constants.object()) scaling.Set(key, value);
   translation.Set("rope_scaling", std::move(scaling));
   return {};
 }

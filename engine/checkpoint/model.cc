@@ -8,6 +8,7 @@
 #include "engine/checkpoint/config_json.h"
 #include "engine/checkpoint/fp8.h"
 #include "engine/checkpoint/gguf_encoder.h"
+#include "engine/checkpoint/hf_quant_config.h"
 #include "engine/checkpoint/hub.h"
 #include "engine/checkpoint/mxfp4.h"
 #include "engine/checkpoint/preset.h"
@@ -197,6 +198,7 @@ Result<ModelFiles> OpenFolder(const std::string& model, const std::string& folde
                                              "' holds no config.json; MODEL is a folder in "
                                              "Hugging Face's layout, preset:NAME or org/name"));
   PINION_ASSIGN(files.config, ParseConfigFile(config));
+  PINION_ASSIGN(const std::string quantisation, AddQuantisationBeside(folder, files.config));
   const std::string generation = folder + "/generation_config.json";
   if (KindOf(generation) != PathKind::kAbsent) {
     PINION_ASSIGN(files.generation_config, Json::ParseFile(generation));
@@ -209,7 +211,7 @@ Result<ModelFiles> OpenFolder(const std::string& model, const std::string& folde
   PINION_ASSIGN(files.embedder, ReadEmbedder(folder));
   if (files.embedder) DropHead(files.spec);  // which a checkpoint may have kept from generation
   auto scheme = ReadScheme(files.config);
-  if (!scheme) return Unexpected(std::move(scheme).error().In(config));
+  if (!scheme) return Unexpected(std::move(scheme).error().In(quantisation));
   files.scheme = *scheme;
   // Quantisers write float16, the type of the GPUs they were made for. Only a few norms and the
   // embedding are stored in it: not worth computing in a type that most CPUs have no arithmetic

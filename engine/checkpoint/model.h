@@ -21,7 +21,7 @@ namespace pinion {
 struct ModelFiles {
   std::string name;    // as given by the user
   std::string folder;  // empty for a preset and a GGUF file
-  Json config;         // config.json, or its equivalent from a GGUF file
+  Json config;         // config.json, or its equivalent from a GGUF file; see hf_quant_config.h
   std::optional<Json> generation_config;
   DecoderSpec spec;                   // eos_ids of all its files
   std::optional<QuantScheme> scheme;  // of config.json's quantization_config

@@ -137,12 +137,17 @@ Result<QuantScheme> ReadNvfp4(const Json& weights) {
   return scheme;
 }
 
-// NVIDIA's. Of its formats, the one that no other tool writes alike.
+// NVIDIA's. Activations are not rounded, and what it says of the KV cache is not applied.
 Result<QuantScheme> ReadModelOpt(const Json& config) {
   PINION_ASSIGN(const std::string kind, Optional<std::string>(config, "quant_algo", ""));
-  if (kind != "NVFP4" && kind != "W4A16_NVFP4")
-    return Unsupported("quant_algo", kind, "NVFP4 or W4A16_NVFP4");
-  return ReadNvfp4(config);
+  if (kind == "NVFP4" || kind == "W4A16_NVFP4") return ReadNvfp4(config);
+  if (kind != "FP8")
+    return Unsupported("quant_algo", kind,
+                       "NVFP4, W4A16_NVFP4 or FP8; the model that it was made of can be quantised "
+                       "with `pinion model quantize`");
+  QuantScheme scheme;
+  scheme.method = QuantMethod::kFp8;
+  return scheme;
 }
 
 Result<QuantScheme> ReadGroup(const Json& config, const Json& group) {
@@ -218,8 +223,9 @@ constexpr Method kMethods[] = {
     {{"fp8", "FP8 (e4m3), as DeepSeek and Qwen publish it",
       "a scale for each block (128 x 128, or any other) or matrix"},
      ReadFp8},
-    {{"modelopt", "NVFP4, as ModelOpt publishes it",
-      "weights alone or with activations, whose own format is not applied"},
+    {{"modelopt", "NVFP4 and FP8 (e4m3), as ModelOpt publishes them",
+      "weights alone or with activations, whose own format is not applied; FP8 with a scale for "
+      "each matrix; also if only hf_quant_config.json says so"},
      ReadModelOpt},
     {{"mxfp4", "MXFP4, as OpenAI publishes GPT-OSS", "the experts"}, ReadMxfp4}};
 

@@ -23,20 +23,6 @@ namespace {
 
 constexpr int kRequests = 3, kAnswers = 4;  // its descriptors
 
-// Limits private writable memory only: read-only mappings of libraries do not depend on what the
-// helper is asked. It dumps no core, which would have what it was asked. A lower limit stands.
-Status LimitMemory(pid_t pid, uint64_t max_data_bytes) {
-  const rlimit no_core{0, 0};
-  rlimit data{};
-  bool done = prlimit(pid, RLIMIT_DATA, nullptr, &data) == 0;
-  data.rlim_cur = data.rlim_max = std::min<rlim_t>(data.rlim_max, max_data_bytes);
-  done = done && prlimit(pid, RLIMIT_DATA, &data, nullptr) == 0 &&
-         prlimit(pid, RLIMIT_CORE, &no_core, nullptr) == 0;
-  if (done) return {};
-  return Fail(ErrorCode::kIo,
-              StrCat("cannot limit the memory of a helper process: ", std::strerror(errno)));
-}
-
 std::vector<std::string> Command(const HelperProgram& program) {
   std::vector<std::string> command = {kSystemPython, "-I", "-B", "-Xutf8"};
   // Looking for the system's packages takes a third of the time that Python needs to start.
@@ -58,6 +44,21 @@ Json FirstFrame(const HelperProgram& program) {
 }
 
 }  // namespace
+
+// Private writable memory only: read-only mappings of libraries do not depend on what the helper is
+// asked. A core would have what it was asked.
+Status LimitMemory(pid_t pid, uint64_t max_data_bytes) {
+  const rlimit no_core{0, 0};
+  rlimit data{};
+  bool done = prlimit(pid, RLIMIT_DATA, nullptr, &data) == 0;
+  for (rlim_t* limit : {&data.rlim_cur, &data.rlim_max})
+    *limit = std::min<rlim_t>(*limit, max_data_bytes);
+  done = done && prlimit(pid, RLIMIT_DATA, &data, nullptr) == 0 &&
+         prlimit(pid, RLIMIT_CORE, &no_core, nullptr) == 0;
+  if (done) return {};
+  return Fail(ErrorCode::kIo,
+              StrCat("cannot limit the memory of a helper process: ", std::strerror(errno)));
+}
 
 Result<HelperProcess> StartHelper(const HelperProgram& program, std::optional<int> passed,
                                   const std::vector<int>& cpus) {

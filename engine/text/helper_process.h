@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -39,9 +41,14 @@ struct HelperProcess {
   Descriptor socket;
 };
 
+// Limits the private writable memory of a process, if no lower limit stands already, and forbids it
+// to dump a core. Error: the kernel refuses.
+Status LimitMemory(pid_t pid, uint64_t max_data_bytes);
+
 // Starts kSystemPython and sends it the program. A first answer {"error": TEXT} says that a module
 // cannot run. `passed` becomes its descriptor kHelperPassed. `cpus`: where it may run; empty: where
 // the calling thread may. It ends at the end of its input, or with the thread that started it.
+// Error: it cannot be started, or its memory cannot be limited.
 Result<HelperProcess> StartHelper(const HelperProgram& program, std::optional<int> passed = {},
                                   const std::vector<int>& cpus = {});
 

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -77,6 +78,20 @@ def pinion(binary):
                               env={**os.environ, **(env or {})}, **options)
 
     return run
+
+
+@pytest.fixture
+def own_llguidance(binary, tmp_path):
+    """(a copy of the binary with an llguidance of its own, what makes that one impossible to import from then on)"""
+    packages = binary.parent / "grammar-env"
+    if not packages.exists():
+        pytest.skip("llguidance is not installed by scripts/build")
+    copy = shutil.copytree(packages, tmp_path / "own/grammar-env")
+
+    def spoil():
+        for library in (copy / "llguidance").glob("*.so"):
+            library.unlink()  # processes that have it go on
+    return shutil.copy(binary, tmp_path / "own/pinion"), spoil
 
 
 @pytest.fixture

@@ -15,12 +15,13 @@ from reference_outputs import read_safetensors
 from test_gguf_encoders import EMBEDDERS
 from test_quantised import SMALL
 
-# Architecture and variant of the file, by the checkpoint it was made of. Not Mistral: GGUF files lose its window.
+# Architecture and variant of the file, by the checkpoint it was made of. Not Mistral's first models: GGUF files lose
+# their window.
 MODELS = ["llama", "llama2", "mixtral", "qwen2", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3", "phi3-longrope",
           "phi4-mini", "granite", "olmo2", "olmo3", "smollm3", "seedoss", "gptoss", "deepseekv2", "deepseekv3", "glm4",
           "glm4-moe", "ernie4.5", "ernie4.5-moe", "cohere2", "exaone4", "minimax-m2", "hunyuan", "hunyuan-moe", "lfm2",
           "lfm2-moe", "qwen3.5", "qwen3.5-text", "qwen3.5-moe", "qwen3next", "gemma4-e", "gemma4-moe", "gemma4-dense",
-          "gemma3n", "granite4", "bamba", "nemotronh", "nemotronh-moe", "falconh1"]
+          "gemma3n", "granite4", "bamba", "nemotronh", "nemotronh-moe", "falconh1", "ministral3"]
 # Files do not state the lengths of Llama 4, so the checkpoint with those of the published models takes the reference's
 # place: fields of its config.json.
 WITH_LENGTHS = {"llama4": {"attention_chunk_size": 8192, "floor_scale": 8192}}
@@ -63,6 +64,14 @@ def test_a_file_of_every_architecture_gives_the_references_logits(pinion, data, 
     assert worst_error(pinion, data, model, path, tmp_path) <= TOLERANCE
     info = pinion("model", "info", path)
     assert info.returncode == 0, info.stderr
+
+
+def test_a_file_of_mistral_small_3_gives_the_logits_of_the_llama_that_it_computes_as(pinion, data, tmp_path):
+    """Its architecture in GGUF files is Ministral 3's, without that one's scales."""
+    path = tmp_path / "mistral-small3.gguf"
+    write_gguf(data, "mistral-small3", path, "llama2")
+    assert worst_error(pinion, data, "llama2", path, tmp_path) <= TOLERANCE
+    assert "MistralForCausalLM" in pinion("model", "info", path).stdout
 
 
 @pytest.mark.parametrize("model", WITH_LENGTHS)

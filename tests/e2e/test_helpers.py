@@ -72,3 +72,21 @@ def test_an_llguidance_that_cannot_be_imported_is_one_sentence(binary, pinion_wi
     assert message == ("'guided_choice': the grammar helper does not start: ModuleNotFoundError: No module named "
                        "'llguidance._lib'; want /usr/bin/python3 of version 3.10 or later, and llguidance as scripts/build "
                        "installs it")
+
+
+def test_an_engine_whose_grammar_helper_does_not_start_says_why_in_the_answer(own_llguidance, data, tmp_path):
+    """The front end's helper, which checks grammars, is another one: it runs already."""
+    program, spoil = own_llguidance
+    server = own_server.Server(program, tmp_path / "log", data / "models/tiny-trained", "--kv-cache-space", "64MiB")
+    try:
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            server.post("/v1/completions", {"prompt": "a", "guided_regex": "("})
+        assert refused.value.code == 400
+        spoil()
+        with pytest.raises(urllib.error.HTTPError) as failed:
+            server.post("/v1/completions", {"prompt": "a", "guided_choice": ["yes"]})
+        assert json.loads(failed.value.read())["error"]["message"] == (
+            "the process that follows grammars does not start: ModuleNotFoundError: No module named 'llguidance._lib'")
+        assert server.post("/v1/completions", {"prompt": "a", "max_tokens": 1})["choices"]
+    finally:
+        server.stop()

@@ -70,6 +70,15 @@ def test_grammars_are_asked_for_until_they_are_checked(monkeypatch):
     assert masks.once_checked(1, 2) == (1, 2) and not refusals
 
 
+def test_the_reason_why_the_grammar_helper_does_not_start_is_reported(own_llguidance):
+    program, spoil = own_llguidance
+    spoil()
+    done = measure(program, "--sequences", "2", "--tokens", "8", "--flags=--kv-cache-space 64MiB", "preset:tinyllama-1.1b@2")
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.startswith("masks.py: status 503: ")
+    assert "the grammar helper does not start: ModuleNotFoundError: No module named 'llguidance._lib'" in done.stderr
+
+
 def test_a_server_that_does_not_start_is_reported(binary, tmp_path):
     done = measure(binary, tmp_path / "no-model")
     assert done.returncode == 1 and "the server is not ready" in done.stderr and "no-model" in done.stderr

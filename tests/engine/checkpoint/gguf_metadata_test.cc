@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "engine/base/strings.h"
 #include "engine/checkpoint/gguf.h"
 #include "engine/checkpoint/gguf_blocks.h"
@@ -99,6 +101,12 @@ TEST(GgufMetadata, RefusesFieldsThatItsArchitectureDoesNotCompute) {
             refusal("expert_weights_scale", "2.5", "only 0 or 1"));
   EXPECT_EQ(ErrorOf("gemma3", R"({"attn_logit_softcapping": 50})"),
             refusal("attn_logit_softcapping", "50", "only 0"));
+  EXPECT_EQ(ErrorOf("mistral3", R"({"attention.temperature_scale": 0.1})"),
+            refusal("attention.temperature_scale", "0.1", "only 0"))
+      << "without yarn there is no length from which on it counts";
+  EXPECT_EQ(ErrorOf("mistral3", R"({"rope.scaling.original_context_length": 64,
+                                    "attention.temperature_length": 128})"),
+            refusal("attention.temperature_length", "128", "only 0"));
 }
 
 TEST(GgufMetadata, TakesFieldsThatItsArchitectureReadsOrThatChangeNothing) {
@@ -110,6 +118,38 @@ TEST(GgufMetadata, TakesFieldsThatItsArchitectureReadsOrThatChangeNothing) {
   EXPECT_EQ(ErrorOf("llama", R"({"attention.scale": 0, "embedding_scale": 1, "logit_scale": 0,
                                  "expert_weights_scale": 1.0, "use_parallel_residual": false})"),
             "no error");
+}
+
+DecoderSpec Ministral3With(std::string_view metadata) {
+  const auto config =
+      ConfigOf("mistral3", StrCat(R"({"rope.scaling.type": "yarn", "rope.scaling.factor": 16,
+                                      "rope.scaling.original_context_length": 64)",
+                                  metadata, "}"));
+  EXPECT_TRUE(config) << config.error().message;
+  const auto spec = ReadSpec(config.value());
+  EXPECT_TRUE(spec) << spec.error().message;
+  return spec.value();
+}
+
+// The rotation's scale is (1 + 0.1 ln 16) / (1 + 0.1 MULTIPLIER ln 16).
+TEST(GgufMetadata, Ministral3sMultiplierDividesTheRotationsScale) {
+  const double whole = 1 + 0.1 * std::log(16.0);
+  const auto scale = [](std::string_view metadata) {
+    return Ministral3With(metadata).ropes[0].scale;
+  };
+  EXPECT_DOUBLE_EQ(scale(R"(, "rope.scaling.yarn_log_multiplier": 1.0)"), 1);
+  EXPECT_DOUBLE_EQ(scale(R"(, "rope.scaling.yarn_log_multiplier": 0.5)"),
+                   whole / (1 + 0.05 * std::log(16.0)));
+  EXPECT_DOUBLE_EQ(scale(R"(, "rope.scaling.yarn_log_multiplier": 0.0)"), whole);
+  EXPECT_DOUBLE_EQ(scale(""), whole);
+}
+
+TEST(GgufMetadata, Ministral3sQueriesGrowFromTheLengthInTrainingOn) {
+  const DecoderSpec spec = Ministral3With(R"(, "attention.temperature_scale": 0.25)");
+  EXPECT_DOUBLE_EQ(spec.query_scale.weight, 0.25);
+  EXPECT_DOUBLE_EQ(spec.query_scale.length, 64);
+  EXPECT_TRUE(spec.layer_specs[1].scales_queries);
+  EXPECT_FALSE(Ministral3With("").layer_specs[1].scales_queries);
 }
 
 constexpr std::string_view kLatents =

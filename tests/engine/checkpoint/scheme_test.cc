@@ -75,6 +75,9 @@ TEST(Scheme, ReadsTheFieldsOfEachMethod) {
   EXPECT_EQ(nvfp4.activations, ActivationRounding::kNone);
   EXPECT_EQ(Read(R"({"quant_method": "modelopt", "quant_algo": "NVFP4"})").value()->method,
             QuantMethod::kNvfp4);
+  const QuantScheme whole = *Read(R"({"quant_method": "modelopt", "quant_algo": "FP8"})").value();
+  EXPECT_EQ(whole.method, QuantMethod::kFp8);
+  EXPECT_EQ(whole.block_rows, 0);
 }
 
 struct Refusal {
@@ -120,7 +123,10 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{Compressed(R"({"num_bits": 4, "type": "float", "group_size": 32})", "null",
                            "nvfp4-pack-quantized"),
                 "'32', want 16"},
-        Refusal{R"({"quant_method": "modelopt", "quant_algo": "FP8"})", "'FP8', want NVFP4"},
+        Refusal{R"({"quant_method": "modelopt", "quant_algo": "FP8_PB_WO"})",
+                "'FP8_PB_WO', want NVFP4, W4A16_NVFP4 or FP8"},
+        Refusal{R"({"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 32})",
+                "'32', want 16"},
         Refusal{Compressed(R"({"num_bits": 4, "type": "float"})", "null", "float-quantized"),
                 "float8"},
         Refusal{Compressed(R"({"num_bits": 8, "strategy": "group"})", "null", "float-quantized"),

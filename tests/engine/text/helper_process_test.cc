@@ -5,10 +5,20 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 
 #include "engine/base/clock.h"
 #include "engine/base/file.h"
@@ -76,6 +86,68 @@ TEST(Helper, HasLimits) {
             StrCat("(", bytes, ", ", bytes, ")"));
   EXPECT_EQ(Value("resource", "resource.getrlimit(resource.RLIMIT_CORE)"), "(0, 0)");
   EXPECT_EQ(Value("sys", "sys.getrecursionlimit()"), "1000");
+}
+
+Process StartSleep() {
+  Process::Options options;
+  options.arguments = {"sleep", "600"};
+  auto started = Process::Start(options);
+  EXPECT_TRUE(started) << started.error().message;
+  return std::move(*started);
+}
+
+// What LimitMemory makes of a process with these limits.
+rlimit Limited(rlimit before) {
+  const Process process = StartSleep();
+  EXPECT_EQ(prlimit(process.pid(), RLIMIT_DATA, &before, nullptr), 0);
+  const Status done = LimitMemory(process.pid(), kMaxDataBytes);
+  EXPECT_TRUE(done) << done.error().message;
+  rlimit after{};
+  EXPECT_EQ(prlimit(process.pid(), RLIMIT_DATA, nullptr, &after), 0);
+  return after;
+}
+
+TEST(LimitMemory, LowersALimitAndRaisesNone) {
+  constexpr rlim_t kLow = kMaxDataBytes / 2, kHigh = kMaxDataBytes * 2;
+  const rlimit both = Limited({kLow, kLow}), one = Limited({kLow, kHigh});
+  EXPECT_EQ(both.rlim_cur, kLow);
+  EXPECT_EQ(both.rlim_max, kLow);
+  EXPECT_EQ(one.rlim_cur, kLow);
+  EXPECT_EQ(one.rlim_max, kMaxDataBytes);
+  EXPECT_EQ(Limited({kHigh, kHigh}).rlim_cur, kMaxDataBytes);
+}
+
+TEST(LimitMemory, SaysWhyItCannot) {
+  Process process = StartSleep();
+  const pid_t pid = process.pid();
+  ASSERT_EQ(kill(pid, SIGKILL), 0);
+  ASSERT_TRUE(process.Wait(60));
+  const Status done = LimitMemory(pid, kMaxDataBytes);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().message, "cannot limit the memory of a helper process: No such process");
+}
+
+// From now on no process can be limited by this one.
+void RefuseLimits() {
+  sock_filter filter[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prlimit64, 0, 1),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog program{std::size(filter), filter};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+    std::perror("cannot filter system calls");
+}
+
+TEST(Helper, IsNotStartedWithoutLimits) {
+  const auto start = [] {
+    RefuseLimits();
+    const auto started = StartHelper({"some-helper", {{"some_helper", kEcho}}, "", kMaxDataBytes});
+    std::fputs(started ? "it runs" : started.error().message.c_str(), stderr);
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(start(), testing::ExitedWithCode(0),
+              "^cannot limit the memory of a helper process: Operation not permitted$");
 }
 
 TEST(Helper, IsTheSystemsPythonInAnyEnvironment) {
