@@ -290,7 +290,7 @@ void E4m3Row(const IntLayout& layout, const E4m3GemmArgs& args, const std::byte*
   for (auto& total : totals) total[0] = total[1] = Set(0);
   const std::byte* w = block;
   for (size_t first = 0; first < k_padded; first += width, w += group_bytes) {
-    const size_t last = first + width < k_padded ? first + width : k_padded;
+    const size_t left = k_padded - first, last = first + (width < left ? width : left);
     const auto* scales = reinterpret_cast<const float*>(w + code_bytes);
     // In the chunks of tiles, so that a row has the same bits beside others.
     for (size_t k = first; k < last; k += kE4m3Chunk<Operand>) {
