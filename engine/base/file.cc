@@ -175,7 +175,9 @@ MappedFile::~MappedFile() {
 }
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& path) {
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Without waiting: a FIFO is refused below, and opening it would last until somebody writes to
+  // it.
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) return SystemError("open", path);
   PINION_ASSIGN(const size_t bytes, RegularSize(file.get(), path));
   void* data = nullptr;

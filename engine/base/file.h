@@ -44,9 +44,9 @@ class TemporaryFile {
   int fd_;
 };
 
-// A file mapped read-only. Pages are read on first touch and can be given back.
-// Thread rule: any number of readers. A file that another process truncates while it is mapped
-// raises SIGBUS, as with every mapping.
+// A regular file mapped read-only; a FIFO or a device is refused without waiting. Pages are read on
+// first touch and can be given back. Thread rule: any number of readers. A file that another
+// process truncates while it is mapped raises SIGBUS, as with every mapping.
 class MappedFile {
  public:
   static Result<std::shared_ptr<const MappedFile>> Open(const std::string& path);
