@@ -10,6 +10,10 @@
 
 namespace pinion {
 
+// The limit of a file of settings, such as config.json. The largest published ones, which list
+// exceptions for each layer, are below 1 MiB; vocabularies and indices of weights may be larger.
+inline constexpr uint64_t kMaxSettingsBytes = 64 << 20;
+
 // Reads a whole file; the error names it. Refuses files above `max_bytes`, of which a device may
 // have no end, and a FIFO without a writer.
 Result<std::string> ReadFile(const std::string& path, uint64_t max_bytes = uint64_t{1} << 30);

@@ -11,6 +11,7 @@
 #include "engine/calibrate/calibrated_source.h"
 #include "engine/checkpoint/checkpoint_writer.h"
 #include "engine/checkpoint/published.h"
+#include "engine/checkpoint/config_json.h"
 #include "engine/checkpoint/rounded_tensor.h"
 #include "engine/run/prompts.h"
 #include "engine/spec/attention_spec.h"
@@ -75,7 +76,7 @@ bool BelongsToModel(const fs::directory_entry& entry) {
 // The modules behind an embedder's transformer, which have folders of their own. They stay as they
 // are: dense layers are small, and nothing averages their errors.
 Status CollectModules(const std::string& folder, std::vector<NamedText>& texts) {
-  PINION_ASSIGN(const Json modules, Json::ParseFile(folder + "/modules.json"));
+  PINION_ASSIGN(const Json modules, ParseConfigFile(folder + "/modules.json"));
   for (const Json& module : modules.array()) {  // FindModel has read them
     const std::string& path = module.Find("path")->string();
     std::error_code none;

@@ -8,6 +8,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/strings.h"
+#include "engine/checkpoint/config_json.h"
 #include "engine/checkpoint/cross_encoder.h"
 
 namespace pinion {
@@ -112,7 +113,7 @@ Status AddModule(const std::string& folder, const std::string& path, std::string
                 StrCat("modules.json has a module '", type.substr(0, 80),
                        "', want Transformer, Pooling, Dense or Normalize"));
   const std::string at = folder + "/" + path, file = at + "/config.json";
-  PINION_ASSIGN(const Json config, Json::ParseFile(file));
+  PINION_ASSIGN(const Json config, ParseConfigFile(file));
   const auto read = [&]() -> Status {
     if (type == "Pooling") return ReadPooling(config, spec);
     PINION_ASSIGN(DenseSpec dense, ReadDense(config, at));
@@ -129,7 +130,7 @@ Status AddModule(const std::string& folder, const std::string& path, std::string
 
 Status ReadModules(const std::string& folder, EmbedderSpec& spec) {
   const std::string file = folder + "/modules.json";
-  PINION_ASSIGN(const Json modules, Json::ParseFile(file));
+  PINION_ASSIGN(const Json modules, ParseConfigFile(file));
   if (!modules.is_array() || modules.array().size() > size_t{kMostModules})
     return Fail(ErrorCode::kCorrupt,
                 StrCat(file, ": want a list of at most ", kMostModules, " modules"));
@@ -161,7 +162,7 @@ Status ReadModules(const std::string& folder, EmbedderSpec& spec) {
 Status ReadPrompts(const std::string& folder, EmbedderSpec& spec) {
   const std::string file = folder + "/config_sentence_transformers.json";
   if (!FileExists(file)) return {};
-  PINION_ASSIGN(const Json config, Json::ParseFile(file));
+  PINION_ASSIGN(const Json config, ParseConfigFile(file));
   const auto read = [&]() -> Status {
     if (const Json* prompts = config.Find("prompts"); prompts && prompts->is_object())
       for (const auto& [name, prompt] : prompts->object()) {
@@ -184,7 +185,7 @@ Status ReadPrompts(const std::string& folder, EmbedderSpec& spec) {
 Status ReadLength(const std::string& folder, EmbedderSpec& spec) {
   const std::string file = folder + "/sentence_bert_config.json";
   if (!FileExists(file)) return {};
-  PINION_ASSIGN(const Json config, Json::ParseFile(file));
+  PINION_ASSIGN(const Json config, ParseConfigFile(file));
   const auto read = [&]() -> Status {
     PINION_ASSIGN(const int64_t most, Optional<int64_t>(config, "max_seq_length", int64_t{0}));
     if (most > 0) spec.max_tokens = static_cast<size_t>(most);

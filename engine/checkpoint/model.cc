@@ -199,7 +199,7 @@ Result<ModelFiles> OpenFolder(const std::string& model, const std::string& folde
   PINION_ASSIGN(files.config, ParseConfigFile(config));
   const std::string generation = folder + "/generation_config.json";
   if (KindOf(generation) != PathKind::kAbsent) {
-    PINION_ASSIGN(files.generation_config, Json::ParseFile(generation));
+    PINION_ASSIGN(files.generation_config, ParseConfigFile(generation));
   }
   auto spec = SpecOf(files.config, files.generation_config);
   if (!spec) return Unexpected(std::move(spec).error().In(config));

@@ -92,6 +92,27 @@ TEST_F(Model, JoinsTheGenerationConfig) {
 }
 
 TEST_F(Model, EndsWithTheTokenizersEndAsWell) {
+// Settings are read whole into memory, so an endless or huge file must cost little of it.
+TEST_F(Model, BoundsEachFileOfSettings) {
+  const std::string copy = Copy("llama");
+  ASSERT_TRUE(WriteFile(copy + "/modules.json", "[]"));
+  for (const char* name : {"config.json", "generation_config.json", "modules.json"}) {
+    const std::string file = StrCat(copy, "/", name), kept = folder_ + "/kept";
+    const auto refused = [&] {
+      EXPECT_THAT(ErrorOf(copy), HasSubstr(StrCat("'", file, "' is larger than 64.0 MiB"))) << name;
+    };
+    if (fs::exists(file)) fs::rename(file, kept);
+    fs::create_symlink("/dev/zero", file);
+    refused();
+    fs::remove(file);
+    ASSERT_TRUE(WriteFile(file, "{}"));
+    fs::resize_file(file, uint64_t{1} << 30);
+    refused();
+    fs::remove(file);
+    if (fs::exists(kept)) fs::rename(kept, file);
+  }
+}
+
   const std::string copy = Copy("llama"), config = copy + "/tokenizer_config.json";
   const auto ends_by = [&](const std::string& text) {
     EXPECT_TRUE(WriteFile(config, text));
