@@ -7,12 +7,14 @@
 #include <utility>
 
 #include "engine/base/file.h"
+#include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "engine/calibrate/calibrated_source.h"
 #include "engine/checkpoint/checkpoint_writer.h"
-#include "engine/checkpoint/published.h"
 #include "engine/checkpoint/config_json.h"
+#include "engine/checkpoint/published.h"
 #include "engine/checkpoint/rounded_tensor.h"
+#include "engine/checkpoint/unread_layers.h"
 #include "engine/run/prompts.h"
 #include "engine/spec/attention_spec.h"
 #include "kernels/kernels.h"
@@ -207,6 +209,7 @@ Status Quantise(const QuantiseOptions& options) {
   PINION_ASSIGN(const auto texts,
                 CollectTexts(files, PublishedConfig(scheme, PlainLinears(files.spec))));
   PINION_ASSIGN(auto plain, OpenWeights(files));
+  if (const auto unread = UnreadLayers(files, *plain)) LogWarning(*unread);
   PINION_TRY(CheckFinite(files.spec, *plain));
   if (!options.calibration.empty())
     return QuantiseWithCalibration(options, files, std::move(plain), scheme, texts);

@@ -10,6 +10,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
+#include "engine/checkpoint/unread_layers.h"
 #include "engine/spec/tensor_list.h"
 #include "tests/test_data.h"
 
@@ -91,7 +92,6 @@ TEST_F(Model, JoinsTheGenerationConfig) {
   EXPECT_THAT(FindModel(copy)->spec.eos_ids, ElementsAre(2));
 }
 
-TEST_F(Model, EndsWithTheTokenizersEndAsWell) {
 // Settings are read whole into memory, so an endless or huge file must cost little of it.
 TEST_F(Model, BoundsEachFileOfSettings) {
   const std::string copy = Copy("llama");
@@ -113,6 +113,7 @@ TEST_F(Model, BoundsEachFileOfSettings) {
   }
 }
 
+TEST_F(Model, EndsWithTheTokenizersEndAsWell) {
   const std::string copy = Copy("llama"), config = copy + "/tokenizer_config.json";
   const auto ends_by = [&](const std::string& text) {
     EXPECT_TRUE(WriteFile(config, text));
@@ -136,6 +137,36 @@ TEST_F(Model, BoundsEachFileOfSettings) {
         R"({"eos_token": "x", "added_tokens_decoder": {"seven": {"content": "x"}, "8": 3}})",
         R"({"eos_token": "x", "added_tokens_decoder": [{"content": "x"}]})"})
     EXPECT_THAT(ends_by(strange), ElementsAre(2)) << strange;
+}
+
+TEST_F(Model, TellsOfLayersThatItsConfigDoesNotCount) {
+  const std::string copy = Copy("llama");
+  const auto said = [&](const char* key, int value) {
+    Json config = Json::ParseFile(copy + "/config.json").value();
+    config.Set(key, value);
+    EXPECT_TRUE(WriteFile(copy + "/config.json", config.Dump()));
+    const ModelFiles files = FindModel(copy).value();
+    return UnreadLayers(files, *OpenWeights(files).value()).value_or("nothing");
+  };
+  EXPECT_EQ(said("num_hidden_layers", 2), "nothing");
+  EXPECT_THAT(said("num_hidden_layers", 1),
+              AllOf(HasSubstr("tensor 'model.layers.1.input_layernorm.weight'"),
+                    HasSubstr("config.json's 'num_hidden_layers' is 1;")));
+  EXPECT_EQ(said("num_nextn_predict_layers", 1), "nothing") << "it predicts further tokens";
+}
+
+// Among them some with layers that predict further tokens, whether their config counts them or not.
+TEST_F(Model, FindsNoUncountedLayerInAnyFixture) {
+  for (const std::string& model : tests::ModelFixtures()) {
+    const ModelFiles files = FindModel(Fixture(model)).value();
+    EXPECT_EQ(UnreadLayers(files, *OpenWeights(files).value()), std::nullopt) << model;
+  }
+  const std::string copy = Copy("glm4-moe");
+  Json config = Json::ParseFile(copy + "/config.json").value();
+  config.Set("num_nextn_predict_layers", 0);
+  ASSERT_TRUE(WriteFile(copy + "/config.json", config.Dump()));
+  const ModelFiles files = FindModel(copy).value();
+  EXPECT_EQ(UnreadLayers(files, *OpenWeights(files).value()), std::nullopt);
 }
 
 TEST_F(Model, NamesTheMisshapenTensorAndItsFile) {
