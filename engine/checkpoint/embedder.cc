@@ -10,6 +10,7 @@
 #include "engine/base/strings.h"
 #include "engine/checkpoint/config_json.h"
 #include "engine/checkpoint/cross_encoder.h"
+#include "engine/spec/architecture.h"
 
 namespace pinion {
 namespace {
@@ -187,8 +188,11 @@ Status ReadLength(const std::string& folder, EmbedderSpec& spec) {
   if (!FileExists(file)) return {};
   PINION_ASSIGN(const Json config, ParseConfigFile(file));
   const auto read = [&]() -> Status {
-    PINION_ASSIGN(const int64_t most, Optional<int64_t>(config, "max_seq_length", int64_t{0}));
-    if (most > 0) spec.max_tokens = static_cast<size_t>(most);
+    const Json* stated = config.Find("max_seq_length");
+    if (stated && !stated->is_null()) {
+      PINION_ASSIGN(const int most, RequireIn(config, "max_seq_length", 1, kMaxPositions));
+      spec.max_tokens = static_cast<size_t>(most);
+    }
     PINION_ASSIGN(const bool lower, Optional<bool>(config, "do_lower_case", false));
     if (lower)
       return Fail(ErrorCode::kUnsupported,

@@ -169,6 +169,20 @@ TEST_F(Model, FindsNoUncountedLayerInAnyFixture) {
   EXPECT_EQ(UnreadLayers(files, *OpenWeights(files).value()), std::nullopt);
 }
 
+TEST_F(Model, RefusesALengthThatIsNone) {
+  const std::string copy = folder_ + "/embedder";
+  fs::copy(StrCat(tests::TestData(), "/embedders/bert-mean"), copy, fs::copy_options::recursive);
+  for (const char* length : {"-1", "0", "1000000000000000000", "1e18", R"("8")"}) {
+    ASSERT_TRUE(WriteFile(copy + "/sentence_bert_config.json",
+                          StrCat(R"({"max_seq_length": )", length, "}")));
+    EXPECT_THAT(ErrorOf(copy),
+                AllOf(HasSubstr("sentence_bert_config.json: "), HasSubstr("'max_seq_length'")))
+        << length;
+  }
+  ASSERT_TRUE(WriteFile(copy + "/sentence_bert_config.json", R"({"max_seq_length": null})"));
+  EXPECT_EQ(ErrorOf(copy), "no error");
+}
+
 TEST_F(Model, NamesTheMisshapenTensorAndItsFile) {
   const std::string copy = Copy("llama2");
   Json config = Json::ParseFile(copy + "/config.json").value();

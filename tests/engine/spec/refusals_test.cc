@@ -30,6 +30,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Refusal{"llama", "architectures", R"(["GPT2LMHeadModel"])", "'GPT2LMHeadModel'"},
         Refusal{"llama", "architectures", "[3]", "'architectures'"},
+        Refusal{"llama", "architectures", "3.5", "'architectures' is 3.5, want a list"},
+        Refusal{"llama", "architectures", "{}", "'architectures' is {}, want a list"},
         Refusal{"llama", "text_config", "{}", "'text_config'"},
         Refusal{"llama", "text_config", "3", "'text_config'"},
         Refusal{"llama", "text_config", R"({"model_type": "mllama_text_model"})", "mllama"},
