@@ -15,6 +15,7 @@
 #include "engine/checkpoint/rounded_tensor.h"
 #include "engine/checkpoint/stored.h"
 #include "engine/checkpoint/tokenizer_end.h"
+#include "engine/spec/field_names.h"
 #include "engine/spec/tensor_list.h"
 
 namespace pinion {
@@ -65,8 +66,11 @@ Result<ModelFiles> OpenFile(const std::string& model) {
   files.name = model;
   PINION_ASSIGN(files.gguf, OpenGguf(model));
   const auto describe = [&]() -> Status {
-    PINION_ASSIGN(files.config, GgufConfig(*files.gguf));
-    PINION_ASSIGN(files.spec, ReadSpec(files.config));
+    FieldNames names;
+    PINION_ASSIGN(files.config, GgufConfig(*files.gguf, &names));
+    auto spec = ReadSpec(files.config);
+    if (!spec) return Fail(spec.error().code, WithFileNames(spec.error().message, names));
+    files.spec = std::move(*spec);
     PINION_ASSIGN(files.embedder, ReadGgufEmbedder(files.gguf->header));
     if (files.spec.classifier.labels > 0) files.embedder.reset();
     if (files.embedder) DropHead(files.spec);
