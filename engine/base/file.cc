@@ -34,6 +34,11 @@ Result<size_t> RegularSize(int fd, const std::string& path) {
   return static_cast<size_t>(info.st_size);
 }
 
+tl::unexpected<Error> TooLarge(const std::string& path, uint64_t max_bytes) {
+  return Fail(ErrorCode::kIo,
+              StrCat("'", path, "' is larger than ", FormatBytes(max_bytes), ", the limit here"));
+}
+
 Status WriteText(int fd, std::string_view text, const std::string& path) {
   if (!WriteAll(fd, text)) return SystemError("write", path);
   return {};
@@ -67,6 +72,9 @@ Result<std::string> ReadFile(const std::string& path, uint64_t max_bytes) {
   struct stat info;
   if (fstat(file.get(), &info) != 0) return SystemError("stat", path);
   if (S_ISDIR(info.st_mode)) return Fail(ErrorCode::kIo, StrCat("'", path, "' is a folder"));
+  // Before any of it is read: what is not wanted should cost no memory.
+  if (S_ISREG(info.st_mode) && static_cast<uint64_t>(info.st_size) > max_bytes)
+    return TooLarge(path, max_bytes);
   // The writer of a FIFO may be started together with us.
   constexpr int kSoonMilliseconds = 2000;
   bool waits_for_writer = S_ISFIFO(info.st_mode), silent = false;
@@ -88,9 +96,7 @@ Result<std::string> ReadFile(const std::string& path, uint64_t max_bytes) {
       return Fail(ErrorCode::kIo, StrCat("no process writes to the FIFO '", path, "'"));
     if (got == 0) return text;
     text.append(buffer, static_cast<size_t>(got));
-    if (text.size() > max_bytes)
-      return Fail(ErrorCode::kIo, StrCat("'", path, "' is larger than ", FormatBytes(max_bytes),
-                                         ", the limit here"));
+    if (text.size() > max_bytes) return TooLarge(path, max_bytes);
   }
 }
 
@@ -175,7 +181,9 @@ MappedFile::~MappedFile() {
 }
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& path) {
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Without waiting: a FIFO is refused below, and opening it would last until somebody writes to
+  // it.
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) return SystemError("open", path);
   PINION_ASSIGN(const size_t bytes, RegularSize(file.get(), path));
   void* data = nullptr;

@@ -10,6 +10,10 @@
 
 namespace pinion {
 
+// The limit of a file of settings, such as config.json. The largest published ones, which list
+// exceptions for each layer, are below 1 MiB; vocabularies and indices of weights may be larger.
+inline constexpr uint64_t kMaxSettingsBytes = 64 << 20;
+
 // Reads a whole file; the error names it. Refuses files above `max_bytes`, of which a device may
 // have no end, and a FIFO without a writer.
 Result<std::string> ReadFile(const std::string& path, uint64_t max_bytes = uint64_t{1} << 30);
@@ -44,9 +48,9 @@ class TemporaryFile {
   int fd_;
 };
 
-// A file mapped read-only. Pages are read on first touch and can be given back.
-// Thread rule: any number of readers. A file that another process truncates while it is mapped
-// raises SIGBUS, as with every mapping.
+// A regular file mapped read-only; a FIFO or a device is refused without waiting. Pages are read on
+// first touch and can be given back. Thread rule: any number of readers. A file that another
+// process truncates while it is mapped raises SIGBUS, as with every mapping.
 class MappedFile {
  public:
   static Result<std::shared_ptr<const MappedFile>> Open(const std::string& path);

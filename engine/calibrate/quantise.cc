@@ -7,11 +7,14 @@
 #include <utility>
 
 #include "engine/base/file.h"
+#include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "engine/calibrate/calibrated_source.h"
 #include "engine/checkpoint/checkpoint_writer.h"
+#include "engine/checkpoint/config_json.h"
 #include "engine/checkpoint/published.h"
 #include "engine/checkpoint/rounded_tensor.h"
+#include "engine/checkpoint/unread_layers.h"
 #include "engine/run/prompts.h"
 #include "engine/spec/attention_spec.h"
 #include "kernels/kernels.h"
@@ -75,7 +78,7 @@ bool BelongsToModel(const fs::directory_entry& entry) {
 // The modules behind an embedder's transformer, which have folders of their own. They stay as they
 // are: dense layers are small, and nothing averages their errors.
 Status CollectModules(const std::string& folder, std::vector<NamedText>& texts) {
-  PINION_ASSIGN(const Json modules, Json::ParseFile(folder + "/modules.json"));
+  PINION_ASSIGN(const Json modules, ParseConfigFile(folder + "/modules.json"));
   for (const Json& module : modules.array()) {  // FindModel has read them
     const std::string& path = module.Find("path")->string();
     std::error_code none;
@@ -206,6 +209,7 @@ Status Quantise(const QuantiseOptions& options) {
   PINION_ASSIGN(const auto texts,
                 CollectTexts(files, PublishedConfig(scheme, PlainLinears(files.spec))));
   PINION_ASSIGN(auto plain, OpenWeights(files));
+  if (const auto unread = UnreadLayers(files, *plain)) LogWarning(*unread);
   PINION_TRY(CheckFinite(files.spec, *plain));
   if (!options.calibration.empty())
     return QuantiseWithCalibration(options, files, std::move(plain), scheme, texts);

@@ -38,7 +38,7 @@ std::string WithoutNonFinite(std::string_view text) {
 }  // namespace
 
 Result<Json> ParseConfigFile(const std::string& path) {
-  PINION_ASSIGN(const std::string text, ReadFile(path));
+  PINION_ASSIGN(const std::string text, ReadFile(path, kMaxSettingsBytes));
   auto parsed = Json::Parse(text);  // positions in errors are those of the file
   if (!parsed) {
     auto tolerant = Json::Parse(WithoutNonFinite(text));

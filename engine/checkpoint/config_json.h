@@ -7,8 +7,9 @@
 
 namespace pinion {
 
-// A config file as Python's json module writes it: numbers that JSON does not know (Infinity,
-// -Infinity, NaN) become objects {"__float__": "Infinity"}, the form of transformers 5.
+// A file of settings as Python's json module writes it, of at most kMaxSettingsBytes: numbers that
+// JSON does not know (Infinity, -Infinity, NaN) become objects {"__float__": "Infinity"}, the form
+// of transformers 5.
 Result<Json> ParseConfigFile(const std::string& path);
 
 }  // namespace pinion

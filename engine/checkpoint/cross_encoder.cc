@@ -7,6 +7,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/strings.h"
+#include "engine/checkpoint/config_json.h"
 
 namespace pinion {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 Result<Json> ParseIfThere(const std::string& path) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0) return Json();
-  return Json::ParseFile(path);
+  return ParseConfigFile(path);
 }
 
 // The folder's own description; null if it is of no cross-encoder.
@@ -71,7 +72,7 @@ Status CheckLogitScore(const std::string& folder, int64_t yes, int64_t no) {
       return Fail(ErrorCode::kCorrupt, StrCat(folder, "/modules.json: 'path' is '",
                                               path.substr(0, 80), "', want a folder of the model"));
     const std::string file = StrCat(folder, "/", path, "/config.json");
-    PINION_ASSIGN(const Json config, Json::ParseFile(file));
+    PINION_ASSIGN(const Json config, ParseConfigFile(file));
     PINION_ASSIGN(const int64_t is_true, Require<int64_t>(config, "true_token_id"));
     PINION_ASSIGN(const int64_t is_false, Require<int64_t>(config, "false_token_id"));
     if (is_true != yes || is_false != no)

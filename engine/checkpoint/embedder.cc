@@ -8,7 +8,9 @@
 
 #include "engine/base/json.h"
 #include "engine/base/strings.h"
+#include "engine/checkpoint/config_json.h"
 #include "engine/checkpoint/cross_encoder.h"
+#include "engine/spec/architecture.h"
 
 namespace pinion {
 namespace {
@@ -112,7 +114,7 @@ Status AddModule(const std::string& folder, const std::string& path, std::string
                 StrCat("modules.json has a module '", type.substr(0, 80),
                        "', want Transformer, Pooling, Dense or Normalize"));
   const std::string at = folder + "/" + path, file = at + "/config.json";
-  PINION_ASSIGN(const Json config, Json::ParseFile(file));
+  PINION_ASSIGN(const Json config, ParseConfigFile(file));
   const auto read = [&]() -> Status {
     if (type == "Pooling") return ReadPooling(config, spec);
     PINION_ASSIGN(DenseSpec dense, ReadDense(config, at));
@@ -129,7 +131,7 @@ Status AddModule(const std::string& folder, const std::string& path, std::string
 
 Status ReadModules(const std::string& folder, EmbedderSpec& spec) {
   const std::string file = folder + "/modules.json";
-  PINION_ASSIGN(const Json modules, Json::ParseFile(file));
+  PINION_ASSIGN(const Json modules, ParseConfigFile(file));
   if (!modules.is_array() || modules.array().size() > size_t{kMostModules})
     return Fail(ErrorCode::kCorrupt,
                 StrCat(file, ": want a list of at most ", kMostModules, " modules"));
@@ -161,7 +163,7 @@ Status ReadModules(const std::string& folder, EmbedderSpec& spec) {
 Status ReadPrompts(const std::string& folder, EmbedderSpec& spec) {
   const std::string file = folder + "/config_sentence_transformers.json";
   if (!FileExists(file)) return {};
-  PINION_ASSIGN(const Json config, Json::ParseFile(file));
+  PINION_ASSIGN(const Json config, ParseConfigFile(file));
   const auto read = [&]() -> Status {
     if (const Json* prompts = config.Find("prompts"); prompts && prompts->is_object())
       for (const auto& [name, prompt] : prompts->object()) {
@@ -184,10 +186,13 @@ Status ReadPrompts(const std::string& folder, EmbedderSpec& spec) {
 Status ReadLength(const std::string& folder, EmbedderSpec& spec) {
   const std::string file = folder + "/sentence_bert_config.json";
   if (!FileExists(file)) return {};
-  PINION_ASSIGN(const Json config, Json::ParseFile(file));
+  PINION_ASSIGN(const Json config, ParseConfigFile(file));
   const auto read = [&]() -> Status {
-    PINION_ASSIGN(const int64_t most, Optional<int64_t>(config, "max_seq_length", int64_t{0}));
-    if (most > 0) spec.max_tokens = static_cast<size_t>(most);
+    const Json* stated = config.Find("max_seq_length");
+    if (stated && !stated->is_null()) {
+      PINION_ASSIGN(const int most, RequireIn(config, "max_seq_length", 1, kMaxPositions));
+      spec.max_tokens = static_cast<size_t>(most);
+    }
     PINION_ASSIGN(const bool lower, Optional<bool>(config, "do_lower_case", false));
     if (lower)
       return Fail(ErrorCode::kUnsupported,

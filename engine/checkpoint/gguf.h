@@ -9,6 +9,7 @@
 #include "engine/base/result.h"
 #include "engine/checkpoint/gguf_header.h"
 #include "engine/checkpoint/tensors.h"
+#include "engine/spec/field_names.h"
 #include "engine/spec/spec.h"
 
 namespace pinion {
@@ -30,8 +31,9 @@ struct GgufFile {
 Result<std::shared_ptr<const GgufFile>> OpenGguf(const std::string& path);
 
 // The equivalent of config.json. Architectures that are not in gguf_architectures.cc, and metadata
-// that would change the mathematics in ways Pinion does not compute, are errors.
-Result<Json> GgufConfig(const GgufFile& gguf);
+// that would change the mathematics in ways Pinion does not compute, are errors. `names`, if it is
+// not null, becomes the metadata's keys by the fields of the result that were read from them.
+Result<Json> GgufConfig(const GgufFile& gguf, FieldNames* names = nullptr);
 
 // Sets what the file states in its tensors: frequency factors, which become the rope's
 // wave_factors, norms without an offset, and matrices that checkpoints hold together.

@@ -122,7 +122,7 @@ const char* ComputeType(const GgufFile& gguf) {
 
 }  // namespace
 
-Result<Json> GgufConfig(const GgufFile& gguf) {
+Result<Json> GgufConfig(const GgufFile& gguf, FieldNames* names) {
   const Json& metadata = gguf.header.metadata;
   PINION_ASSIGN(const GgufArchitecture* architecture, FindGgufArchitecture(gguf.header));
   PINION_TRY(CheckAttention(gguf.header, *architecture));
@@ -138,6 +138,7 @@ Result<Json> GgufConfig(const GgufFile& gguf) {
   translation.Set("vocab_size", vocabulary);
   translation.Set("tie_word_embeddings", gguf.header.Find("output.weight") == nullptr);
   translation.Set("torch_dtype", ComputeType(gguf));
+  if (names) *names = translation.names();
   return translation.Take();
 }
 

@@ -23,7 +23,7 @@ Status CopyDepth(GgufTranslation& translation) {
     return Fail(ErrorCode::kCorrupt,
                 StrCat("'block_count' is ", all, ", ", further,
                        " of them to predict further tokens, want 1 to ", kMaxLayers, " others"));
-  translation.Set("num_hidden_layers", layers);
+  translation.Set("num_hidden_layers", layers, "block_count");
   return {};
 }
 
@@ -37,11 +37,15 @@ Status CopyHeads(GgufTranslation& translation) {
   PINION_ASSIGN(const int64_t rotated, translation.WholeOr("rope.dimension_count", key));
   if (key != value)
     return Fail(ErrorCode::kUnsupported,
-                StrCat("keys are ", key, " wide and values ", value, " wide, want the same width"));
+                StrCat("'attention.key_length' is ", key, " and 'attention.value_length' ", value,
+                       ", want the same width"));
   if (rotated > key)
     return Fail(ErrorCode::kCorrupt, StrCat("'rope.dimension_count' is ", rotated,
                                             ", want at most the heads' width, ", key));
-  translation.Set("head_dim", key);
+  if (translation.Find("attention.key_length"))
+    translation.Set("head_dim", key, "attention.key_length");
+  else
+    translation.Set("head_dim", key);
   if (!translation.Find(kKvHeads)) translation.Set("num_key_value_heads", heads);
   if (translation.Find("rope.dimension_count"))
     translation.Set("partial_rotary_factor",
@@ -152,7 +156,7 @@ Status CopyTwoHeads(const GgufHeader& header, GgufTranslation& translation) {
 // The layers with a window, if the file lists them; else the architecture's rule decides.
 Status CopyWindows(GgufTranslation& translation) {
   PINION_ASSIGN(const int64_t window, translation.WholeOr("attention.sliding_window", 0));
-  translation.Set("sliding_window", window > 0 ? Json(window) : Json());
+  translation.Set("sliding_window", window > 0 ? Json(window) : Json(), "attention.sliding_window");
   const Json* pattern = translation.Find(kPattern);
   if (window == 0 || !pattern) return {};
   if (!pattern->is_array()) {

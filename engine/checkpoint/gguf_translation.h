@@ -7,6 +7,7 @@
 #include "engine/base/json.h"
 #include "engine/base/result.h"
 #include "engine/base/strings.h"
+#include "engine/spec/field_names.h"
 
 namespace pinion {
 
@@ -23,13 +24,18 @@ class GgufTranslation {
   Status Copy(std::string_view from, std::string_view to, bool required) {
     const Json* value = Find(from);
     if (value) {
-      config_.Set(to, *value);
+      Set(to, *value, from);
     } else if (required) {
       return Fail(ErrorCode::kCorrupt, StrCat("'", architecture_, ".", from, "' is missing"));
     }
     return {};
   }
   void Set(std::string_view key, Json value) { config_.Set(key, std::move(value)); }
+  // Sets what the metadata 'ARCHITECTURE.from' states, under which errors name it.
+  void Set(std::string_view key, Json value, std::string_view from) {
+    names_.insert_or_assign(std::string(key), StrCat(architecture_, ".", from));
+    Set(key, std::move(value));
+  }
   // The value set for the key, if it is a whole number; else 0.
   int64_t Whole(std::string_view key) const {
     const Json* value = config_.Find(key);
@@ -45,11 +51,13 @@ class GgufTranslation {
     return value->integer();
   }
   Json Take() { return std::move(config_); }
+  const FieldNames& names() const { return names_; }
 
  private:
   const Json& metadata_;
   std::string architecture_;
   Json config_ = Json::MakeObject();
+  FieldNames names_;
 };
 
 }  // namespace pinion

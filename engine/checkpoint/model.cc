@@ -16,6 +16,7 @@
 #include "engine/checkpoint/rounded_tensor.h"
 #include "engine/checkpoint/stored.h"
 #include "engine/checkpoint/tokenizer_end.h"
+#include "engine/spec/field_names.h"
 #include "engine/spec/tensor_list.h"
 
 namespace pinion {
@@ -66,8 +67,11 @@ Result<ModelFiles> OpenFile(const std::string& model) {
   files.name = model;
   PINION_ASSIGN(files.gguf, OpenGguf(model));
   const auto describe = [&]() -> Status {
-    PINION_ASSIGN(files.config, GgufConfig(*files.gguf));
-    PINION_ASSIGN(files.spec, ReadSpec(files.config));
+    FieldNames names;
+    PINION_ASSIGN(files.config, GgufConfig(*files.gguf, &names));
+    auto spec = ReadSpec(files.config);
+    if (!spec) return Fail(spec.error().code, WithFileNames(spec.error().message, names));
+    files.spec = std::move(*spec);
     PINION_ASSIGN(files.embedder, ReadGgufEmbedder(files.gguf->header));
     if (files.spec.classifier.labels > 0) files.embedder.reset();
     if (files.embedder) DropHead(files.spec);
@@ -201,7 +205,7 @@ Result<ModelFiles> OpenFolder(const std::string& model, const std::string& folde
   PINION_ASSIGN(const std::string quantisation, AddQuantisationBeside(folder, files.config));
   const std::string generation = folder + "/generation_config.json";
   if (KindOf(generation) != PathKind::kAbsent) {
-    PINION_ASSIGN(files.generation_config, Json::ParseFile(generation));
+    PINION_ASSIGN(files.generation_config, ParseConfigFile(generation));
   }
   auto spec = SpecOf(files.config, files.generation_config);
   if (!spec) return Unexpected(std::move(spec).error().In(config));

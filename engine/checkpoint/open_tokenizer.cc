@@ -6,14 +6,22 @@
 #include "engine/checkpoint/preset.h"
 
 namespace pinion {
+namespace {
+
+Result<std::unique_ptr<Tokenizer>> FromGguf(const GgufFile& gguf) {
+  PINION_ASSIGN(const GgufTokenizer read, ReadGgufTokenizer(gguf));
+  return MakeTokenizer(read.tokenizer, read.tokenizer_config);
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Tokenizer>> OpenTokenizer(const ModelFiles& files) {
   if (!files.folder.empty()) return LoadTokenizer(files.folder);
   if (files.gguf) {
-    auto read = ReadGgufTokenizer(*files.gguf);
-    if (!read)
-      return Unexpected(std::move(read).error().In(StrCat("the tokenizer in ", files.name)));
-    return MakeTokenizer(read->tokenizer, read->tokenizer_config);
+    auto made = FromGguf(*files.gguf);
+    if (!made)
+      return Unexpected(std::move(made).error().In(StrCat("the tokenizer in ", files.name)));
+    return made;
   }
   const MadeUpTokenizer made_up = MakeUpTokenizer(files.config);
   return MakeTokenizer(made_up.tokenizer, made_up.tokenizer_config);

@@ -1,5 +1,7 @@
 #include "engine/checkpoint/scheme.h"
 
+#include <algorithm>
+
 #include "engine/base/strings.h"
 #include "engine/checkpoint/format_table.h"
 
@@ -168,6 +170,8 @@ Result<QuantScheme> ReadGroup(const Json& config, const Json& group) {
   PINION_ASSIGN(const int64_t bits, Require<int64_t>(*weights, "num_bits"));
   PINION_TRY(CheckBits(bits));
   scheme.bits = static_cast<int>(bits);
+  PINION_ASSIGN(const std::string type, Optional<std::string>(*weights, "type", "int"));
+  if (type != "int") return Unsupported("type", type.substr(0, 60), "int for integers");
   if (scheme.method == QuantMethod::kIntQuantized && bits != 8)
     return Unsupported("num_bits", StrCat(bits), "8 if the format is int-quantized");
   PINION_ASSIGN(const std::string strategy, Optional<std::string>(*weights, "strategy", "channel"));
@@ -207,6 +211,19 @@ Result<QuantScheme> ReadCompressedTensors(const Json& config) {
                 "'config_groups' of the quantisation does not hold exactly one group, and Pinion "
                 "reads checkpoints whose linears are all quantised alike");
   return ReadGroup(config, groups->object()[0].second);
+}
+
+// Lists of modules that are not quantised. Their tensors say it, too, so that nothing else reads
+// these; a value of another kind is still a sign of a broken file.
+Status CheckExceptions(const Json& config) {
+  for (const char* key : {"modules_to_not_convert", "ignore"}) {
+    const Json* list = config.Find(key);
+    if (!list || list->is_null()) continue;
+    const auto is_name = [](const Json& name) { return name.is_string(); };
+    if (!list->is_array() || !std::all_of(list->array().begin(), list->array().end(), is_name))
+      return Unsupported(key, list->Dump().substr(0, 60), "a list of names");
+  }
+  return {};
 }
 
 struct Method {
@@ -256,6 +273,7 @@ Result<std::optional<QuantScheme>> ReadScheme(const Json& config) {
   if (!found->is_object())
     return Fail(ErrorCode::kCorrupt,
                 StrCat("'quantization_config' is ", found->type_name(), ", want an object"));
+  PINION_TRY(CheckExceptions(*found));
   PINION_ASSIGN(const std::string method,
                 Optional<std::string>(*found, "quant_method", "compressed-tensors"));
   for (const auto& [published, read] : kMethods) {

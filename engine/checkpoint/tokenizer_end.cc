@@ -6,6 +6,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/strings.h"
+#include "engine/checkpoint/config_json.h"
 #include "engine/text/tokenizer_config.h"
 
 namespace pinion {
@@ -27,7 +28,7 @@ std::optional<int64_t> IdOf(const Json& config, const std::string& token) {
 }  // namespace
 
 Status JoinTokenizerEnd(const std::string& folder, DecoderSpec& spec) {
-  const auto config = Json::ParseFile(folder + "/tokenizer_config.json");
+  const auto config = ParseConfigFile(folder + "/tokenizer_config.json");
   std::map<std::string, std::string> tokens;
   if (!config || !ReadSpecialTokens(*config, tokens)) return {};
   const auto end = tokens.find("eos_token");

@@ -8,6 +8,7 @@
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "engine/checkpoint/rounded_tensor.h"
+#include "engine/checkpoint/unread_layers.h"
 #include "engine/decoder/stage_places.h"
 #include "engine/exec/leading_executor.h"
 #include "engine/run/config_agreement.h"
@@ -165,6 +166,8 @@ Status OpenModel(StartedModel& model, StartState& start) {
   PINION_TRY(FitWholeTexts(model));
   PINION_ASSIGN(OpenedWeights opened, OpenAndPlanFormats(model.options, model.files));
   start.weights = std::move(opened.source);
+  if (const auto unread = UnreadLayers(model.files, *start.weights); unread && model.leads())
+    LogWarning(*unread);
   model.formats = std::move(opened.formats);
   PINION_ASSIGN(decoder, DecoderOptionsFor(model.options, model.formats));
   info.dtype = kernels::Name(model.formats.dtype);

@@ -79,15 +79,17 @@ Status ReadXlmRobertaClassifier(const Json& config, DecoderSpec& spec) {
   return {};
 }
 
+constexpr FieldAlias kNomicRenamed[] = {{"n_embd", "hidden_size"},
+                                        {"n_head", "num_attention_heads"},
+                                        {"n_inner", "intermediate_size"},
+                                        {"n_layer", "num_hidden_layers"},
+                                        {"n_positions", "max_position_embeddings"},
+                                        {"layer_norm_epsilon", "layer_norm_eps"},
+                                        {"rotary_emb_base", "rope_theta"}};
+
 // Published configs have GPT-2's names for the fields.
 Json WithOurNames(Json config) {
-  for (const auto& [theirs, ours] : {std::pair{"n_embd", "hidden_size"},
-                                     {"n_head", "num_attention_heads"},
-                                     {"n_inner", "intermediate_size"},
-                                     {"n_layer", "num_hidden_layers"},
-                                     {"n_positions", "max_position_embeddings"},
-                                     {"layer_norm_epsilon", "layer_norm_eps"},
-                                     {"rotary_emb_base", "rope_theta"}})
+  for (const auto& [theirs, ours] : kNomicRenamed)
     if (const Json* value = config.Find(theirs)) config.Set(ours, Json(*value));
   return config;
 }
@@ -157,8 +159,8 @@ const Architecture kXlmRobertaClassifier = {"XLMRobertaForSequenceClassification
                                             ReadXlmRobertaClassifier,
                                             {},
                                             kBertDefaults};
-const Architecture kNomicBert = {"NomicBertModel", "nomic_bert",  "NomicBERT (encoder)",
-                                 kNomicNeutral,    ReadNomicBert, {},
-                                 kNomicDefaults};
+const Architecture kNomicBert = {
+    "NomicBertModel", "nomic_bert", "NomicBERT (encoder)", kNomicNeutral, ReadNomicBert, {},
+    kNomicDefaults,   {},           kNomicRenamed};
 
 }  // namespace pinion

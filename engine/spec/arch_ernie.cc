@@ -64,6 +64,7 @@ const Architecture kErnie45 = {
     R"({"num_key_value_heads": 2, "rms_norm_eps": 1e-05, "rope_theta": 500000.0, "head_dim": 128,
         "max_position_embeddings": 131072, "tie_word_embeddings": true})"};
 
+constexpr FieldAlias kErnieMoeAliases[] = {{"moe_k", "num_experts_per_tok"}};
 const Architecture kErnie45Moe = {
     "Ernie4_5_MoeForCausalLM",
     "ernie4_5_moe",
@@ -72,6 +73,8 @@ const Architecture kErnie45Moe = {
     ReadErnie45Moe,
     {},
     R"({"num_key_value_heads": 4, "rms_norm_eps": 1e-05, "rope_theta": 500000.0, "max_position_embeddings": 131072,
-        "tie_word_embeddings": true, "moe_num_shared_experts": 2, "moe_k": 6})"};
+        "tie_word_embeddings": true, "moe_num_shared_experts": 2, "moe_k": 6})",
+    {},
+    kErnieMoeAliases};
 
 }  // namespace pinion

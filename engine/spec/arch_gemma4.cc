@@ -188,6 +188,7 @@ constexpr std::string_view kReads[] = {"layer_types",
 }  // namespace
 
 extern const Architecture kGemma4;
+constexpr FieldAlias kGemma4Aliases[] = {{"top_k_experts", "num_experts_per_tok"}};
 const Architecture kGemma4 = {"Gemma4ForCausalLM",
                               "gemma4_text",
                               "Gemma 4",
@@ -197,6 +198,7 @@ const Architecture kGemma4 = {"Gemma4ForCausalLM",
                               R"({"head_dim": 256, "global_head_dim": 512, "sliding_window": 512,
         "max_position_embeddings": 131072, "hidden_activation": "gelu_pytorch_tanh",
         "tie_word_embeddings": true})",
-                              "Gemma4ForConditionalGeneration"};
+                              "Gemma4ForConditionalGeneration",
+                              kGemma4Aliases};
 
 }  // namespace pinion

@@ -91,8 +91,15 @@ const Architecture kHunYuan = {"HunYuanDenseV1ForCausalLM",
                                kHunYuanReads,
                                R"({"rms_norm_eps": 1e-05})"};
 
-const Architecture kHunYuanMoe = {"HunYuanMoEV1ForCausalLM",   "hunyuan_v1_moe", "HunYuan MoE",
-                                  kHunYuanMoeNeutral,          ReadHunYuanMoe,   kHunYuanMoeReads,
-                                  R"({"rms_norm_eps": 1e-05})"};
+constexpr FieldAlias kHunYuanMoeAliases[] = {{"moe_topk", "num_experts_per_tok"}};
+const Architecture kHunYuanMoe = {"HunYuanMoEV1ForCausalLM",
+                                  "hunyuan_v1_moe",
+                                  "HunYuan MoE",
+                                  kHunYuanMoeNeutral,
+                                  ReadHunYuanMoe,
+                                  kHunYuanMoeReads,
+                                  R"({"rms_norm_eps": 1e-05})",
+                                  {},
+                                  kHunYuanMoeAliases};
 
 }  // namespace pinion

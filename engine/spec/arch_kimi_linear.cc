@@ -8,16 +8,13 @@ namespace pinion {
 namespace {
 
 // Its own names for the fields of DeepSeek's experts, and for the longest sequence.
-struct KimiRenamed {
-  std::string_view own, common;
-};
-constexpr KimiRenamed kKimiRenamed[] = {{"num_experts", "n_routed_experts"},
-                                        {"num_experts_per_token", "num_experts_per_tok"},
-                                        {"num_shared_experts", "n_shared_experts"},
-                                        {"moe_renormalize", "norm_topk_prob"},
-                                        {"moe_router_activation_func", "scoring_func"},
-                                        {"num_expert_group", "n_group"},
-                                        {"model_max_length", "max_position_embeddings"}};
+constexpr FieldAlias kKimiRenamed[] = {{"num_experts", "n_routed_experts"},
+                                       {"num_experts_per_token", "num_experts_per_tok"},
+                                       {"num_shared_experts", "n_shared_experts"},
+                                       {"moe_renormalize", "norm_topk_prob"},
+                                       {"moe_router_activation_func", "scoring_func"},
+                                       {"num_expert_group", "n_group"},
+                                       {"model_max_length", "max_position_embeddings"}};
 
 Json WithDeepSeeksNames(Json config) {
   for (const auto& [own, common] : kKimiRenamed)
@@ -171,6 +168,8 @@ const Architecture kKimiLinear = {
     kKimiLinearReads,
     R"({"rms_norm_eps": 1e-05, "max_position_embeddings": 1048576, "num_experts_per_tok": 8,
         "n_shared_experts": 1, "first_k_dense_replace": 1, "norm_topk_prob": true,
-        "routed_scaling_factor": 2.446})"};
+        "routed_scaling_factor": 2.446})",
+    {},
+    kKimiRenamed};
 
 }  // namespace pinion

@@ -61,6 +61,9 @@ Result<NemotronParts> ReadNemotronParts(const Json& config) {
   return ReadPattern(pattern);
 }
 
+constexpr FieldAlias kNemotronRenamed[] = {{"layer_norm_epsilon", "rms_norm_eps"},
+                                           {"mlp_hidden_act", "hidden_act"}};
+
 // The config with the names that Llama's relatives have for the same things.
 Result<Json> AsLlama(Json config, size_t layers) {
   PINION_ASSIGN(const int stated,
@@ -69,12 +72,11 @@ Result<Json> AsLlama(Json config, size_t layers) {
     return Fail(ErrorCode::kCorrupt, StrCat("'num_hidden_layers' is ", stated, ", want ", layers,
                                             ", as many as the pattern of layers has"));
   config.Set("num_hidden_layers", stated);
-  const auto rename = [&](const char* from, const char* to) {
+  const auto rename = [&](std::string_view from, std::string_view to) {
     const Json* value = config.Find(from);
     if (value && !value->is_null()) config.Set(to, Json(*value));
   };
-  rename("layer_norm_epsilon", "rms_norm_eps");
-  rename("mlp_hidden_act", "hidden_act");
+  for (const auto& [own, common] : kNemotronRenamed) rename(own, common);
   if (!config.Find("head_dim")) rename("attention_head_dim", "head_dim");
   if (!config.Find("head_dim")) config.Set("head_dim", 128);
   return config;
@@ -153,8 +155,9 @@ constexpr const char* kNemotronDefaults =
 }  // namespace
 
 extern const Architecture kNemotronH;
-const Architecture kNemotronH = {"NemotronHForCausalLM", "nemotron_h",  "Nemotron-H, Nemotron 3",
-                                 kNemotronNeutral,       ReadNemotronH, kNemotronReads,
-                                 kNemotronDefaults};
+const Architecture kNemotronH = {
+    "NemotronHForCausalLM", "nemotron_h",   "Nemotron-H, Nemotron 3", kNemotronNeutral,
+    ReadNemotronH,          kNemotronReads, kNemotronDefaults,        {},
+    kNemotronRenamed};
 
 }  // namespace pinion

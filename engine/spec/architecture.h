@@ -18,6 +18,12 @@ struct NeutralField {
   std::string_view values;  // separated by '|'; numbers compare by value; empty: only null will do
 };
 
+// A field that an architecture's configs call otherwise than those of its relatives do. Code knows
+// it by the common name.
+struct FieldAlias {
+  std::string_view own, common;
+};
+
 // One architecture as data: how its config.json becomes a DecoderSpec. Lives in an arch_*.cc file
 // of its own and is listed in architectures.cc.
 struct Architecture {
@@ -34,6 +40,8 @@ struct Architecture {
   std::string_view defaults = "{}";
   // architectures[0] of published checkpoints that hold it beside other parts, as 'text_config'.
   std::string_view wrapper = {};
+  // Errors name these fields as the config does.
+  std::span<const FieldAlias> aliases = {};
 };
 
 std::span<const Architecture* const> Architectures();

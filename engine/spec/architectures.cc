@@ -124,6 +124,9 @@ std::string ArchitectureTable() {
 
 Result<const Architecture*> FindArchitecture(const Json& config) {
   const Json* list = config.Find("architectures");
+  if (list && !list->is_null() && !list->is_array())
+    return Fail(ErrorCode::kCorrupt,
+                StrCat("'architectures' is ", Shortened(*list), ", want a list of one name"));
   const bool named = list && list->is_array() && !list->array().empty();
   if (named && !list->array()[0].is_string())
     return Fail(ErrorCode::kCorrupt,

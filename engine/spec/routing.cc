@@ -39,15 +39,15 @@ float Exponentiate(float* x, size_t n) {
 Status CheckRouter(const RouterSpec& spec) {
   if (spec.groups < 1 || spec.experts % spec.groups != 0)
     return Fail(ErrorCode::kCorrupt,
-                StrCat("there are ", spec.experts, " experts, want a multiple of the ", spec.groups,
-                       " groups"));
+                StrCat("'n_group' is ", spec.groups, ", want a divisor of the number of experts, ",
+                       spec.experts));
   if (spec.top_groups < 1 || spec.top_groups > spec.groups)
-    return Fail(ErrorCode::kCorrupt, StrCat("a token takes ", spec.top_groups,
-                                            " groups of experts, want 1 to ", spec.groups));
+    return Fail(ErrorCode::kCorrupt, StrCat("'topk_group' is ", spec.top_groups,
+                                            ", want 1 to 'n_group', ", spec.groups));
   const int allowed = spec.experts / spec.groups * spec.top_groups;
   if (spec.top_k < 1 || spec.top_k > allowed)
-    return Fail(ErrorCode::kCorrupt,
-                StrCat("a token takes ", spec.top_k, " experts, want 1 to ", allowed));
+    return Fail(ErrorCode::kCorrupt, StrCat("'num_experts_per_tok' is ", spec.top_k, ", want 1 to ",
+                                            allowed, ", the number of experts to choose from"));
   return {};
 }
 

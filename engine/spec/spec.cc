@@ -7,6 +7,7 @@
 #include "engine/base/strings.h"
 #include "engine/spec/architecture.h"
 #include "engine/spec/attention_spec.h"
+#include "engine/spec/field_names.h"
 #include "engine/spec/kv_tables.h"
 #include "engine/spec/spec_checks.h"
 #include "engine/spec/tensor_list.h"
@@ -97,13 +98,45 @@ Result<std::vector<int32_t>> ReadIds(const Json& object, std::string_view key) {
 
 // "dtype" in transformers 5, "torch_dtype" in 4; absent means float32, as there.
 Result<std::string> ReadDtype(const Json& config) {
+  const Json* newer = config.Find("dtype");
+  const char* key = newer && !newer->is_null() ? "dtype" : "torch_dtype";
   PINION_ASSIGN(const std::string old, Optional<std::string>(config, "torch_dtype", "float32"));
   PINION_ASSIGN(std::string dtype, Optional<std::string>(config, "dtype", old));
   if (dtype.rfind("torch.", 0) == 0) dtype = dtype.substr(6);
   for (const char* known : {"bfloat16", "float16", "float32"})
     if (dtype == known) return dtype;
-  return Fail(ErrorCode::kUnsupported,
-              StrCat("'dtype' is '", dtype, "', want bfloat16, float16 or float32"));
+  return Fail(ErrorCode::kUnsupported, StrCat("'", key, "' is '", dtype.substr(0, 80),
+                                              "', want bfloat16, float16 or float32"));
+}
+
+// The names of fields that this config states under the architecture's own ones.
+FieldNames OwnNames(const Json& config, std::span<const FieldAlias> aliases) {
+  FieldNames names;
+  for (const auto& [own, common] : aliases)
+    if (const Json* value = config.Find(own); value && !value->is_null())
+      names[std::string(common)] = own;
+  return names;
+}
+
+Result<DecoderSpec> ReadAs(const Architecture& architecture, const Json& config,
+                           const std::string& wrapper) {
+  PINION_TRY(CheckNeutralFields(config, CommonNeutralFields(), architecture.reads));
+  PINION_TRY(CheckNeutralFields(config, architecture.neutral));
+  const auto& reads = architecture.reads;
+  if (std::find(reads.begin(), reads.end(), "layer_types") == reads.end())
+    PINION_TRY(CheckLayerTypes(config));
+  DecoderSpec spec;
+  spec.architecture = architecture.name;
+  spec.wrapper = wrapper;
+  PINION_TRY(architecture.read(config, spec));
+  if (!wrapper.empty()) AddWrapperAliases(spec.names);
+  PINION_TRY(CheckShape(spec));
+  AssignKvTables(spec);
+  PINION_ASSIGN(spec.checkpoint_dtype, ReadDtype(config));
+  PINION_TRY(JoinEosIds(config, spec));
+  PINION_ASSIGN(const auto bos, ReadIds(config, "bos_token_id"));
+  if (!bos.empty()) spec.bos_id = bos[0];
+  return spec;
 }
 
 }  // namespace
@@ -128,23 +161,10 @@ Result<DecoderSpec> ReadSpec(const Json& whole) {
   auto found = FindArchitecture(text);
   if (!found && !wrapper.empty()) return Unexpected(std::move(found).error().In("'text_config'"));
   PINION_ASSIGN(const Architecture* architecture, std::move(found));
-  const Json config = WithDefaults(text, architecture->defaults);
-  PINION_TRY(CheckNeutralFields(config, CommonNeutralFields(), architecture->reads));
-  PINION_TRY(CheckNeutralFields(config, architecture->neutral));
-  const auto& reads = architecture->reads;
-  if (std::find(reads.begin(), reads.end(), "layer_types") == reads.end())
-    PINION_TRY(CheckLayerTypes(config));
-  DecoderSpec spec;
-  spec.architecture = architecture->name;
-  spec.wrapper = wrapper;
-  PINION_TRY(architecture->read(config, spec));
-  if (!wrapper.empty()) AddWrapperAliases(spec.names);
-  PINION_TRY(CheckShape(spec));
-  AssignKvTables(spec);
-  PINION_ASSIGN(spec.checkpoint_dtype, ReadDtype(config));
-  PINION_TRY(JoinEosIds(config, spec));
-  PINION_ASSIGN(const auto bos, ReadIds(config, "bos_token_id"));
-  if (!bos.empty()) spec.bos_id = bos[0];
+  auto spec = ReadAs(*architecture, WithDefaults(text, architecture->defaults), wrapper);
+  if (!spec)
+    return Fail(spec.error().code,
+                WithFileNames(spec.error().message, OwnNames(text, architecture->aliases)));
   return spec;
 }
 

@@ -19,8 +19,9 @@ Status CheckHeads(const DecoderSpec& spec) {
                          "'num_attention_heads'), want a multiple of 8 from 8 to ", kMaxHeadDim));
     if (heads % kv_heads != 0)
       return Fail(ErrorCode::kCorrupt,
-                  StrCat("there are ", heads, " attention heads, want a multiple of the ", kv_heads,
-                         " key-value heads"));
+                  StrCat("'num_attention_heads' is ", heads, ", want a multiple of the ", kv_heads,
+                         " key-value heads of layer ", layer,
+                         spec.layer_specs[layer].kv_heads == 0 ? " ('num_key_value_heads')" : ""));
   }
   return {};
 }

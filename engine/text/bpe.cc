@@ -1,8 +1,10 @@
 #include "engine/text/bpe.h"
 
+#include <algorithm>
 #include <queue>
 #include <utility>
 
+#include "engine/base/printable.h"
 #include "engine/base/strings.h"
 #include "engine/text/utf8.h"
 
@@ -13,6 +15,14 @@ constexpr size_t kMaxMerges = size_t{1} << 24;
 
 uint64_t Key(int32_t left, int32_t right) {
   return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
+}
+
+// A token as errors quote it: the first bytes of a long one.
+std::string Shown(std::string_view token) {
+  constexpr size_t kShownBytes = 80;
+  size_t end = std::min(token.size(), kShownBytes);
+  while (end > 0 && end < token.size() && (token[end] & 0xC0) == 0x80) --end;  // whole characters
+  return Printable(token.substr(0, end)) + (end < token.size() ? "..." : "");
 }
 
 }  // namespace
@@ -65,7 +75,8 @@ Status Bpe::ReadOptions(const Json& model) {
   PINION_ASSIGN(const std::string name, Require<std::string>(model, "unk_token"));
   unk_ = vocabulary_.Find(name);
   if (!unk_)
-    return Fail(ErrorCode::kCorrupt, StrCat("unk_token '", name, "' is not in the vocabulary"));
+    return Fail(ErrorCode::kCorrupt,
+                StrCat("unk_token '", Shown(name), "' is not in the vocabulary"));
   return {};
 }
 
@@ -85,7 +96,7 @@ Status Bpe::ReadMerges(const Json& model) {
       const size_t space = pair.find(' ');
       if (space == pair.npos || pair.find(' ', space + 1) != pair.npos)
         return Fail(ErrorCode::kCorrupt,
-                    StrCat("merge '", pair, "' is not two tokens with a space between"));
+                    StrCat("merge '", Shown(pair), "' is not two tokens with a space between"));
       PINION_TRY(AddMerge(pair.substr(0, space), pair.substr(space + 1), rank++));
     } else if (merge.is_array() && merge.array().size() == 2 && merge.array()[0].is_string() &&
                merge.array()[1].is_string()) {
@@ -100,8 +111,9 @@ Status Bpe::ReadMerges(const Json& model) {
 
 Status Bpe::AddMerge(std::string_view left, std::string_view right, uint32_t rank) {
   const auto missing = [&](std::string_view token) {
-    return Fail(ErrorCode::kCorrupt, StrCat("merge ", rank, " ('", left, "' + '", right,
-                                            "') needs '", token, "', which the vocabulary lacks"));
+    return Fail(ErrorCode::kCorrupt,
+                StrCat("merge ", rank, " ('", Shown(left), "' + '", Shown(right), "') needs '",
+                       Shown(token), "', which the vocabulary lacks"));
   };
   const auto left_id = vocabulary_.Find(left), right_id = vocabulary_.Find(right);
   if (!left_id) return missing(left);

@@ -16,10 +16,13 @@ bool Exists(const std::string& path) {
   return std::filesystem::exists(path, ignored);
 }
 
-// The parsed file; null if it does not exist.
+// The parsed file of settings; null if it does not exist.
 Result<Json> ParseIfThere(const std::string& path) {
   if (!Exists(path)) return Json();
-  return Json::ParseFile(path);
+  PINION_ASSIGN(const std::string text, ReadFile(path, kMaxSettingsBytes));
+  auto parsed = Json::Parse(text);
+  if (!parsed) return Unexpected(std::move(parsed).error().In(path));
+  return parsed;
 }
 
 constexpr size_t kMaxTemplate = 4 << 20;

@@ -1,13 +1,14 @@
 #include "engine/text/vocabulary.h"
 
+#include "engine/base/printable.h"
 #include "engine/base/strings.h"
 
 namespace pinion {
 
 Status Vocabulary::Add(std::string_view token, int64_t id) {
   if (id < 0 || id > kMaxId)
-    return Fail(ErrorCode::kCorrupt,
-                StrCat("token '", token, "' has id ", id, ", want 0 to ", kMaxId));
+    return Fail(ErrorCode::kCorrupt, StrCat("token '", Printable(token.substr(0, 80)), "' has id ",
+                                            id, ", want 0 to ", kMaxId));
   if (token.size() > kMaxTokenBytes)
     return Fail(ErrorCode::kCorrupt, StrCat("token ", id, " has ", token.size(),
                                             " bytes, want at most ", kMaxTokenBytes));

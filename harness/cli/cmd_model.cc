@@ -6,9 +6,11 @@
 #include <cstdio>
 #include <memory>
 
+#include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "engine/checkpoint/preset.h"
 #include "engine/checkpoint/rounded_tensor.h"
+#include "engine/checkpoint/unread_layers.h"
 #include "engine/run/start.h"
 #include "engine/spec/architecture.h"
 #include "engine/weights/summary.h"
@@ -61,6 +63,7 @@ Status Info(const InfoOptions& options) {
   start.model = AsModel(options.model);
   PINION_ASSIGN(const ModelFiles files, FindModel(start.model));
   PINION_ASSIGN(const auto weights, OpenWeights(files));
+  if (const auto unread = UnreadLayers(files, *weights)) LogWarning(*unread);
   // A model that cannot run as it is stored (it needs --dtype) can still be described.
   FormatPlan formats;
   if (auto model = PlanModel(start)) formats = std::move(model->formats);

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/printable.h"
 #include "engine/base/strings.h"
 #include "engine/base/trace.h"
 #include "engine/base/version.h"
@@ -117,7 +118,8 @@ int Main(int argc, char** argv) {
 }  // namespace
 
 int Report(const Error& error) {
-  std::fprintf(stderr, "pinion: %s\n", error.message.c_str());
+  // Errors quote files and requests, whose bytes must not steer the terminal.
+  std::fprintf(stderr, "pinion: %s\n", Printable(error.message, "\n\t").c_str());
   return ExitCode(error);
 }
 

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -98,6 +99,18 @@ TEST_F(FileTest, RefusesFoldersAndLargeFiles) {
   ASSERT_TRUE(WriteFile(Path("big"), std::string(1001, 'x')));
   EXPECT_THAT(ReadFile(Path("big"), 1000).error().message, HasSubstr("1000 B"));
   EXPECT_EQ(ReadFile(Path("big"), 1001)->size(), 1001u);
+}
+
+TEST_F(FileTest, MapsNoFifoAndDoesNotWaitForItsWriter) {
+  ASSERT_EQ(mkfifo(Path("fifo").c_str(), 0600), 0);
+  EXPECT_EXIT(
+      {
+        alarm(20);  // a call that waits ends by this signal instead
+        const auto file = MappedFile::Open(Path("fifo"));
+        fputs(file ? "mapped" : file.error().message.c_str(), stderr);
+        _exit(0);
+      },
+      ::testing::ExitedWithCode(0), "fifo' is not a regular file");
 }
 
 TEST_F(FileTest, MapsTheWholeFile) {

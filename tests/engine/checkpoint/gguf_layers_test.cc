@@ -58,7 +58,7 @@ constexpr Case kRefused[] = {
      "'nextn_predict_layers' is -1, want a whole number"},
     {"ValuesOfAnotherWidth", "llama",
      R"({"attention.key_length": 16, "attention.value_length": 32})",
-     "keys are 16 wide and values 32 wide, want the same width"},
+     "'attention.key_length' is 16 and 'attention.value_length' 32, want the same width"},
     {"MoreRotatedThanAHeadHas", "llama", R"({"rope.dimension_count": 17})",
      "'rope.dimension_count' is 17, want at most the heads' width, 16"},
     {"LatentsOfOldFiles", "deepseek2", R"({"attention.kv_lora_rank": 48})",

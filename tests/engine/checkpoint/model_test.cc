@@ -10,6 +10,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
+#include "engine/checkpoint/unread_layers.h"
 #include "engine/spec/tensor_list.h"
 #include "tests/test_data.h"
 
@@ -91,6 +92,27 @@ TEST_F(Model, JoinsTheGenerationConfig) {
   EXPECT_THAT(FindModel(copy)->spec.eos_ids, ElementsAre(2));
 }
 
+// Settings are read whole into memory, so an endless or huge file must cost little of it.
+TEST_F(Model, BoundsEachFileOfSettings) {
+  const std::string copy = Copy("llama");
+  ASSERT_TRUE(WriteFile(copy + "/modules.json", "[]"));
+  for (const char* name : {"config.json", "generation_config.json", "modules.json"}) {
+    const std::string file = StrCat(copy, "/", name), kept = folder_ + "/kept";
+    const auto refused = [&] {
+      EXPECT_THAT(ErrorOf(copy), HasSubstr(StrCat("'", file, "' is larger than 64.0 MiB"))) << name;
+    };
+    if (fs::exists(file)) fs::rename(file, kept);
+    fs::create_symlink("/dev/zero", file);
+    refused();
+    fs::remove(file);
+    ASSERT_TRUE(WriteFile(file, "{}"));
+    fs::resize_file(file, uint64_t{1} << 30);
+    refused();
+    fs::remove(file);
+    if (fs::exists(kept)) fs::rename(kept, file);
+  }
+}
+
 TEST_F(Model, EndsWithTheTokenizersEndAsWell) {
   const std::string copy = Copy("llama"), config = copy + "/tokenizer_config.json";
   const auto ends_by = [&](const std::string& text) {
@@ -115,6 +137,50 @@ TEST_F(Model, EndsWithTheTokenizersEndAsWell) {
         R"({"eos_token": "x", "added_tokens_decoder": {"seven": {"content": "x"}, "8": 3}})",
         R"({"eos_token": "x", "added_tokens_decoder": [{"content": "x"}]})"})
     EXPECT_THAT(ends_by(strange), ElementsAre(2)) << strange;
+}
+
+TEST_F(Model, TellsOfLayersThatItsConfigDoesNotCount) {
+  const std::string copy = Copy("llama");
+  const auto said = [&](const char* key, int value) {
+    Json config = Json::ParseFile(copy + "/config.json").value();
+    config.Set(key, value);
+    EXPECT_TRUE(WriteFile(copy + "/config.json", config.Dump()));
+    const ModelFiles files = FindModel(copy).value();
+    return UnreadLayers(files, *OpenWeights(files).value()).value_or("nothing");
+  };
+  EXPECT_EQ(said("num_hidden_layers", 2), "nothing");
+  EXPECT_THAT(said("num_hidden_layers", 1),
+              AllOf(HasSubstr("tensor 'model.layers.1.input_layernorm.weight'"),
+                    HasSubstr("config.json's 'num_hidden_layers' is 1;")));
+  EXPECT_EQ(said("num_nextn_predict_layers", 1), "nothing") << "it predicts further tokens";
+}
+
+// Among them some with layers that predict further tokens, whether their config counts them or not.
+TEST_F(Model, FindsNoUncountedLayerInAnyFixture) {
+  for (const std::string& model : tests::ModelFixtures()) {
+    const ModelFiles files = FindModel(Fixture(model)).value();
+    EXPECT_EQ(UnreadLayers(files, *OpenWeights(files).value()), std::nullopt) << model;
+  }
+  const std::string copy = Copy("glm4-moe");
+  Json config = Json::ParseFile(copy + "/config.json").value();
+  config.Set("num_nextn_predict_layers", 0);
+  ASSERT_TRUE(WriteFile(copy + "/config.json", config.Dump()));
+  const ModelFiles files = FindModel(copy).value();
+  EXPECT_EQ(UnreadLayers(files, *OpenWeights(files).value()), std::nullopt);
+}
+
+TEST_F(Model, RefusesALengthThatIsNone) {
+  const std::string copy = folder_ + "/embedder";
+  fs::copy(StrCat(tests::TestData(), "/embedders/bert-mean"), copy, fs::copy_options::recursive);
+  for (const char* length : {"-1", "0", "1000000000000000000", "1e18", R"("8")"}) {
+    ASSERT_TRUE(WriteFile(copy + "/sentence_bert_config.json",
+                          StrCat(R"({"max_seq_length": )", length, "}")));
+    EXPECT_THAT(ErrorOf(copy),
+                AllOf(HasSubstr("sentence_bert_config.json: "), HasSubstr("'max_seq_length'")))
+        << length;
+  }
+  ASSERT_TRUE(WriteFile(copy + "/sentence_bert_config.json", R"({"max_seq_length": null})"));
+  EXPECT_EQ(ErrorOf(copy), "no error");
 }
 
 TEST_F(Model, NamesTheMisshapenTensorAndItsFile) {

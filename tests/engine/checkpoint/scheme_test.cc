@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/base/strings.h"
+
 namespace pinion {
 namespace {
 
@@ -78,6 +80,26 @@ TEST(Scheme, ReadsTheFieldsOfEachMethod) {
   const QuantScheme whole = *Read(R"({"quant_method": "modelopt", "quant_algo": "FP8"})").value();
   EXPECT_EQ(whole.method, QuantMethod::kFp8);
   EXPECT_EQ(whole.block_rows, 0);
+}
+
+TEST(Scheme, ReadsListsOfExceptionsAndTheTypeOfIntegers) {
+  EXPECT_EQ(ErrorOf(R"({"quant_method": "awq", "modules_to_not_convert": null})"), "no error");
+  EXPECT_EQ(ErrorOf(R"({"quant_method": "awq", "modules_to_not_convert": ["lm_head"]})"),
+            "no error");
+  EXPECT_EQ(ErrorOf(Compressed(R"({"num_bits": 8, "type": "int"})")), "no error");
+}
+
+TEST(Scheme, RefusesFieldsOfAnotherTypeByName) {
+  for (const char* value : {"-1", "{}", "[1]", R"("lm_head")"}) {
+    for (const char* key : {"modules_to_not_convert", "ignore"})
+      EXPECT_THAT(ErrorOf(StrCat(R"({"quant_method": "awq", ")", key, R"(": )", value, "}")),
+                  HasSubstr(StrCat("'", key, "' of the quantisation is")))
+          << value;
+  }
+  for (const char* type : {"-1", "{}", R"("float")"})
+    EXPECT_THAT(ErrorOf(Compressed(StrCat(R"({"num_bits": 8, "type": )", type, "}"))),
+                HasSubstr("'type'"))
+        << type;
 }
 
 struct Refusal {

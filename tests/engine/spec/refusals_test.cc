@@ -30,6 +30,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Refusal{"llama", "architectures", R"(["GPT2LMHeadModel"])", "'GPT2LMHeadModel'"},
         Refusal{"llama", "architectures", "[3]", "'architectures'"},
+        Refusal{"llama", "architectures", "3.5", "'architectures' is 3.5, want a list"},
+        Refusal{"llama", "architectures", "{}", "'architectures' is {}, want a list"},
         Refusal{"llama", "text_config", "{}", "'text_config'"},
         Refusal{"llama", "text_config", "3", "'text_config'"},
         Refusal{"llama", "text_config", R"({"model_type": "mllama_text_model"})", "mllama"},
@@ -79,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"hunyuan", "use_qk_norm", "false", "'use_qk_norm'"},
         Refusal{"hunyuan", "use_cla", "true", "'use_cla'"},
         Refusal{"ernie4.5-moe", "use_bias", "true", "'use_bias'"},
-        Refusal{"ernie4.5-moe", "moe_k", "9", "takes 9 experts, want 1 to 8"},
+        Refusal{"ernie4.5-moe", "moe_k", "9", "'moe_k' is 9, want 1 to 8"},
         Refusal{"hunyuan-moe", "num_experts", "[8, 4]", "'num_experts' differs"},
         Refusal{"hunyuan-moe", "num_experts", "[]", "'num_experts'"},
         Refusal{"hunyuan-moe", "use_mixed_mlp_moe", "false", "'use_mixed_mlp_moe'"},
@@ -97,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"llama", "layer_types", R"(["sliding_attention"])", "sliding_attention"},
         Refusal{"llama", "num_experts", "8", "'num_experts'"},
         Refusal{"llama", "kv_lora_rank", "64", "'kv_lora_rank'"},
-        Refusal{"mixtral", "num_experts_per_tok", "5", "takes 5 experts, want 1 to 4"},
+        Refusal{"mixtral", "num_experts_per_tok", "5", "'num_experts_per_tok' is 5, want 1 to 4"},
         Refusal{"mixtral", "num_local_experts", "16385", "1 to 16384"},
         Refusal{"mixtral", "num_local_experts", "0", "'num_local_experts' is 0"},
         Refusal{"qwen3moe", "mlp_only_layers", "[\"one\"]", "'mlp_only_layers'"},
@@ -178,8 +180,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"deepseekv2", "scoring_func", "\"tanh\"", "'tanh'"},
         Refusal{"deepseekv2", "kv_lora_rank", "1024", "at most 512"},
         Refusal{"deepseekv3", "kv_lora_rank", "null", "'kv_lora_rank'"},
-        Refusal{"deepseekv3", "n_group", "3", "a multiple of the 3 groups"},
-        Refusal{"deepseekv3", "topk_group", "5", "takes 5 groups"},
+        Refusal{"deepseekv3", "n_group", "3", "'n_group' is 3, want a divisor"},
+        Refusal{"deepseekv3", "topk_group", "5", "'topk_group' is 5, want 1 to 'n_group', 4"},
         Refusal{"llama", "layer_types", "3", "'layer_types'"},
         Refusal{"llama", "dtype", R"("float8_e4m3fn")", "float8_e4m3fn"},
         Refusal{"llama", "num_hidden_layers", "0", "1 to 1024"},
@@ -190,7 +192,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"llama", "hidden_size", "9223372036854775807", "'hidden_size'"},
         Refusal{"llama", "vocab_size", "1e99", "'vocab_size'"},
         Refusal{"llama", "num_attention_heads", "0", "'num_attention_heads'"},
-        Refusal{"llama", "num_key_value_heads", "3", "key-value heads"},
+        Refusal{"llama", "num_key_value_heads", "3",
+                "'num_attention_heads' is 4, want a multiple of the 3 key-value heads of layer 0 "
+                "('num_key_value_heads')"},
         Refusal{"llama", "head_dim", "12", "multiple of 8"},
         Refusal{"llama", "rms_norm_eps", "2", "epsilon"},
         Refusal{"llama", "max_position_embeddings", "100000000000", "'max_position_embeddings'"},
@@ -200,6 +204,18 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"opt", "_remove_final_layer_norm", "true", "'_remove_final_layer_norm'"},
         Refusal{"opt", "activation_function", R"("tanh")", "'activation_function'"},
         Refusal{"opt", "word_embed_proj_dim", "32", "'word_embed_proj_dim'"}));
+
+// Code knows these under the names that other architectures have for them.
+INSTANTIATE_TEST_SUITE_P(
+    OfItsOwnName, RefusedField,
+    ::testing::Values(
+        Refusal{"kimi-linear", "num_expert_group", "0", "'num_expert_group' is 0"},
+        Refusal{"kimi-linear", "num_experts_per_token", "99", "'num_experts_per_token' is 99"},
+        Refusal{"nemotronh", "layer_norm_epsilon", R"("x")", "'layer_norm_epsilon' is"},
+        Refusal{"nemotronh", "mlp_hidden_act", R"("mish")", "'mlp_hidden_act' is"},
+        Refusal{"hunyuan-moe", "moe_topk", "99", "'moe_topk' is 99"},
+        Refusal{"gemma4-moe", "top_k_experts", "99", "'top_k_experts' is 99"},
+        Refusal{"bamba", "torch_dtype", R"("float8")", "'torch_dtype' is 'float8'"}));
 
 }  // namespace
 }  // namespace pinion

@@ -174,13 +174,14 @@ TEST(Routing, LogitsThatAreNotNumbersStillChooseDistinctExperts) {
 
 TEST(Routing, ContradictoryNumbersAreNamed) {
   const auto error = [](const RouterSpec& spec) { return CheckRouter(spec).error().message; };
-  EXPECT_THAT(error(Spec(8, 9, RouterScore::kSoftmax)), HasSubstr("takes 9 experts, want 1 to 8"));
+  EXPECT_THAT(error(Spec(8, 9, RouterScore::kSoftmax)),
+              HasSubstr("'num_experts_per_tok' is 9, want 1 to 8"));
   EXPECT_THAT(error(Grouped(Spec(8, 2, RouterScore::kSoftmax), 3, 1, GroupScore::kBest)),
-              HasSubstr("8 experts, want a multiple of the 3 groups"));
+              HasSubstr("'n_group' is 3, want a divisor of the number of experts, 8"));
   EXPECT_THAT(error(Grouped(Spec(8, 2, RouterScore::kSoftmax), 4, 5, GroupScore::kBest)),
-              HasSubstr("takes 5 groups of experts, want 1 to 4"));
+              HasSubstr("'topk_group' is 5, want 1 to 'n_group', 4"));
   EXPECT_THAT(error(Grouped(Spec(8, 3, RouterScore::kSoftmax), 4, 1, GroupScore::kBest)),
-              HasSubstr("takes 3 experts, want 1 to 2"));
+              HasSubstr("'num_experts_per_tok' is 3, want 1 to 2"));
 }
 
 }  // namespace

@@ -57,6 +57,23 @@ TEST_F(Load, ReadsVocabularyAndMergesLikeGpt2) {
   EXPECT_EQ(tokenizer->special_tokens().at("pad_token"), "<pad>");
 }
 
+TEST_F(Load, ShowsNoControlCharacterOfAMerge) {
+  const auto merge = [&](const std::string& text) {
+    const Json tokenizer =
+        Json::Object{{"model", Json::Object{{"type", "BPE"},
+                                            {"vocab", Json::Object{{"\a\x1b[2Jé", 0}}},
+                                            {"merges", Json::Array{Json(text)}}}}};
+    return ErrorOf(tokenizer.Dump());
+  };
+  EXPECT_THAT(merge("\a\x1b[2Jé \x7f\xC2\x9B"
+                    "7m"),
+              HasSubstr("merge 0 ('??[2Jé' + '??7m') needs '??7m', which"));
+  EXPECT_THAT(merge("\x1b]0;x"), HasSubstr("merge '?]0;x' is not two tokens"));
+  // A long token is cut, between characters.
+  EXPECT_THAT(merge("b" + std::string(78, 'a') + "éé c"),
+              HasSubstr("needs 'b" + std::string(78, 'a') + "...'"));
+}
+
 TEST_F(Load, ReadsSentencePieceModels) {
   const std::string source = StrCat(tests::TestData(), "/text/sentencepiece");
   std::filesystem::copy(source + "/tokenizer.model", folder_ + "/tokenizer.model");
