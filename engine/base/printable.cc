@@ -5,7 +5,8 @@ namespace {
 
 // C1, from U+0080 to U+009F, in UTF-8: terminals may take U+009B for the start of a sequence.
 bool IsC1(std::string_view two) {
-  return two.size() == 2 && two[0] == '\xC2' && two[1] >= '\x80' && two[1] <= '\x9F';
+  const auto byte = [&](size_t at) { return static_cast<unsigned char>(two[at]); };
+  return two.size() == 2 && byte(0) == 0xC2 && byte(1) >= 0x80 && byte(1) <= 0x9F;
 }
 
 bool IsC0OrDel(char c) { return (c >= 0 && c < ' ') || c == '\x7F'; }

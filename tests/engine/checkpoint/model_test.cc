@@ -148,10 +148,10 @@ TEST_F(Model, TellsOfLayersThatItsConfigDoesNotCount) {
     const ModelFiles files = FindModel(copy).value();
     return UnreadLayers(files, *OpenWeights(files).value()).value_or("nothing");
   };
-  EXPECT_EQ(said("num_hidden_layers", 2), "nothing");
-  EXPECT_THAT(said("num_hidden_layers", 1),
-              AllOf(HasSubstr("tensor 'model.layers.1.input_layernorm.weight'"),
-                    HasSubstr("config.json's 'num_hidden_layers' is 1;")));
+  EXPECT_EQ(said("num_hidden_layers", 3), "nothing");
+  EXPECT_THAT(said("num_hidden_layers", 2),
+              AllOf(HasSubstr("tensor 'model.layers.2.input_layernorm.weight'"),
+                    HasSubstr("config.json's 'num_hidden_layers' is 2;")));
   EXPECT_EQ(said("num_nextn_predict_layers", 1), "nothing") << "it predicts further tokens";
 }
 

@@ -214,8 +214,15 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"nemotronh", "layer_norm_epsilon", R"("x")", "'layer_norm_epsilon' is"},
         Refusal{"nemotronh", "mlp_hidden_act", R"("mish")", "'mlp_hidden_act' is"},
         Refusal{"hunyuan-moe", "moe_topk", "99", "'moe_topk' is 99"},
-        Refusal{"gemma4-moe", "top_k_experts", "99", "'top_k_experts' is 99"},
         Refusal{"bamba", "torch_dtype", R"("float8")", "'torch_dtype' is 'float8'"}));
+
+TEST(Refusals, UseAnArchitecturesOwnNamesInsideAWrapperAsWell) {
+  Json config = Config("gemma4-moe");
+  Json text = *config.Find("text_config");
+  text.Set("top_k_experts", 99);
+  config.Set("text_config", text);
+  EXPECT_THAT(ErrorOf(config), HasSubstr("'top_k_experts' is 99, want 1 to 8"));
+}
 
 }  // namespace
 }  // namespace pinion
