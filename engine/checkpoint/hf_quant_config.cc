@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "engine/base/strings.h"
+#include "engine/checkpoint/config_json.h"
 
 namespace pinion {
 namespace {
@@ -24,7 +25,7 @@ Result<std::string> AddQuantisationBeside(const std::string& folder, Json& confi
   std::string beside = folder + "/hf_quant_config.json";
   if (!config.is_object() || HasQuantisation(config) || access(beside.c_str(), F_OK) != 0)
     return folder + "/config.json";
-  PINION_ASSIGN(const Json file, Json::ParseFile(beside));
+  PINION_ASSIGN(const Json file, ParseConfigFile(beside));
   const Json* stated = file.Find("quantization");
   if (!stated || !stated->is_object())
     return Fail(ErrorCode::kCorrupt,

@@ -96,7 +96,8 @@ TEST_F(Model, JoinsTheGenerationConfig) {
 TEST_F(Model, BoundsEachFileOfSettings) {
   const std::string copy = Copy("llama");
   ASSERT_TRUE(WriteFile(copy + "/modules.json", "[]"));
-  for (const char* name : {"config.json", "generation_config.json", "modules.json"}) {
+  for (const char* name :
+       {"config.json", "generation_config.json", "modules.json", "hf_quant_config.json"}) {
     const std::string file = StrCat(copy, "/", name), kept = folder_ + "/kept";
     const auto refused = [&] {
       EXPECT_THAT(ErrorOf(copy), HasSubstr(StrCat("'", file, "' is larger than 64.0 MiB"))) << name;
