@@ -106,7 +106,7 @@ def wait_for(condition, what, seconds=60):
         found = condition()
         if found:
             return found
-        time.sleep(0.005)
+        time.sleep(0.02)  # a fraction of a trial; to look at all processes takes milliseconds of CPU time
     raise AssertionError(f"no {what} within {seconds} s")
 
 

@@ -160,8 +160,9 @@ def test_an_engine_that_is_killed_under_load_fails_its_trial(pinion, tmp_path):
 
     def kill_one_of_two():
         while not stop.wait(0.05):
-            for server in running("serve", "--stand-in"):
-                engines = [one for one in children_of(server) if one in running("engine-worker")]
+            servers, workers = running("serve", "--stand-in"), running("engine-worker")
+            for server in servers:
+                engines = [one for one in children_of(server) if one in workers]
                 if len(engines) == 2 and tokens_of(server) > 30:
                     os.kill(engines[0], signal.SIGKILL)
 
