@@ -159,7 +159,7 @@ def test_an_engine_that_is_killed_under_load_fails_its_trial(pinion, tmp_path):
     stop = threading.Event()
 
     def kill_one_of_two():
-        while not stop.wait(0.2):  # a fraction of an answer's time
+        while not stop.wait(0.05):
             servers, workers = running("serve", "--stand-in"), running("engine-worker")
             for server in servers:
                 engines = [one for one in children_of(server) if one in workers]
