@@ -1,8 +1,11 @@
 """A server of our own, for tests and for scripts that measure one."""
 
+import errno
+import itertools
 import json
 import os
 import pathlib
+import random
 import signal
 import socket
 import subprocess
@@ -13,10 +16,25 @@ import urllib.request
 TOP = pathlib.Path(__file__).resolve().parents[2]
 
 
+# Ports below those that Linux gives away by itself (32768), and for each worker its own: one that another worker took
+# in the time that a server needs to start would answer in its place. From any of them on, for runs side by side.
+PORTS_OF_A_WORKER = 1000
+FIRST_PORT = 10000 + PORTS_OF_A_WORKER * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 20)
+turns = itertools.count(random.randrange(PORTS_OF_A_WORKER))
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port of this worker's at which nobody listens, and which it does not get again soon."""
+    for turn in itertools.islice(turns, PORTS_OF_A_WORKER):
+        port = FIRST_PORT + turn % PORTS_OF_A_WORKER
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+    raise OSError(errno.EADDRINUSE, f"no port from {FIRST_PORT} on is free")
 
 
 class Server:
