@@ -72,8 +72,10 @@ Result<std::string> ReadFile(const std::string& path, uint64_t max_bytes) {
   struct stat info;
   if (fstat(file.get(), &info) != 0) return SystemError("stat", path);
   if (S_ISDIR(info.st_mode)) return Fail(ErrorCode::kIo, StrCat("'", path, "' is a folder"));
-  // Before any of it is read: what is not wanted should cost no memory.
-  if (S_ISREG(info.st_mode) && static_cast<uint64_t>(info.st_size) > max_bytes)
+  // Before any of it is read: what is not wanted should cost no memory. Files of sysfs have 4096
+  // bytes by their size, whatever is in them, and no blocks.
+  if (S_ISREG(info.st_mode) && info.st_blocks > 0 &&
+      static_cast<uint64_t>(info.st_size) > max_bytes)
     return TooLarge(path, max_bytes);
   // The writer of a FIFO may be started together with us.
   constexpr int kSoonMilliseconds = 2000;

@@ -93,6 +93,13 @@ TEST_F(FileTest, WritesIntoAPipeInsteadOfReplacingIt) {
   EXPECT_TRUE(std::filesystem::is_fifo(Path("pipe")));
 }
 
+// Whose size says 4096 bytes.
+TEST_F(FileTest, ReadsFilesOfSysfsWithinASmallLimit) {
+  const auto online = ReadFile("/sys/devices/system/cpu/online", 64);
+  ASSERT_TRUE(online) << online.error().message;
+  EXPECT_EQ(online->front(), '0');
+}
+
 TEST_F(FileTest, RefusesFoldersAndLargeFiles) {
   EXPECT_THAT(ReadFile(folder_).error().message, HasSubstr("is a folder"));
   EXPECT_THAT(MappedFile::Open(folder_).error().message, HasSubstr("not a regular file"));
