@@ -38,7 +38,7 @@ std::optional<std::string> FirstFrom(int64_t end, const std::vector<std::string>
   for (const std::string& name : names) {
     const auto layer = LayerOf(name, prefix);
     if (!layer || *layer < end) continue;
-    // What joins a hidden state and the next token's embedding: only such layers have it.
+    // This matrix joins a hidden state and the next token's embedding: only such layers have it.
     if (name.find(".eh_proj.") != name.npos) predicts.insert(*layer);
     std::string& kept = first[*layer];
     if (kept.empty() || name < kept) kept = name;

@@ -175,7 +175,7 @@ void RunUnit(const Moe& moe, size_t block, const std::byte* x, size_t first, siz
   const size_t column = block % moe.experts.in_blocks / unit * kBlockN;
   const size_t live = std::min(kBlockN, moe.experts.down.k - column);
   const float* bias = moe.experts.in_bias ? moe.experts.in_bias + block * kBlockN : nullptr;
-  // What multiplies an input multiplies the products with it.
+  // A factor of an input is a factor of its products.
   for (size_t i = 0; spec.weighs_input && i < count; ++i)
     pass.table.scale(tile + i * stride, moe.buffers.weights[moe.work.plan.choice(first + i)],
                      stride);

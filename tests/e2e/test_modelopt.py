@@ -11,8 +11,8 @@ import shutil
 import numpy as np
 import pytest
 
-from checkpoint import Tensor, read_checkpoint
-from test_nvfp4 import Stored, e4m3_values, is_linear, logits, model_opt, nearest, rms, with_tensors
+from checkpoint import Tensor
+from test_nvfp4 import Stored, e4m3_values, logits, model_opt, nearest, packed_and_plain, rms, with_tensors
 
 
 class StoredFp8:
@@ -43,14 +43,8 @@ def folders(data, tmp_path_factory):
     def of(kind):
         if kind not in made:
             maker, layout, _ = KINDS[kind]
-            packed, plain = dict(CACHE_SCALES), {}
-            for name, tensor in read_checkpoint(data / "models/llama").items():
-                if not is_linear(name, tensor):
-                    packed[name] = plain[name] = tensor
-                    continue
-                stored = maker(tensor.values)
-                packed |= layout(name.removesuffix(".weight"), stored)
-                plain[name] = Tensor("F32", stored.weights.astype(np.float32))
+            packed, plain = packed_and_plain(data / "models/llama", maker, layout)
+            packed |= CACHE_SCALES
             top = tmp_path_factory.mktemp(kind)
             made[kind] = (with_tensors(data / "models/llama", top / "packed", packed),
                           with_tensors(data / "models/llama", top / "plain", plain))

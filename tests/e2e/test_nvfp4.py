@@ -90,6 +90,19 @@ def with_tensors(source, folder, tensors, **fields):
     return folder
 
 
+def packed_and_plain(folder, store, layout):
+    """A checkpoint's tensors with the linear weights as `store` rounds them: as `layout` writes them, and in float32."""
+    packed, plain = {}, {}
+    for name, tensor in read_checkpoint(folder).items():
+        if not is_linear(name, tensor):
+            packed[name] = plain[name] = tensor
+            continue
+        stored = store(tensor.values)
+        packed |= layout(name.removesuffix(".weight"), stored)
+        plain[name] = Tensor("F32", stored.weights.astype(np.float32))
+    return packed, plain
+
+
 @pytest.fixture(scope="module")
 def folders(data, tmp_path_factory):
     """folders(model, way) -> (the checkpoint in NVFP4, the same values in float32), made once."""
@@ -98,14 +111,7 @@ def folders(data, tmp_path_factory):
     def of(model, way):
         if (model, way) not in made:
             layout, config = WAYS[way]
-            packed, plain = {}, {}
-            for name, tensor in read_checkpoint(data / "models" / model).items():
-                if not is_linear(name, tensor):
-                    packed[name] = plain[name] = tensor
-                    continue
-                stored = Stored(tensor.values)
-                packed |= layout(name.removesuffix(".weight"), stored)
-                plain[name] = Tensor("F32", stored.weights.astype(np.float32))
+            packed, plain = packed_and_plain(data / "models" / model, Stored, layout)
             top = tmp_path_factory.mktemp(f"{model}-{way}")
             made[model, way] = (
                 with_tensors(data / "models" / model, top / "packed", packed, quantization_config=config),

@@ -93,7 +93,7 @@ TEST_F(FileTest, WritesIntoAPipeInsteadOfReplacingIt) {
   EXPECT_TRUE(std::filesystem::is_fifo(Path("pipe")));
 }
 
-// Whose size says 4096 bytes.
+// Such a file has 4096 bytes by its size, whatever is in it.
 TEST_F(FileTest, ReadsFilesOfSysfsWithinASmallLimit) {
   const auto online = ReadFile("/sys/devices/system/cpu/online", 64);
   ASSERT_TRUE(online) << online.error().message;
