@@ -250,86 +250,8 @@ void E4m3Block(const IntLayout& layout, const E4m3GemmArgs& args, const RowGroup
   }
 }
 
-// One block by one row, with weights in groups: the totals of all groups stay in registers, where a
-// tile for each group would load and store them. By one thread of a Zen 5 machine blocks of 128
-// are read at 28 GB/s instead of 25 (pinion-bench
-// --benchmark_filter='e4m3/avx512_bf16/blocks-128/1b.gate_up/1/'). It takes 32 registers, and whole
-// rows, whose scales stay in L1, gain nothing.
-template <typename Operand>
-constexpr bool kTakesOneRow = kLanes == 16;
-
-template <typename Operand, bool kAsks>
-[[gnu::always_inline]] inline void AddE4m3Steps(const typename Operand::X* x, const std::byte* w,
-                                                const std::byte* prefetch, Prefetch to,
-                                                size_t steps, Vec (&sums)[kE4m3Loads][2]) {
-  constexpr int kLines = kAsks ? kE4m3StepBytes / kLineBytes : 0;
-  for (; steps > 0; --steps, x += 2, w += kE4m3StepBytes, prefetch += kE4m3StepBytes) {
-    PrefetchLines<kLines, 3>(prefetch, to);
-#pragma GCC unroll 16
-    for (size_t l = 0; l < kE4m3Loads; ++l) {
-      const auto bytes = Operand::Fetch(w, l);
-      ForSubs<Operand::kSubs>([&]<size_t sub>() {
-        const Vec spread = Operand::Spread(x, sub);
-#pragma GCC unroll 2
-        for (size_t v = 0; v < 2; ++v)
-          sums[l][v] =
-              Operand::MultiplyAdd(Operand::template Weights<sub>(bytes, v), spread, sums[l][v]);
-      });
-    }
-  }
-}
-
-template <typename Operand, typename Activation, bool kAsks>
-void E4m3Row(const IntLayout& layout, const E4m3GemmArgs& args, const std::byte* block, float* y) {
-  alignas(64) float widened[1][kMostE4m3Chunk];
-  const size_t k_padded = layout.k_padded();
-  const size_t width = layout.whole_rows() ? k_padded : layout.group;
-  const size_t group_bytes = layout.group_bytes(), code_bytes = layout.code_bytes(width);
-  const auto* x = static_cast<const Activation*>(args.x);
-  Vec totals[kE4m3Loads][2];
-  for (auto& total : totals) total[0] = total[1] = Set(0);
-  const std::byte* w = block;
-  for (size_t first = 0; first < k_padded; first += width, w += group_bytes) {
-    const size_t left = k_padded - first, last = first + (width < left ? width : left);
-    const auto* scales = reinterpret_cast<const float*>(w + code_bytes);
-    // In the chunks of tiles, so that a row has the same bits beside others.
-    for (size_t k = first; k < last; k += kE4m3Chunk<Operand>) {
-      const size_t columns = last - k < kE4m3Chunk<Operand> ? last - k : kE4m3Chunk<Operand>;
-      size_t unused;
-      const auto* row = E4m3Rows<Operand>(x + k, k_padded, 1, columns, widened, unused);
-      const std::byte* from = w + layout.code_bytes(k - first);
-      Vec sums[kE4m3Loads][2];
-      for (auto& sum : sums) sum[0] = sum[1] = Set(0);
-      AddE4m3Steps<Operand, kAsks>(row, from, from + kPrefetchAheadBytes, args.prefetch,
-                                   columns / 2, sums);
-#pragma GCC unroll 16
-      for (size_t l = 0; l < kE4m3Loads; ++l) {
-#pragma GCC unroll 2
-        for (size_t v = 0; v < 2; ++v)
-          totals[l][v] =
-              Fma(sums[l][v], Load(scales + Operand::OutputOf(l, v)) * Set(Operand::kUnit),
-                  totals[l][v]);
-      }
-    }
-  }
-#pragma GCC unroll 16
-  for (size_t l = 0; l < kE4m3Loads; ++l) {
-#pragma GCC unroll 2
-    for (size_t v = 0; v < 2; ++v) Store(y + Operand::OutputOf(l, v), totals[l][v]);
-  }
-}
-
 template <typename Operand, typename Activation>
 void E4m3Gemm(const IntLayout& layout, const E4m3GemmArgs& args) {
-  if constexpr (kTakesOneRow<Operand>) {
-    if (args.rows == 1 && !layout.whole_rows()) {
-      const auto row = args.prefetch == Prefetch::kNone ? E4m3Row<Operand, Activation, false>
-                                                        : E4m3Row<Operand, Activation, true>;
-      for (size_t block = 0; block < args.blocks; ++block)
-        row(layout, args, args.w + block * layout.block_bytes(), args.y + block * kBlockN);
-      return;
-    }
-  }
   const RowGroups tiles(args.rows, kTileRows);
   for (size_t block = 0; block < args.blocks; ++block)
     E4m3Block<Operand, Activation>(layout, args, tiles, args.w + block * layout.block_bytes(),
