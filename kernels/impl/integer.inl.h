@@ -187,6 +187,9 @@ void RunGroupTile(const IntLayout& layout, const GroupChunk& chunk, const RowGro
     args.prefetch = next + share.begin * (layout.group / Operand::kStepK) * kLineBytes;
     args.prefetch_stride = (share.end - share.begin) * kLineBytes;
     const bool asks = chunk.prefetch != Prefetch::kNone;
+    args.lines_behind = share.end == kStepBytes / kLineBytes
+                            ? (layout.group_bytes() - layout.code_bytes(layout.group)) / kLineBytes
+                            : 0;
     GemmTile<Groups>(rows, asks ? share.end - share.begin : 0)(args);
   }
 }
@@ -196,19 +199,13 @@ void PassOfGroups(const IntLayout& layout, const IntGemmArgs& args) {
   alignas(64) float y[kPassRows][kBlockN];
   const RowGroups tiles(args.rows, kTileRows);
   const size_t row_bytes = layout.row_bytes(), groups = layout.groups();
-  const size_t group_bytes = layout.group_bytes(), code_bytes = layout.code_bytes(layout.group);
+  const size_t group_bytes = layout.group_bytes();
   const size_t columns = IntChunkColumns<Operand>(tiles.count);
   const RowGroups chunks(groups, layout.group < columns ? columns / layout.group : 1);
-  // Tiles prefetch only codes; the scales and offsets behind them are prefetched here.
-  const size_t asked = args.prefetch == Prefetch::kNone ? 0 : group_bytes;
   __builtin_memset(y, 0, args.rows * sizeof(y[0]));
   for (size_t i = 0; i < chunks.count; ++i) {
     const GroupChunk chunk{args.w + chunks.Begin(i) * group_bytes, chunks.Begin(i), chunks.Size(i),
                            chunks.Size(i) * group_bytes, args.prefetch};
-    for (size_t group = 0; group < chunk.groups; ++group) {
-      for (size_t at = code_bytes; at < asked; at += kLineBytes)
-        __builtin_prefetch(chunk.w + chunk.ahead + group * group_bytes + at);
-    }
     for (size_t tile = 0; tile < tiles.count; ++tile) {
       const size_t row = tiles.Begin(tile);
       RunGroupTile<Operand, kScales, kTotals>(layout, chunk, tiles, tile, args.x + row * row_bytes,

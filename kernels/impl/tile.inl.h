@@ -39,7 +39,8 @@ using TileFn = void (*)(const TileArgs<Operand>&);
 // --benchmark_filter='gemm/avx512(-both)?/bfloat16/0.5b.*/1/').
 constexpr size_t kEarlierBytes = 16 * 1024;
 
-// Always inlined: GCC takes a function that only prefetches for one without effects, and drops calls.
+// Always inlined: GCC takes a function that only prefetches for one without effects, and drops
+// calls.
 template <int kLines, int kLocality>
 [[gnu::always_inline]] inline void PrefetchLines(const std::byte* from, Prefetch to) {
   if (to != Prefetch::kFar) {
