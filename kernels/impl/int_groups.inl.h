@@ -71,7 +71,6 @@ struct TileArgs<InGroups<Operand, kScales, kTotals>> {
   float* y = nullptr;                   // [rows][64], added to
   const std::byte* prefetch = nullptr;  // lines to prefetch while the first group is read
   size_t prefetch_stride = 0;           // bytes from step to step
-  size_t lines_behind = 0;              // to prefetch behind those of a group's steps: its scales
   Prefetch prefetch_to = Prefetch::kNear;
 };
 
@@ -158,10 +157,6 @@ void GroupTile(const TileArgs<InGroups<Operand, kScales, kTotals>>& args) {
     }
     if constexpr (kInRegisters<Operand>) KeepInRegisters(sums);
     AddIntProducts<Operand, kRows, kColumns, kPrefetch>(group, sums);
-    if constexpr (kPrefetch > 0) {
-      for (size_t line = 0; line < of.lines_behind; ++line)
-        PrefetchLines<1, 3>(prefetch + steps * of.prefetch_stride + line * 64, of.prefetch_to);
-    }
     if constexpr (kInRegisters<Operand>) KeepInRegisters(sums);
 #pragma GCC unroll 16
     for (int c = 0; c < kColumns; ++c) {

@@ -187,9 +187,6 @@ void RunGroupTile(const IntLayout& layout, const GroupChunk& chunk, const RowGro
     args.prefetch = next + share.begin * (layout.group / Operand::kStepK) * kLineBytes;
     args.prefetch_stride = (share.end - share.begin) * kLineBytes;
     const bool asks = chunk.prefetch != Prefetch::kNone;
-    args.lines_behind = share.end == kStepBytes / kLineBytes
-                            ? (layout.group_bytes() - layout.code_bytes(layout.group)) / kLineBytes
-                            : 0;
     GemmTile<Groups>(rows, asks ? share.end - share.begin : 0)(args);
   }
 }
