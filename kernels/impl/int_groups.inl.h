@@ -158,14 +158,15 @@ void GroupTile(const TileArgs<InGroups<Operand, kScales, kTotals>>& args) {
     if constexpr (kInRegisters<Operand>) KeepInRegisters(sums);
     AddIntProducts<Operand, kRows, kColumns, kPrefetch>(group, sums);
     if constexpr (kInRegisters<Operand>) KeepInRegisters(sums);
+    Vec x_sum[kRows];
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r)
+      x_sum[r] = kOffsets ? ToFloats(SpreadInt(x_sums[r * of.x_sums_stride])) : Set(0);
 #pragma GCC unroll 16
     for (int c = 0; c < kColumns; ++c) {
       const GroupLanes<kScales> lanes(scales, c * kLanes);
 #pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) {
-        const Vec x_sum = kOffsets ? ToFloats(SpreadInt(x_sums[r * of.x_sums_stride])) : Set(0);
-        totals.Add(lanes, r, c, sums[r][c], x_sum);
-      }
+      for (int r = 0; r < kRows; ++r) totals.Add(lanes, r, c, sums[r][c], x_sum[r]);
     }
     group.x += of.columns;
     x_sums += 1;
