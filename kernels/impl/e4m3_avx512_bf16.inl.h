@@ -31,7 +31,7 @@ alignas(64) constexpr E4m3Bytes kE4m3Bytes = MakeE4m3Bytes();
 
 struct OperandE4m3Pairs {
   using X = Bf16;
-  static constexpr size_t kSubs = 1, kStepBytes = 128, kMostTiles = 4;
+  static constexpr size_t kSubs = 1, kStepBytes = 128, kMostTiles = 2;
   static constexpr float kUnit = 1;
 
   struct Halves {
