@@ -8,8 +8,8 @@ namespace pinion {
 
 extern const Architecture kLlama, kQwen2, kOpt, kMistral, kQwen3, kPhi3, kGemma2, kGemma3, kGemma4,
     kGranite, kOlmo2, kOlmo3, kMixtral, kQwen3Moe, kGptOss, kDeepseekV2, kDeepseekV3, kSmolLm3,
-    kGlm4, kExaone4, kCohere2, kErnie45, kHunYuan, kMinistral3, kErnie45Moe, kHunYuanMoe, kGlm4Moe,
-    kGlm4MoeLite, kMiniMaxM2, kQwen3Next, kQwen35, kQwen35Moe, kLfm2, kLfm2Moe, kBamba,
+    kGlm4, kExaone4, kCohere2, kErnie45, kHunYuan, kMinistral3, kSeedOss, kErnie45Moe, kHunYuanMoe,
+    kGlm4Moe, kGlm4MoeLite, kMiniMaxM2, kQwen3Next, kQwen35, kQwen35Moe, kLfm2, kLfm2Moe, kBamba,
     kGraniteHybrid, kFalconH1, kNemotronH, kLlama4, kKimiLinear, kDeepseekV32, kBert,
     kBertClassifier, kXlmRoberta, kXlmRobertaClassifier, kModernBert, kModernBertClassifier,
     kNomicBert, kGemma3Encoder, kQwen3Model, kGemma3n, kArcee;
@@ -19,10 +19,10 @@ namespace {
 constexpr const Architecture* kAll[] = {
     &kLlama, &kQwen2, &kOpt, &kMistral, &kQwen3, &kPhi3, &kGemma2, &kGemma3, &kGranite, &kOlmo2,
     &kOlmo3, &kMixtral, &kQwen3Moe, &kGptOss, &kDeepseekV2, &kDeepseekV3, &kSmolLm3, &kGlm4,
-    &kExaone4, &kCohere2, &kErnie45, &kHunYuan, &kMinistral3, &kErnie45Moe, &kHunYuanMoe, &kGlm4Moe,
-    &kGlm4MoeLite, &kMiniMaxM2, &kQwen3Next, &kQwen35, &kQwen35Moe, &kLfm2, &kLfm2Moe, &kBamba,
-    &kGraniteHybrid, &kFalconH1, &kNemotronH, &kLlama4, &kKimiLinear, &kDeepseekV32, &kGemma4,
-    &kGemma3n, &kArcee,
+    &kExaone4, &kCohere2, &kErnie45, &kHunYuan, &kMinistral3, &kSeedOss, &kErnie45Moe, &kHunYuanMoe,
+    &kGlm4Moe, &kGlm4MoeLite, &kMiniMaxM2, &kQwen3Next, &kQwen35, &kQwen35Moe, &kLfm2, &kLfm2Moe,
+    &kBamba, &kGraniteHybrid, &kFalconH1, &kNemotronH, &kLlama4, &kKimiLinear, &kDeepseekV32,
+    &kGemma4, &kGemma3n, &kArcee,
     // encoders
     &kBert, &kBertClassifier, &kXlmRoberta, &kXlmRobertaClassifier, &kModernBert,
     &kModernBertClassifier, &kNomicBert, &kGemma3Encoder, &kQwen3Model};
