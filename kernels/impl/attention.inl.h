@@ -5,6 +5,7 @@
 // arXiv:2205.14135). Every key and value is read once for all rows. The layouts of kernels.h make
 // both streamed operands look like packed weights, so both GEMMs use register tiles (tile.inl.h).
 
+#include "kernels/impl/attention_latent.inl.h"
 #include "kernels/impl/attention_scores.inl.h"
 #include "kernels/impl/attention_softmax.inl.h"
 #include "kernels/impl/attention_values.inl.h"

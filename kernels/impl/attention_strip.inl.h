@@ -184,25 +184,6 @@ void Gather(const AttentionArgs& args, size_t begin, size_t end, size_t most, St
   if (strip.pieces == 0) strip.values[0] = other;
 }
 
-// Copies the latent part of a strip's keys into the layout of values, and points the strip to it.
-template <typename Operand>
-void TurnLatent(const AttentionArgs& args, Strip& strip, LatentValues<Operand>& latent) {
-  constexpr size_t kStepK = Operand::kStepK, kElement = LatentValues<Operand>::kElement;
-  const size_t key_step = args.block_tokens * Operand::kBytes;
-  const size_t value_step = args.value_dim * Operand::kBytes;
-  for (size_t token = 0; token < strip.tokens; ++token) {
-    const std::byte* from = strip.keys[token / kLanes] + token % kLanes * Operand::kBytes;
-    std::byte* to = latent.strip + token / kStepK * value_step + token % kStepK * kElement;
-    for (size_t d = 0; d < args.value_dim; ++d) {
-      __builtin_memcpy(to + d * Operand::kBytes,
-                       from + d / kStepK * key_step + d % kStepK * kElement, kElement);
-    }
-  }
-  strip.pieces = 1;
-  strip.values[0] = latent.strip;
-  strip.value_steps[0] = strip.tokens / kStepK;
-}
-
 // Calls f.operator()<rows>(begin) for the groups of at most kMost rows that make up `rows`. The
 // number of rows is a template argument because a register tile's sums must be in registers.
 template <int kMost, typename F>
