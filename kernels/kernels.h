@@ -310,13 +310,14 @@ constexpr size_t StateChunkFloats(size_t state_dim) {
   return kStateChunk * (state_dim > 2 * kStateChunk ? state_dim : 2 * kStateChunk);
 }
 
-// One token of a causal convolution of each channel with a kernel of its own:
-// dst[c] = sum over t of weights[t * weight_stride + c] * taps[t][c]
+// Consecutive tokens of a causal convolution of each channel with a kernel of its own:
+// dst[r][c] = sum over t of weights[t * weight_stride + c] * inputs[r + t][c]
 struct ShortConvArgs {
-  const float* const* taps;  // [width]: the rows [n] of the width - 1 tokens before, then its own
-  const float* weights;      // [width], weight_stride floats apart
-  size_t width, weight_stride, n;
-  float* dst;  // [n]; may be one of the taps
+  const float* const* inputs;  // [width - 1 + rows]: rows [n] of the tokens before, then of these
+  const float* weights;        // [width], weight_stride floats apart
+  size_t width, weight_stride, n, rows;
+  float* dst;  // [rows][n], stride floats apart; rows of the inputs may be those of dst, in order,
+  size_t stride;  // because the last row is computed first
 };
 
 // Rows of a product, activated while they are in cache:

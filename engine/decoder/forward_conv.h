@@ -23,8 +23,9 @@ struct Convolution {
 // log(1 + e^x), by which decays and time steps of recurrent layers are kept positive.
 inline float Softplus(float x) { return x > 20 ? x : std::log1p(std::exp(x)); }
 
-// Channels that a thread convolves at a time.
-inline constexpr size_t kConvChannels = 64;
+// Channels that a thread convolves at a time, and rows, which stay in L1 until `after` has seen
+// them.
+inline constexpr size_t kConvChannels = 64, kConvRows = 32;
 
 // The rows that a convolution of some channels sees: those of the slice and, before them, the
 // sequence's last ones (zeros if it begins here).
@@ -39,9 +40,9 @@ struct ConvInputs {
   }
 };
 
-// `n` channels from `first` on of one slice. Goes from the last row to the first, since a row is a
-// tap of later ones. before, after: (row, first, n, data) sees each row's channels, data at the
-// first of them, before it is read and after it is computed.
+// `n` channels from `first` on of one slice. Goes from the last rows to the first, since a row is
+// an input of later ones. before, after: (row, first, n, data) sees each row's channels, data at
+// the first of them, before it is read and after it is computed.
 template <typename Before, typename After>
 void ConvolveChannels(const ForwardPass& pass, const Convolution& convolution,
                       const StepBatch::Slice& slice, size_t first, size_t n, const Before& before,
@@ -59,17 +60,20 @@ void ConvolveChannels(const ForwardPass& pass, const Convolution& convolution,
   std::array<float, kMaxConvWidth * kConvChannels> next;
   for (size_t i = 0; i + 1 < width; ++i)
     std::copy_n(inputs.At(slice.rows + i, width), n, next.data() + i * kConvChannels);
-  std::array<const float*, kMaxConvWidth> taps;
-  for (size_t row = slice.rows; row-- > 0;) {
-    float* dst = inputs.rows + row * stride;
-    for (size_t tap = 0; tap < width; ++tap) taps[tap] = inputs.At(row + tap, width);
-    pass.table.short_conv({.taps = taps.data(),
+  std::array<const float*, kConvRows + kMaxConvWidth> seen;
+  for (size_t end = slice.rows; end > 0; end -= std::min(kConvRows, end)) {
+    const size_t begin = end - std::min(kConvRows, end), rows = end - begin;
+    for (size_t i = 0; i < rows + width - 1; ++i) seen[i] = inputs.At(begin + i, width);
+    pass.table.short_conv({.inputs = seen.data(),
                            .weights = convolution.taps + first,
                            .width = width,
                            .weight_stride = channels,
                            .n = n,
-                           .dst = dst});
-    after(slice.first_row + row, first, n, dst);
+                           .rows = rows,
+                           .dst = inputs.rows + begin * stride,
+                           .stride = stride});
+    for (size_t row = begin; row < end; ++row)
+      after(slice.first_row + row, first, n, inputs.rows + row * stride);
   }
   for (size_t i = 0; i + 1 < width; ++i)
     std::copy_n(next.data() + i * kConvChannels, n, tail + i * channels);

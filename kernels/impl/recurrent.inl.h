@@ -50,14 +50,53 @@ void DeltaRule(const DeltaRuleArgs& args) {
   return args.decays != nullptr ? DeltaRuleAs<true>(args) : DeltaRuleAs<false>(args);
 }
 
-void ShortConv(const ShortConvArgs& args) {
-  for (size_t i = 0; i < args.n; i += kLanes) {
-    const size_t live = args.n - i;
+// A vector of channels. Weights, and the inputs that the next row needs too, stay in registers.
+template <size_t kWidth, bool kWhole>
+void ConvolveColumn(const ShortConvArgs& args, size_t column) {
+  const size_t live = args.n - column;
+  const auto load = [live, column](const float* p) {
+    return kWhole ? Load(p + column) : LoadUpTo(p + column, live, Set(0));
+  };
+  Vec weights[kWidth], inputs[kWidth];
+  for (size_t tap = 0; tap < kWidth; ++tap)
+    weights[tap] = load(args.weights + tap * args.weight_stride);
+  for (size_t tap = 0; tap + 1 < kWidth; ++tap) inputs[tap] = load(args.inputs[args.rows + tap]);
+  for (size_t row = args.rows; row-- > 0;) {
+    for (size_t tap = kWidth - 1; tap > 0; --tap) inputs[tap] = inputs[tap - 1];
+    inputs[0] = load(args.inputs[row]);
+    Vec sum = Set(0);
+    for (size_t tap = 0; tap < kWidth; ++tap) sum = Fma(weights[tap], inputs[tap], sum);
+    Put(args.dst + row * args.stride, Dtype::kF32, column, sum, live);
+  }
+}
+
+// Widths that no published model has.
+void ConvolveWide(const ShortConvArgs& args, size_t column) {
+  const size_t live = args.n - column;
+  for (size_t row = args.rows; row-- > 0;) {
     Vec sum = Set(0);
     for (size_t tap = 0; tap < args.width; ++tap)
-      sum = Fma(LoadUpTo(args.weights + tap * args.weight_stride + i, live, Set(0)),
-                LoadUpTo(args.taps[tap] + i, live, Set(0)), sum);
-    Put(args.dst, Dtype::kF32, i, sum, live);
+      sum = Fma(LoadUpTo(args.weights + tap * args.weight_stride + column, live, Set(0)),
+                LoadUpTo(args.inputs[row + tap] + column, live, Set(0)), sum);
+    Put(args.dst + row * args.stride, Dtype::kF32, column, sum, live);
+  }
+}
+
+template <size_t kWidth>
+void ConvolveAs(const ShortConvArgs& args) {
+  size_t column = 0;
+  for (; column + kLanes <= args.n; column += kLanes) ConvolveColumn<kWidth, true>(args, column);
+  if (column < args.n) ConvolveColumn<kWidth, false>(args, column);
+}
+
+void ShortConv(const ShortConvArgs& args) {
+  switch (args.width) {
+    case 3:
+      return ConvolveAs<3>(args);
+    case 4:
+      return ConvolveAs<4>(args);
+    default:
+      for (size_t column = 0; column < args.n; column += kLanes) ConvolveWide(args, column);
   }
 }
 

@@ -29,11 +29,14 @@ void DeltaRule(const DeltaRuleArgs& args) {
 }
 
 void ShortConv(const ShortConvArgs& args) {
-  for (size_t i = 0; i < args.n; ++i) {
-    double sum = 0;
-    for (size_t tap = 0; tap < args.width; ++tap)
-      sum += static_cast<double>(args.weights[tap * args.weight_stride + i]) * args.taps[tap][i];
-    args.dst[i] = static_cast<float>(sum);
+  for (size_t row = args.rows; row-- > 0;) {
+    for (size_t i = 0; i < args.n; ++i) {
+      double sum = 0;
+      for (size_t tap = 0; tap < args.width; ++tap)
+        sum += static_cast<double>(args.weights[tap * args.weight_stride + i]) *
+               args.inputs[row + tap][i];
+      args.dst[row * args.stride + i] = static_cast<float>(sum);
+    }
   }
 }
 

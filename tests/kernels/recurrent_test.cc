@@ -66,36 +66,44 @@ TEST_P(RecurrentTest, DeltaRuleIsWithinTheSummationBound) { CheckDeltaRule(kerne
 TEST_P(RecurrentTest, EveryChannelOfAKeyMayDecayByItself) { CheckDeltaRule(kernels_, true); }
 
 // Each channel for itself, the oldest tap first, in the place of the newest.
-TEST_P(RecurrentTest, ShortConvIsWithinTheSummationBound) {
-  for (const size_t width : {2, 3, 4, 16}) {
-    for (const size_t n : kSizes) {
-      const size_t stride = n + 3;
-      const Row weights(Normal(width * stride, 1));
-      std::vector<std::vector<float>> rows;
-      std::vector<const float*> taps;
-      for (size_t tap = 0; tap + 1 < width; ++tap)
-        rows.push_back(Normal(n, 2 + static_cast<unsigned>(tap)));
-      for (const auto& row : rows) taps.push_back(row.data());
-      rows.push_back(Normal(n, 99));
-      Row newest(rows.back());
-      taps.push_back(newest.data());
-      kernels_.short_conv({.taps = taps.data(),
-                           .weights = weights.data(),
-                           .width = width,
-                           .weight_stride = stride,
-                           .n = n,
-                           .dst = newest.data()});
-      for (size_t i = 0; i < n; ++i) {
-        double want = 0, magnitude = 0;
-        for (size_t tap = 0; tap < width; ++tap) {
-          const double term = double{weights[tap * stride + i]} * rows[tap][i];
-          want += term, magnitude += std::abs(term);
-        }
-        ASSERT_NEAR(newest[i], want, (static_cast<double>(width) + 1) * kU * magnitude)
-            << width << " taps of " << n << ", channel " << i;
+// In place: the tokens' own rows of inputs are those of the result.
+void CheckShortConv(const Table& kernels, size_t width, size_t rows, size_t n) {
+  const size_t weight_stride = n + 3, stride = n + 5;
+  const Row weights(Normal(width * weight_stride, 1));
+  const std::vector<float> before = Normal((width - 1) * n, 2), own = Normal(rows * stride, 3);
+  const Row earlier(before);
+  Row result(own);
+  const auto input = [&](size_t i) {
+    return i + 1 < width ? before.data() + i * n : own.data() + (i + 1 - width) * stride;
+  };
+  std::vector<const float*> inputs;
+  for (size_t i = 0; i + 1 < width; ++i) inputs.push_back(earlier.data() + i * n);
+  for (size_t row = 0; row < rows; ++row) inputs.push_back(result.data() + row * stride);
+  kernels.short_conv({.inputs = inputs.data(),
+                      .weights = weights.data(),
+                      .width = width,
+                      .weight_stride = weight_stride,
+                      .n = n,
+                      .rows = rows,
+                      .dst = result.data(),
+                      .stride = stride});
+  for (size_t row = 0; row < rows; ++row) {
+    for (size_t i = 0; i < stride; ++i) {
+      double want = own[row * stride + i], magnitude = 0;
+      for (size_t tap = 0; tap < width && i < n; ++tap) {
+        const double term = double{weights[tap * weight_stride + i]} * input(row + tap)[i];
+        want = tap == 0 ? term : want + term, magnitude += std::abs(term);
       }
+      ASSERT_NEAR(result[row * stride + i], want, (static_cast<double>(width) + 1) * kU * magnitude)
+          << width << " taps, row " << row << " of " << rows << ", channel " << i << " of " << n;
     }
   }
+}
+
+TEST_P(RecurrentTest, ShortConvIsWithinTheSummationBound) {
+  for (const size_t width : {2, 3, 4, 16})
+    for (const size_t rows : {1, 2, 3, 7})
+      for (const size_t n : kSizes) CheckShortConv(kernels_, width, rows, n);
 }
 
 INSTANTIATE_TEST_SUITE_P(AllIsas, RecurrentTest, ::testing::ValuesIn(UsableIsas()),
