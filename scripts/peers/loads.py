@@ -48,8 +48,8 @@ class Embedding:
     task = "embed"
 
     def text(self):
-        return (f"POST URL/v1/embeddings of {self.texts} texts of {self.tokens} tokens, {self.batches} times after one "
-                "that is not measured")
+        return (f"POST URL/v1/embeddings of {self.texts} texts of {self.tokens} tokens, {1 + self.batches} times; "
+                "the first one is not measured")
 
     def run(self, job, server, url, seed, clock=time.monotonic):
         """The vectors are those of the last batch."""
@@ -115,10 +115,21 @@ def dot(a, b):
     return sum(map(operator.mul, a, b))
 
 
-def cosine(a, b):
-    """0 if one of them has no direction."""
-    return dot(a, b) / (math.sqrt(dot(a, a) * dot(b, b)) or 1)
+def unit(vector):
+    """In its direction; zeros, which have none, stay zeros."""
+    length = math.sqrt(dot(vector, vector)) or 1
+    return [value / length for value in vector]
+
+
+def differences(vectors):
+    """Each direction less the mean of all of them. Made-up models embed all texts in nearly the same one: the cosine of
+    two texts is 0.997, and only what sets a text apart shows whether it was read at all."""
+    units = [unit(vector) for vector in vectors]
+    mean = [sum(values) / len(units) for values in zip(*units)]
+    return [list(map(operator.sub, one, mean)) for one in units]
 
 
 def mean_cosine(ours, peer):
-    return sum(map(cosine, ours, peer)) / len(ours)
+    """Of the differences between the texts, as two engines see them."""
+    pairs = zip(differences(ours), differences(peer), strict=True)
+    return sum(dot(unit(a), unit(b)) for a, b in pairs) / len(ours)

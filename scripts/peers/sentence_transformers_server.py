@@ -22,7 +22,7 @@ def base64_of(vector):
 
 def answer(model, texts, batch_size):
     vectors = model.encode(texts, batch_size=batch_size, show_progress_bar=False)
-    tokens = sum(len(ids) for ids in model.tokenizer(texts)["input_ids"])
+    tokens = int(model.preprocess(texts)["attention_mask"].sum())
     return {"object": "list", "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
             "data": [{"object": "embedding", "index": index, "embedding": base64_of(vector)}
                      for index, vector in enumerate(vectors)]}
@@ -61,7 +61,10 @@ def main():
     torch.set_num_threads(options.threads)
     model = sentence_transformers.SentenceTransformer(options.model, device="cpu",
                                                       model_kwargs={"dtype": getattr(torch, options.dtype)})
-    if model.tokenizer.pad_token is None:  # as of a made-up model; any token will do, because the mask hides it
+    # Of a made-up tokenizer, the library would put the chat template around each text, and miss a token to pad with: any
+    # will do, because the mask hides it.
+    model[0].modality_config.pop("message", None)
+    if model.tokenizer.pad_token is None:
         model.tokenizer.pad_token = model.tokenizer.convert_ids_to_tokens(0)
     http.server.HTTPServer(("127.0.0.1", options.port), handler(model, options.batch_size)).serve_forever()
 

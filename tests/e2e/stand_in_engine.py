@@ -9,12 +9,13 @@ scripted figures.
 
 STAND_IN is a folder: NAME.json there lists the figures of each start, and each start adds its NAME to `starts`. A
 start without figures fails. Figures with a key "by" are those of several loads: by["WORD"] is that of a load with WORD
-among its options. Figures of an embedder are the `vector` of every text, and the `tokens` that it reads in a text.
+among its options. Figures of an embedder are its `vectors`, of which texts get one after the other, and the `tokens` that it reads in a text.
 """
 
 import array
 import base64
 import http.server
+import itertools
 import json
 import os
 import pathlib
@@ -42,12 +43,13 @@ def serve(port):
 
         def do_POST(self):
             texts = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["input"]
-            if "vector" not in figures:
+            if "vectors" not in figures:
                 self.reply(400, {"error": "it embeds nothing"})
                 return
-            embedding = base64.b64encode(array.array("f", figures["vector"]).tobytes()).decode()
+            embeddings = itertools.cycle(base64.b64encode(array.array("f", vector).tobytes()).decode()
+                                         for vector in figures["vectors"])
             self.reply(200, {"usage": {"prompt_tokens": len(texts) * figures["tokens"]},
-                             "data": [{"index": i, "embedding": embedding} for i in range(len(texts))]})
+                             "data": [{"index": i, "embedding": next(embeddings)} for i in range(len(texts))]})
 
         def log_message(self, *_):
             pass

@@ -162,42 +162,49 @@ def test_a_mixture_is_made_up_by_pinion_itself_and_in_its_final_types_for_the_pe
 # ---- Embeddings ----------------------------------------------------------------------------------
 
 
-def embedder_of(*vector, tokens=256):
-    return {"vector": vector, "tokens": tokens}
+def embedder_of(*vectors, tokens=256):
+    return {"vectors": vectors, "tokens": tokens}
+
+
+FAR, NEAR = (0.6, 0.8, 0), (0.6, 0.8, 0.01)  # almost the same direction
+SOUND, OTHER = embedder_of(FAR, NEAR), embedder_of(NEAR, FAR)
 
 
 def test_rows_of_embeddings_compare_rates_and_directions(bench):
-    bench.report("pinion", [embedder_of(3, 4), embedder_of(0, 9)])
-    bench.report("peer", [embedder_of(4.2, 5.5), embedder_of(9, 0)])  # those of the first turns are compared
+    slanted = embedder_of((6, 8, 0), (6.001, 8, 0.1))  # its vectors are not of length 1
+    bench.report("pinion", [SOUND, OTHER])
+    bench.report("peer", [slanted, SOUND])  # those of the first turns are compared
     done = bench("--peers", "peer", "--rows", "embed,embed-texts", "--pairs", "2")
     assert done.returncode == 0, done.stderr
     result = bench.result()
-    assert result["mean_cosine"] == pytest.approx(34.6 / (5 * math.hypot(4.2, 5.5)))
-    assert f"; mean cosine of their embeddings {result['mean_cosine']:.5f}:" in done.stdout
+    assert 0.99 < result["mean_cosine"] < 0.99999
+    assert f"; mean cosine of their embeddings less the mean of all {result['mean_cosine']:.4f}:" in done.stdout
     tokens, texts = result["rows"]["embed"], result["rows"]["embed-texts"]
     assert all(tokens[which] == pytest.approx([256 * rate for rate in texts[which]]) for which in ("ours", "peer"))
     assert tokens["load"] in done.stdout.splitlines()
 
 
-@pytest.mark.parametrize("vector, cosine", [((1, 1), "0.707"), ((0, 0), "0.000"), ((math.nan, 1), "nan")])
-def test_embeddings_of_different_models_are_no_comparison(bench, vector, cosine):
-    bench.report("pinion", [embedder_of(1, 0)])
-    bench.report("peer", [embedder_of(*vector)])
+@pytest.mark.parametrize("peer, cosine", [
+    (OTHER, "-1.000"), (embedder_of(FAR), "0.000"), (embedder_of((0, 0, 0)), "0.000"),
+    (embedder_of(FAR, (math.nan, 0, 1)), "nan")])
+def test_embeddings_of_different_models_are_no_comparison(bench, peer, cosine):
+    bench.report("pinion", [SOUND])
+    bench.report("peer", [peer])
     done = bench("--peers", "peer", "--rows", "embed", "--pairs", "2")  # of which only the first one is measured
-    assert done.stderr.splitlines()[-1] == ("bench-peers: Pinion and peer embed the same texts with a mean cosine of "
-                                            f"{cosine}, below 0.99: they compute different models")
+    assert done.stderr.splitlines()[-1] == ("bench-peers: Pinion and peer tell the same texts apart with a mean cosine "
+                                            f"of {cosine}, below 0.99: they compute different models")
 
 
 def test_engines_round_to_fewer_bits_in_ways_of_their_own(bench):
-    bench.report("pinion", [embedder_of(1, 0)])
-    bench.report("peer", [embedder_of(1, 1)])
+    bench.report("pinion", [SOUND])
+    bench.report("peer", [OTHER])
     done = bench("--peers", "peer", "--rows", "embed", "--pairs", "1", "--weights", "w8a8")
     assert done.returncode == 0, done.stderr
-    assert bench.result()["mean_cosine"] == pytest.approx(math.sqrt(0.5))
+    assert bench.result()["mean_cosine"] == pytest.approx(-1)
 
 
 @pytest.mark.parametrize("figures, sentence", [
-    (embedder_of(1, 0, tokens=255), "Pinion reads 8160 tokens in 32 texts of 256"),
+    (embedder_of(FAR, tokens=255), "Pinion reads 8160 tokens in 32 texts of 256"),
     ({}, 'Pinion does not embed: HTTP 400: {"error": "it embeds nothing"}')])
 def test_an_embedder_that_fails_or_reads_other_tokens_is_named(bench, figures, sentence):
     bench.report("pinion", [figures])
@@ -211,7 +218,7 @@ def test_embedders_get_the_shape_of_bert_and_room_for_the_whole_batch(bench):
     models.mkdir(parents=True)
     (models / "bert-base-BF16.gguf").touch()
     for name in ("pinion", "llama-server"):
-        bench.report(name, [embedder_of(1, 0)])
+        bench.report(name, [SOUND])
     bench.preset = None
     done = bench("--peers", "ik_llama.cpp", "--ik", bench.folder, "--rows", "embed", "--pairs", "1")
     assert done.returncode == 0, done.stderr
@@ -295,17 +302,27 @@ class Vector(list):
 class Tokenizer:
     pad_token = None
 
-    def __call__(self, texts):
-        return {"input_ids": [text.split() for text in texts]}
-
     def convert_ids_to_tokens(self, number):
         return f"token{number}"
 
 
-class SentenceTransformer:
+class Mask(list):
+    sum = lambda self: sum(self)
+
+
+class Transformer:
+    modality_config = {"text": {}, "message": {}}
+
+
+class SentenceTransformer(list):
     def __init__(self, folder, device, model_kwargs):
+        super().__init__([Transformer()])
         self.said = [folder, device, model_kwargs["dtype"]]
         self.tokenizer = Tokenizer()
+
+    def preprocess(self, texts):
+        around = 6 if "message" in self[0].modality_config else 0
+        return {"attention_mask": Mask(around + len(text.split()) for text in texts)}
 
     def encode(self, texts, batch_size, show_progress_bar):
         print(*self.said, batch_size, self.tokenizer.pad_token, flush=True)
