@@ -171,7 +171,7 @@ SOUND, OTHER = embedder_of(FAR, NEAR), embedder_of(NEAR, FAR)
 
 
 def test_rows_of_embeddings_compare_rates_and_directions(bench):
-    slanted = embedder_of((6, 8, 0), (6.001, 8, 0.1))  # its vectors are not of length 1
+    slanted = embedder_of((6, 8, 0), (18.01, 24, 0.3))  # lengths of 10 and 30
     bench.report("pinion", [SOUND, OTHER])
     bench.report("peer", [slanted, SOUND])  # those of the first turns are compared
     done = bench("--peers", "peer", "--rows", "embed,embed-texts", "--pairs", "2")
