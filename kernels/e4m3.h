@@ -3,7 +3,8 @@
 // Products with weights of eight bits in floating point (e4m3), as FP8 checkpoints hold them. Bytes
 // become floats, which is exact, while they are multiplied: in registers for a few rows, in a
 // buffer in L1 for many. Scales are applied to each group's sums in float32, so that no weight is
-// ever rounded. Contract, threads and errors as in kernels.h.
+// ever rounded. Activations are floats, too; a checkpoint's scheme may ask that they be rounded to
+// values of e4m3 first. Contract, threads and errors as in kernels.h.
 
 #include <cstddef>
 
@@ -23,10 +24,30 @@ struct E4m3GemmArgs {
   Prefetch prefetch = Prefetch::kNear;
 };
 
+// How a row of activations is rounded: to scale * value, value being the one of e4m3 that is
+// nearest to activation / scale, halves to even, beyond 448: that. A NaN stays one.
+struct E4m3Rounding {
+  // 0: dynamic, absmax / 448 of the columns that share one. A group with a NaN or an infinity is
+  // all NaN.
+  float scale = 0;
+  // So many columns of the whole matrix share a dynamic one; 0: all of the row.
+  size_t group = 0;
+  size_t first = 0;  // the column of the whole matrix where the row begins
+};
+struct E4m3RoundArgs {
+  void* dst;      // [k]; may be x
+  const void* x;  // [k]
+  Dtype type;     // of both: kBf16, of which the result is the nearest, or kF32
+  size_t k;
+  E4m3Rounding rounding;
+};
+
 struct E4m3Table {
   const char* name;  // "avx512_bf16": the instructions used for activations in bfloat16
   // layout: with e4m3
   void (*gemm)(const IntLayout& layout, const E4m3GemmArgs& args);
+  // All tables give the same bits.
+  void (*round)(const E4m3RoundArgs& args);
   // How rows are best cut into calls of gemm; null: any cut is as good.
   ProductCut (*cut)(const IntLayout& layout, Dtype x_type, size_t rows) = nullptr;
 };

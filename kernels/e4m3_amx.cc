@@ -7,6 +7,7 @@
 //
 #include "kernels/impl/amx_tiles.inl.h"
 #include "kernels/impl/e4m3.inl.h"
+#include "kernels/impl/e4m3_round.inl.h"
 #include "kernels/impl/e4m3_tiles.inl.h"
 
 namespace pinion::kernels::impl {
@@ -43,6 +44,6 @@ ProductCut Cut(const IntLayout& layout, Dtype x_type, size_t rows) {
 
 }  // namespace
 
-const E4m3Table kE4m3Amx = {"amx", Multiply, Cut};
+const E4m3Table kE4m3Amx = {"amx", Multiply, Round, Cut};
 
 }  // namespace pinion::kernels::impl

@@ -5,6 +5,7 @@
 #include "kernels/impl/e4m3_avx512_bf16.inl.h"
 //
 #include "kernels/impl/e4m3.inl.h"
+#include "kernels/impl/e4m3_round.inl.h"
 
 namespace pinion::kernels::impl {
 namespace {
@@ -16,6 +17,6 @@ void Multiply(const IntLayout& layout, const E4m3GemmArgs& args) {
 
 }  // namespace
 
-const E4m3Table kE4m3Avx512Bf16 = {"avx512_bf16", Multiply};
+const E4m3Table kE4m3Avx512Bf16 = {"avx512_bf16", Multiply, Round};
 
 }  // namespace pinion::kernels::impl

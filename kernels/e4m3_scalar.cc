@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "kernels/impl/e4m3_round.inl.h"
 #include "kernels/impl/e4m3_tables.h"
 #include "kernels/impl/half.inl.h"
 
@@ -45,6 +46,6 @@ void Multiply(const IntLayout& layout, const E4m3GemmArgs& args) {
 
 }  // namespace
 
-const E4m3Table kE4m3Scalar = {"scalar", Multiply};
+const E4m3Table kE4m3Scalar = {"scalar", Multiply, Round};
 
 }  // namespace pinion::kernels::impl

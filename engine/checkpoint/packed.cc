@@ -259,6 +259,15 @@ class CompressedTensors : public QuantisedTensor {
   StoredTensor codes_, scales_, zeros_;
 };
 
+// input_scale, which must be of that shape.
+Result<float> ReadScale(const StoredTensors& tensors, const std::vector<int64_t>& shape) {
+  PINION_ASSIGN(const StoredTensor stored, tensors.RequireFloats("input_scale", shape));
+  const float scale = FloatAt(stored, 0);
+  if (scale > 0 && scale < 1e30f) return scale;
+  return Fail(ErrorCode::kCorrupt, StrCat("tensor '", tensors.NameOf("input_scale"), "' holds ",
+                                          scale, ", want a positive number"));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<QuantisedTensor>> OpenQuantised(const QuantScheme& scheme,
@@ -288,11 +297,8 @@ Result<std::unique_ptr<QuantisedTensor>> OpenQuantised(const QuantScheme& scheme
 
 Result<StaticRounding> ReadStaticRounding(const std::string& module, const StoredLookup& lookup) {
   const StoredTensors tensors(module, lookup);
-  PINION_ASSIGN(const StoredTensor scale, tensors.RequireFloats("input_scale", {1}));
-  StaticRounding rounding{FloatAt(scale, 0), 0};
-  if (!(rounding.scale > 0 && rounding.scale < 1e30f))
-    return Fail(ErrorCode::kCorrupt, StrCat("tensor '", tensors.NameOf("input_scale"), "' holds ",
-                                            rounding.scale, ", want a positive number"));
+  PINION_ASSIGN(const float scale, ReadScale(tensors, {1}));
+  StaticRounding rounding{scale, 0};
   if (tensors.Find("input_zero_point")) {
     PINION_ASSIGN(const StoredTensor zero, tensors.Require("input_zero_point", "I8", {1}));
     int8_t stored = 0;
@@ -300,6 +306,17 @@ Result<StaticRounding> ReadStaticRounding(const std::string& module, const Store
     rounding.zero_point = int{stored};
   }
   return rounding;
+}
+
+Result<std::optional<float>> ReadInputScale(const std::string& module, const StoredLookup& lookup) {
+  const StoredTensors tensors(module, lookup);
+  const auto stored = tensors.Find("input_scale");
+  if (!stored) return std::optional<float>();
+  // A number of its own has no dimension, or one.
+  PINION_ASSIGN(
+      const float scale,
+      ReadScale(tensors, stored->shape.empty() ? std::vector<int64_t>{} : std::vector<int64_t>{1}));
+  return std::optional(scale);
 }
 
 }  // namespace pinion

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "engine/base/result.h"
@@ -25,5 +26,8 @@ Result<std::unique_ptr<QuantisedTensor>> OpenQuantised(const QuantScheme& scheme
 
 // The static rounding of a linear's activations.
 Result<StaticRounding> ReadStaticRounding(const std::string& module, const StoredLookup& lookup);
+
+// The static scale by which a linear's activations are rounded to e4m3; empty if it has none.
+Result<std::optional<float>> ReadInputScale(const std::string& module, const StoredLookup& lookup);
 
 }  // namespace pinion

@@ -105,8 +105,9 @@ Result<QuantScheme> PresetScheme(const std::string& name) {
   if (name == "fp8") {
     QuantScheme scheme;
     scheme.method = QuantMethod::kFp8;
-    scheme.group = scheme.block_columns = 128;
+    scheme.group = scheme.block_columns = scheme.activation_group = 128;
     scheme.block_rows = 1;
+    scheme.activations = ActivationRounding::kPerToken;
     return scheme;
   }
   if (name == "mxfp4") {

@@ -70,13 +70,24 @@ Result<QuantScheme> ReadGptq(const Json& config) {
   return scheme;
 }
 
-// As DeepSeek and Qwen publish it. Activations are not rounded, whatever 'activation_scheme' says.
+// As DeepSeek and Qwen publish it.
 Result<QuantScheme> ReadFp8(const Json& config) {
   QuantScheme scheme;
   scheme.method = QuantMethod::kFp8;
   PINION_ASSIGN(const std::string format, Optional<std::string>(config, "fmt", "e4m3"));
   if (format != "e4m3") return Unsupported("fmt", format, "e4m3");
   PINION_TRY(ReadBlock(config, "weight_block_size", scheme));
+  const Json* activations = config.Find("activation_scheme");
+  if (!activations || activations->is_null()) return scheme;
+  PINION_ASSIGN(const std::string how, Require<std::string>(config, "activation_scheme"));
+  if (how == "dynamic") {
+    scheme.activations = ActivationRounding::kPerToken;
+    scheme.activation_group = scheme.block_columns;
+  } else if (how == "static") {
+    scheme.activations = ActivationRounding::kStatic;
+  } else {
+    return Unsupported("activation_scheme", how, "dynamic or static");
+  }
   return scheme;
 }
 
@@ -109,8 +120,33 @@ Result<ActivationRounding> ReadActivations(const Json& group) {
   return ActivationRounding::kStatic;
 }
 
-// compressed-tensors' "float-quantized". Activations are not rounded.
-Result<QuantScheme> ReadFloats(const Json& weights) {
+// Activations that are to be rounded in another way than to e4m3 by one scale for each token, for
+// each run of its inputs or for the matrix are not rounded.
+Status ReadFloatActivations(const Json& group, QuantScheme& scheme) {
+  const Json* activations = group.Find("input_activations");
+  if (!activations || activations->is_null()) return {};
+  PINION_ASSIGN(const int64_t bits, Optional<int64_t>(*activations, "num_bits", 8));
+  PINION_ASSIGN(const std::string type, Optional<std::string>(*activations, "type", "int"));
+  PINION_ASSIGN(const bool symmetric, Optional<bool>(*activations, "symmetric", true));
+  if (bits != 8 || type != "float" || !symmetric) return {};
+  PINION_ASSIGN(const bool dynamic, Optional<bool>(*activations, "dynamic", false));
+  PINION_ASSIGN(const std::string strategy,
+                Optional<std::string>(*activations, "strategy", "tensor"));
+  if (!dynamic) {
+    if (strategy == "tensor") scheme.activations = ActivationRounding::kStatic;
+  } else if (strategy == "token") {
+    scheme.activations = ActivationRounding::kPerToken;
+  } else if (strategy == "group") {
+    PINION_ASSIGN(scheme.activation_group, Require<int64_t>(*activations, "group_size"));
+    PINION_TRY(CheckGroup(scheme.activation_group));
+    scheme.activation_group = std::max<int64_t>(scheme.activation_group, 0);
+    scheme.activations = ActivationRounding::kPerToken;
+  }
+  return {};
+}
+
+// compressed-tensors' "float-quantized".
+Result<QuantScheme> ReadFloats(const Json& group, const Json& weights) {
   QuantScheme scheme;
   scheme.method = QuantMethod::kFp8;
   PINION_ASSIGN(const int64_t bits, Require<int64_t>(weights, "num_bits"));
@@ -124,6 +160,7 @@ Result<QuantScheme> ReadFloats(const Json& weights) {
   } else if (strategy != "tensor") {
     return Unsupported("strategy", strategy, "channel, tensor or block for float8");
   }
+  PINION_TRY(ReadFloatActivations(group, scheme));
   return scheme;
 }
 
@@ -139,7 +176,7 @@ Result<QuantScheme> ReadNvfp4(const Json& weights) {
   return scheme;
 }
 
-// NVIDIA's. Activations are not rounded, and what it says of the KV cache is not applied.
+// NVIDIA's. Activations are not rounded to 4 bits, and what it says of the KV cache is not applied.
 Result<QuantScheme> ReadModelOpt(const Json& config) {
   PINION_ASSIGN(const std::string kind, Optional<std::string>(config, "quant_algo", ""));
   if (kind == "NVFP4" || kind == "W4A16_NVFP4") return ReadNvfp4(config);
@@ -149,6 +186,7 @@ Result<QuantScheme> ReadModelOpt(const Json& config) {
                        "with `pinion model quantize`");
   QuantScheme scheme;
   scheme.method = QuantMethod::kFp8;
+  scheme.activations = ActivationRounding::kStatic;
   return scheme;
 }
 
@@ -165,7 +203,7 @@ Result<QuantScheme> ReadGroup(const Json& config, const Json& group) {
   const Json* weights = group.Find("weights");
   if (!weights || !weights->is_object())
     return Fail(ErrorCode::kCorrupt, "'weights' of the quantisation is missing, want an object");
-  if (format == "float-quantized") return ReadFloats(*weights);
+  if (format == "float-quantized") return ReadFloats(group, *weights);
   if (format == "nvfp4-pack-quantized") return ReadNvfp4(*weights);
   PINION_ASSIGN(const int64_t bits, Require<int64_t>(*weights, "num_bits"));
   PINION_TRY(CheckBits(bits));
@@ -233,16 +271,16 @@ struct Method {
 constexpr Method kMethods[] = {
     {{"compressed-tensors", "compressed-tensors",
       "W8A8 (dynamic or static scales of activations), packed int4 and int8 (symmetric or not), "
-      "FP8 (e4m3, a scale for each block, row or matrix), NVFP4"},
+      "FP8 (e4m3, a scale for each block, row or matrix; activations too), NVFP4"},
      ReadCompressedTensors},
     {{"awq", "AWQ", "4 bits, `gemm` layout"}, ReadAwq},
     {{"gptq", "GPTQ", "4 and 8 bits, with or without act-order"}, ReadGptq},
     {{"fp8", "FP8 (e4m3), as DeepSeek and Qwen publish it",
-      "a scale for each block (128 x 128, or any other) or matrix"},
+      "a scale for each block (128 x 128, or any other) or matrix; activations too"},
      ReadFp8},
     {{"modelopt", "NVFP4 and FP8 (e4m3), as ModelOpt publishes them",
-      "weights alone or with activations, whose own format is not applied; FP8 with a scale for "
-      "each matrix; also if only hf_quant_config.json says so"},
+      "NVFP4 weights alone or with activations, whose own format is not applied; FP8 with a scale "
+      "for each matrix and its activations; also if only hf_quant_config.json says so"},
      ReadModelOpt},
     {{"mxfp4", "MXFP4, as OpenAI publishes GPT-OSS", "the experts"}, ReadMxfp4}};
 

@@ -19,11 +19,11 @@ enum class QuantMethod {
 };
 const char* Name(QuantMethod method);
 
-// How activations are rounded before a product with integer weights.
+// How activations are rounded before they are multiplied: to int8, or to e4m3 by kFp8.
 enum class ActivationRounding {
   kNone,      // weight-only schemes
-  kPerToken,  // int8, scale absmax / 127 of each token
-  kStatic,    // int8, one scale (and zero point) from the checkpoint
+  kPerToken,  // scale absmax / 127 (e4m3: absmax / 448, maybe of a group) of each token
+  kStatic,    // one scale (int8: and zero point) of each linear from the checkpoint
 };
 
 // `quantization_config` of config.json. The linears that it covers are recognised by their tensors.
@@ -34,6 +34,7 @@ struct QuantScheme {
   bool gptq_v1 = false;
   ActivationRounding activations = ActivationRounding::kNone;
   int64_t block_rows = 0, block_columns = 0;  // kFp8: that share a scale; 0: all
+  int64_t activation_group = 0;  // kFp8, kPerToken: activations that share a scale; 0: all
 };
 
 // Empty if config.json has no quantisation. Methods, formats, widths and strategies that Pinion

@@ -69,7 +69,9 @@ void Rotate(const Latent& latent, size_t row, float* x) {
   rotate(x, cosine, sine, half);
 }
 
-// Normalises and stores the latents, and normalises compressed queries.
+// Normalises and stores the latents, and normalises compressed queries. A matrix that makes keys
+// and values of latents is multiplied with queries and with sums of latents in this engine: if it
+// wants its input rounded, they are rounded where they are stored.
 void StoreLatents(const Latent& latent, size_t begin, size_t end) {
   const TraceSpan span("latents+store");
   const ForwardPass& pass = latent.pass;
@@ -79,6 +81,8 @@ void StoreLatents(const Latent& latent, size_t begin, size_t end) {
     const StepBatch::Slice& of = pass.batch.slices[slice];
     float* key = latent.key(row);
     pass.table.rms_norm(key, Dtype::kF32, key, latent.layer.k_norm, latent.rank, kNormEps);
+    if (const auto& rounding = latent.weights.rounding)
+      pass.e4m3.round({key, key, Dtype::kF32, latent.rank, *rounding});
     Rotate(latent, row, key + latent.rank);
     pass.cache.Write(pass.table, latent.place.layer, 0, of.block_tables[latent.place.table],
                      {of.first_position + row - of.first_row, key, nullptr});

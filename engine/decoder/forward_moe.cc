@@ -93,9 +93,9 @@ void PlanWork(const Moe& moe) {
   work.weight_bytes_read += work.plan.experts_touched() * moe.experts.bytes_per_expert();
 }
 
-// ---- Rounding, for experts that are multiplied with int8 activations.
+// ---- Rounding, for experts that are multiplied with activations of 8 bits.
 
-// Rounds rows [begin, end) of activations at src to int8 at dst.
+// Rounds rows [begin, end) of activations at src to dst.
 void RoundRows(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* src,
                std::byte* dst, size_t begin, size_t end) {
   const size_t src_bytes = matrix.k_padded() * kernels::SizeOf(pass.activation);
@@ -105,13 +105,13 @@ void RoundRows(const ForwardPass& pass, const PackedMatrix& matrix, const std::b
 }
 
 void RoundTokens(const Moe& moe, size_t begin, size_t end) {
-  if (moe.experts.in.rounds())
+  if (moe.experts.in.prepares())
     RoundRows(moe.pass, moe.experts.in, moe.normed(), moe.buffers.rounded, begin, end);
 }
 
 // A phase of its own, or nothing if the second matrices take activations unrounded.
 void RoundAssignments(const Moe& moe) {
-  if (!moe.experts.down.rounds()) return;
+  if (!moe.experts.down.prepares()) return;
   moe.pass.worker.Share(moe.pass.rows * moe.top_k, [&](size_t begin, size_t end) {
     RoundRows(moe.pass, moe.experts.down, moe.buffers.mlp, moe.buffers.rounded_mlp, begin, end);
   });
@@ -140,7 +140,7 @@ const std::byte* Blocks(const Moe& moe, const PackedMatrix& matrix, PackFn pack,
 const std::byte* GatherRows(const Moe& moe, size_t first, size_t count) {
   const PackedMatrix& in = moe.experts.in;
   const size_t bytes = in.prepared_row_bytes(moe.pass.activation);
-  const std::byte* rows = in.rounds() ? moe.buffers.rounded : moe.normed();
+  const std::byte* rows = in.prepares() ? moe.buffers.rounded : moe.normed();
   std::byte* tile = moe.pass.scratch.expert_tile;
   for (size_t i = 0; i < count; ++i)
     std::memcpy(tile + i * bytes, rows + moe.work.plan.row(first + i) * bytes, bytes);
@@ -210,8 +210,8 @@ void RunDownItem(const Moe& moe, const ExpertItem& item) {
   // Prepacked blocks are adjacent: one call for all. Others are packed one by one, to save scratch.
   const size_t step = moe.plain ? 1 : item.units;
   const std::byte* x =
-      down.rounds() ? moe.buffers.rounded_mlp + first * down.prepared_row_bytes(pass.activation)
-                    : moe.mlp(first);
+      down.prepares() ? moe.buffers.rounded_mlp + first * down.prepared_row_bytes(pass.activation)
+                      : moe.mlp(first);
   for (size_t unit = item.unit; unit < item.unit + item.units; unit += step) {
     const size_t block = item.expert * moe.experts.down_blocks + unit;
     MultiplyBlocks(pass, down,

@@ -47,7 +47,7 @@ void Observe(const ForwardPass& pass, const PackedMatrix& matrix, const std::byt
              const ExpertPlan* plan = nullptr);
 
 // Prepares `src`, one row of activations, for a matrix that prepares(): rounds it to int8, in the
-// order of the matrix's columns.
+// order of the matrix's columns, or to values of e4m3, which stay in the type of activations.
 void PrepareRow(const ForwardPass& pass, const PackedMatrix& matrix, const std::byte* src,
                 std::byte* dst);
 

@@ -40,6 +40,10 @@ void PrepareRow(const ForwardPass& pass, const PackedMatrix& matrix, const std::
   if (matrix.rounds()) {
     const uint32_t* order = matrix.order ? matrix.order->data() : nullptr;
     pass.integers.round(*matrix.integers, {dst, src, pass.activation, matrix.rounding, order});
+  } else if (matrix.e4m3_rounding) {
+    const size_t element = kernels::SizeOf(pass.activation);
+    pass.e4m3.round({dst, src, pass.activation, matrix.k, *matrix.e4m3_rounding});
+    std::fill(dst + matrix.k * element, dst + matrix.packed_columns() * element, std::byte{});
   } else if (pass.activation == kernels::Dtype::kF32) {
     Gather<float>(*matrix.order, src, dst, matrix.packed_columns());
   } else {

@@ -101,8 +101,8 @@ struct ExpertBuffers {
   float* weights = nullptr;     // [rows][top_k]
   std::byte* mlp = nullptr;     // [assignments][share padded], activation type
   std::byte* shared = nullptr;  // [rows][shared MLP's share padded], activation type
-  // If experts stay in integers: the step's rows and the assignments' activations in the layouts of
-  // the matrices that multiply them.
+  // If experts take activations of 8 bits: the step's rows and the assignments' activations in the
+  // layouts of the matrices that multiply them.
   std::byte *rounded = nullptr, *rounded_mlp = nullptr;
   float* out = nullptr;  // [assignments][hidden_stride]: this rank's term of each expert
   size_t logits_stride = 0;

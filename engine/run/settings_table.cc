@@ -237,7 +237,7 @@ std::vector<SettingRow> ArithmeticRows() {
       {.key = "activations",
        .flag = "--activations",
        .help = "type of the activations that are multiplied with AWQ, GPTQ, packed int4 and GGUF "
-               "weights; float leaves those of W8A8 unrounded, too",
+               "weights; float leaves those of W8A8 and FP8 unrounded, too",
        .usual = "auto, which is int8, or floats with --dtype float32",
        .access = Field(&EngineOptions::activations),
        .names = {"auto", "int8", "bf16", "float"},

@@ -48,9 +48,12 @@ std::string Describe(const FormatPlan& plan, kernels::Isa isa, const std::string
   if (const size_t count = plan.Count(IntegerProduct::kFloat))
     parts.push_back(StrCat(count, " stay integer and are converted to ", dtype,
                            " block by block during multiplication"));
-  if (const size_t count = plan.Count(IntegerProduct::kE4m3))
-    parts.push_back(StrCat(count, " stay in 8-bit floats and are multiplied by ",
-                           kernels::E4m3TableFor(isa).name));
+  if (const size_t count = plan.Count(IntegerProduct::kE4m3)) {
+    const size_t rounded = plan.CountRoundedToE4m3();
+    parts.push_back(StrCat(
+        count, " stay in 8-bit floats and are multiplied by ", kernels::E4m3TableFor(isa).name,
+        rounded > 0 ? StrCat(" (", rounded, " with activations rounded to 8-bit floats)") : ""));
+  }
   if (plan.dequantised > 0)
     parts.push_back(StrCat(plan.dequantised, " are dequantised to ", dtype, " at loading"));
   return parts.empty() ? "" : StrCat("quantised matrices: ", Join(parts, ", "));

@@ -73,6 +73,12 @@ size_t FormatPlan::Count(IntegerProduct product) const {
                     [&](const auto& entry) { return entry.second.product == product; }));
 }
 
+size_t FormatPlan::CountRoundedToE4m3() const {
+  return static_cast<size_t>(std::count_if(formats_.begin(), formats_.end(), [](const auto& entry) {
+    return entry.second.e4m3_rounding.has_value();
+  }));
+}
+
 std::optional<IntegerShare> ShareOf(const IntegerFormat& format, size_t column, size_t k) {
   auto share = Cut(format, column, k);
   if (share && format.outliers_apart) share->layout.outliers = kernels::MostOutliers(k);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/e4m3.h"
 #include "kernels/integer.h"
 #include "kernels/types.h"
 
@@ -44,13 +45,15 @@ struct IntegerFormat {
   bool has_offsets = false;
   bool e2m1 = false;
   IntegerProduct product = IntegerProduct::kInt8;
-  kernels::Rounding rounding;  // of the activations, if they are rounded
+  kernels::Rounding rounding;  // of the activations, if they are rounded to int8
   // Whether outliers among the activations stay unrounded, which is ours to choose unless the
   // checkpoint's scheme says how activations are rounded.
   bool outliers_apart = false;
   // The group of each column of the whole matrix if groups are not consecutive columns (act-order);
   // else null.
   std::shared_ptr<const std::vector<uint32_t>> group_of;
+  // Of the activations of kE4m3, if they are rounded. Where a row begins is known of a share alone.
+  std::optional<kernels::E4m3Rounding> e4m3_rounding = {};
 
   bool e4m3() const { return product == IntegerProduct::kE4m3; }
 };
@@ -71,8 +74,12 @@ class FormatPlan {
   const std::map<Key, IntegerFormat>& formats() const { return formats_; }
   bool empty() const { return formats_.empty(); }
   size_t Count(IntegerProduct product) const;
+  size_t CountRoundedToE4m3() const;
 
   kernels::Dtype dtype;
+  // Layers of latent attention whose latents are rounded before they are cached, as the matrix asks
+  // that makes keys and values of them, although it is itself dequantised.
+  std::map<int, kernels::E4m3Rounding> latent_roundings;
   // Matrices that the checkpoint has in integers and that are dequantised at loading.
   size_t dequantised = 0;
 

@@ -43,7 +43,10 @@ class Planner {
   Planner(const DecoderSpec& spec, const TensorSource& source,
           const std::optional<QuantScheme>& scheme, const FormatChoices& choices)
       : spec_(spec), source_(source), choices_(choices), plan_(choices.dtype) {
-    if (scheme) activations_ = scheme->activations;
+    if (!scheme) return;
+    const bool fp8 = scheme->method == QuantMethod::kFp8;
+    (fp8 ? e4m3_activations_ : activations_) = scheme->activations;
+    activation_group_ = static_cast<size_t>(scheme->activation_group);
   }
 
   Result<FormatPlan> Plan() {
@@ -52,6 +55,7 @@ class Planner {
            {MatrixRole::kQkv, MatrixRole::kO, MatrixRole::kQueryUp, MatrixRole::kMlpIn,
             MatrixRole::kDown, MatrixRole::kExpertIn, MatrixRole::kExpertDown})
         PINION_TRY(Add(layer, role));
+    for (int layer = 0; layer < spec_.layers; ++layer) PINION_TRY(AddLatents(layer));
     PINION_TRY(Add(-1, MatrixRole::kHead));
     return std::move(plan_);
   }
@@ -70,9 +74,23 @@ class Planner {
     if (activations_ == ActivationRounding::kStatic && role != MatrixRole::kHead) {
       PINION_ASSIGN(format->rounding, RoundingOf(modules));
     }
+    if (format->e4m3()) {
+      PINION_ASSIGN(format->e4m3_rounding, E4m3RoundingOf(modules));
+    }
     plan_.Set(layer, role, *format);
     return {};
   }
+
+  Status AddLatents(int layer) {
+    const std::vector<std::string> modules = ModulesOf(spec_, layer, MatrixRole::kLatentUp);
+    const std::vector<const QuantisedTensor*> tensors = TensorsOf(modules);
+    if (tensors.empty() || !std::all_of(tensors.begin(), tensors.end(), IsE4m3)) return {};
+    PINION_ASSIGN(const auto rounding, E4m3RoundingOf(modules));
+    if (rounding) plan_.latent_roundings[layer] = *rounding;
+    return {};
+  }
+
+  static bool IsE4m3(const QuantisedTensor* tensor) { return tensor->range().e4m3; }
 
   // Empty if one of them is not quantised.
   std::vector<const QuantisedTensor*> TensorsOf(const std::vector<std::string>& modules) const {
@@ -88,9 +106,8 @@ class Planner {
   std::optional<IntegerFormat> FormatOf(const std::vector<const QuantisedTensor*>& tensors,
                                         MatrixRole role) const {
     IntegerFormat format;
-    const auto is_e4m3 = [](const QuantisedTensor* tensor) { return tensor->range().e4m3; };
-    const bool e4m3 = std::any_of(tensors.begin(), tensors.end(), is_e4m3);
-    if (e4m3 && !std::all_of(tensors.begin(), tensors.end(), is_e4m3)) return {};
+    const bool e4m3 = std::any_of(tensors.begin(), tensors.end(), IsE4m3);
+    if (e4m3 && !std::all_of(tensors.begin(), tensors.end(), IsE4m3)) return {};
     const auto product = e4m3 ? std::optional(IntegerProduct::kE4m3) : ProductOf(role);
     if (!product) return {};
     format.product = *product;
@@ -131,10 +148,35 @@ class Planner {
     return Cover(roundings);
   }
 
+  // Empty if the activations of modules in e4m3 are not rounded. Modules with the same input share
+  // the largest of their static scales, as in vLLM. (If one calibration made them, they are equal;
+  // else others would overflow, and a larger one costs digits only of what is below a 28,672nd of
+  // the largest value.) Experts that no text of the calibration reached may have none.
+  Result<std::optional<kernels::E4m3Rounding>> E4m3RoundingOf(
+      const std::vector<std::string>& modules) const {
+    kernels::E4m3Rounding rounding;
+    if (e4m3_activations_ == ActivationRounding::kNone) return std::nullopt;
+    if (e4m3_activations_ == ActivationRounding::kPerToken) {
+      rounding.group = activation_group_;
+      return rounding;
+    }
+    for (const std::string& module : modules) {
+      PINION_ASSIGN(
+          const std::optional<float> scale,
+          ReadInputScale(module, [&](const std::string& name) { return source_.Stored(name); }));
+      rounding.scale = std::max(rounding.scale, scale.value_or(0));
+    }
+    if (rounding.scale == 0) return std::nullopt;
+    return rounding;
+  }
+
   const DecoderSpec& spec_;
   const TensorSource& source_;
   const FormatChoices& choices_;
-  ActivationRounding activations_ = ActivationRounding::kNone;
+  // To int8; of e4m3 weights, to e4m3.
+  ActivationRounding activations_ = ActivationRounding::kNone,
+                     e4m3_activations_ = ActivationRounding::kNone;
+  size_t activation_group_ = 0;
   FormatPlan plan_;
 };
 

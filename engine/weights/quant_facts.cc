@@ -62,6 +62,15 @@ bool HasZeroPoints(const FormatPlan& formats) {
                      [](const auto& each) { return each.second.rounding.zero_point != 0; });
 }
 
+std::string RoundedToE4m3Text(const QuantScheme& scheme) {
+  if (scheme.activations == ActivationRounding::kStatic)
+    return "rounded to 8-bit floats (e4m3) with the checkpoint's scale for each matrix (static)";
+  const std::string inputs =
+      scheme.activation_group > 0 ? StrCat(scheme.activation_group, " inputs of a token") : "token";
+  return StrCat("rounded to 8-bit floats (e4m3) with a scale for each ", inputs,
+                ", as the checkpoint asks (dynamic)");
+}
+
 }  // namespace
 
 std::vector<QuantisedKind> QuantisedKinds(const ModelFiles& files, const TensorSource& weights) {
@@ -84,8 +93,10 @@ std::vector<QuantisedKind> QuantisedKinds(const ModelFiles& files, const TensorS
 
 std::string ActivationsText(const ModelFiles& files, const FormatPlan& formats) {
   if (formats.empty()) return "";
+  if (formats.CountRoundedToE4m3() > 0) return RoundedToE4m3Text(*files.scheme);
+  const bool to_int8 = files.scheme && files.scheme->method != QuantMethod::kFp8;
   const ActivationRounding rounding =
-      files.scheme ? files.scheme->activations : ActivationRounding::kNone;
+      to_int8 ? files.scheme->activations : ActivationRounding::kNone;
   if (rounding == ActivationRounding::kPerToken)
     return "rounded to int8 with a scale for each token, as the checkpoint asks (dynamic)";
   if (rounding == ActivationRounding::kStatic)

@@ -107,6 +107,9 @@ void LayOutLatent(const DecoderSpec& spec, const Shard& shard, const FormatPlan&
   layer.qkv = arena.Matrix(ShareOfMatrix(spec, shard, formats, index, MatrixRole::kQkv, projected));
   latent.q_up = arena.Matrix(
       ShareOfMatrix(spec, shard, formats, index, MatrixRole::kQueryUp, q_rank > 0 ? queries : 0));
+  if (const auto found = formats.latent_roundings.find(index);
+      found != formats.latent_roundings.end())
+    latent.rounding = found->second;
   latent.key_blocks = blocks(rank);
   latent.value_blocks = blocks(values);
   latent.key_up = arena.Matrix(Plain(formats.dtype, heads * latent.key_blocks * kernels::kBlockN,
@@ -315,6 +318,8 @@ PackedMatrix MatrixOf(Dtype dtype, size_t outputs, Range inputs, const IntegerFo
   matrix.k = inputs.size();
   matrix.outputs = matrix.k == 0 ? 0 : outputs;
   if (!format || matrix.k == 0) return matrix;
+  matrix.e4m3_rounding = format->e4m3_rounding;
+  if (matrix.e4m3_rounding) matrix.e4m3_rounding->first = inputs.begin;
   auto share = ShareOf(*format, inputs.begin, matrix.k);
   if (!share) return matrix;
   matrix.integers = share->layout;

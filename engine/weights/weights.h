@@ -14,6 +14,7 @@
 #include "engine/weights/format_plan.h"
 #include "engine/weights/shard.h"
 #include "engine/weights/shared_weights.h"
+#include "kernels/e4m3.h"
 #include "kernels/integer.h"
 #include "kernels/kernels.h"
 
@@ -31,13 +32,14 @@ struct PackedMatrix {
   std::optional<kernels::IntLayout> integers;
   IntegerProduct product = IntegerProduct::kInt8;
   kernels::Rounding rounding;
+  std::optional<kernels::E4m3Rounding> e4m3_rounding;  // stays empty for integers
   std::shared_ptr<const ColumnOrder> order;
 
   // Whether activations are rounded to int8 before they are multiplied; whether they must be
-  // prepared in any way (rounded or reordered).
+  // prepared in any way (rounded, also to e4m3, or reordered).
   bool rounds() const { return integers && product == IntegerProduct::kInt8; }
   bool is_e4m3() const { return integers && product == IntegerProduct::kE4m3; }
-  bool prepares() const { return rounds() || order; }
+  bool prepares() const { return rounds() || e4m3_rounding || order; }
   // Bytes from row to row of the prepared activations.
   size_t prepared_row_bytes(kernels::Dtype activation) const {
     if (rounds()) return integers->row_bytes();
@@ -69,6 +71,7 @@ struct LatentWeights {
   // [value_dim][kv_rank].
   PackedMatrix key_up, value_up;
   size_t key_blocks = 0, value_blocks = 0;
+  std::optional<kernels::E4m3Rounding> rounding;  // of latents, before they are cached
 };
 
 // The indexer of latent attention, whole on every rank that has heads. Without one everything is

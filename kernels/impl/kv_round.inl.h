@@ -4,6 +4,7 @@
 // compiler turns into vectors.
 
 #include "kernels/impl/kv.inl.h"
+#include "kernels/impl/magnitude.inl.h"
 
 namespace pinion::kernels::impl {
 namespace {
@@ -35,17 +36,6 @@ void NarrowTo(KvI8& code, float value) {
 }
 void NarrowTo(KvE5m2& code, float value) { code.bits = NarrowCode<2, 15>(value); }
 void NarrowTo(KvE4m3& code, float value) { code.bits = NarrowCode<3, 7>(value); }
-
-// The largest magnitude; infinite or NaN if an element is. Compares bits, because NaN and infinity
-// have larger ones than every number, while comparisons of floats ignore NaN.
-float LargestMagnitude(const float* x, size_t n) {
-  uint32_t largest = 0;
-  for (size_t i = 0; i < n; ++i) {
-    const uint32_t magnitude = AsBits(x[i]) & 0x7fffffffu;
-    largest = magnitude > largest ? magnitude : largest;
-  }
-  return AsFloat(largest);
-}
 
 // The least bfloat16 that is not below a value >= 0; NaN stays NaN.
 Bf16 RoundUpToBf16(float value) {

@@ -67,6 +67,15 @@ class Fixture:
                 divergences.append(sum(math.exp(a) * (a - b) for a, b in zip(p, q)))
         return math.sqrt(squares / count), sum(divergences) / len(divergences)
 
+    def errors_by_prompt(self, logits, kind):
+        """The RMS error of each prompt, of the same rows."""
+        errors = []
+        for i, (_, want, _) in enumerate(self.reference(kind)):
+            _, got = logits(f"prompt{i}.logits")
+            got = got[len(got) - len(want):]
+            errors.append(math.sqrt(sum((a - b) ** 2 for a, b in zip(got, want)) / len(want)))
+        return errors
+
     def bf16_error(self):
         errors = [prompt["bf16_rms_logit_error"] for prompt in self.prompts]
         return math.sqrt(sum(error**2 for error in errors) / len(errors))

@@ -32,6 +32,7 @@ def fp8(module, stored):
 
 
 KINDS = {"NVFP4": (Stored, model_opt, {"group_size": 16}), "FP8": (StoredFp8, fp8, {})}
+UNROUNDED = ("--dtype", "float32", "--activations", "float")
 CACHE_SCALES = {f"model.layers.0.self_attn.{name}_proj.{name}_scale": Tensor("F32", np.array(0.5)) for name in "kv"}
 
 
@@ -71,23 +72,42 @@ def as_stated(kind, **fields):
 def test_the_file_beside_config_json_states_the_quantisation(pinion, folders, tmp_path, kind, fields):
     packed, plain = folders(kind)
     stated = stated_beside(packed, tmp_path / "stated", as_stated(kind), **fields)
-    got, want = (logits(pinion, folder, tmp_path, "--dtype", "float32") for folder in (stated, plain))
+    got, want = (logits(pinion, folder, tmp_path, *UNROUNDED) for folder in (stated, plain))
     # The bound for a correct engine in float32 (the fixtures' README).
     assert np.abs(got - want).max() <= 3e-4 * rms(want)
     info = pinion("model", "info", stated).stdout
     assert "in NVFP4, a scale for each 16 inputs" in info if kind == "NVFP4" else "a scale for each matrix" in info
 
 
+def stated_inside(source, folder, quantization):
+    shutil.copytree(source, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"quantization_config": quantization}))
+    return folder
+
+
+IN_CONFIG = {"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["lm_head"], "producer": {"name": "modelopt"}}
+
+
 def test_fp8_in_config_json_is_read_alike(pinion, folders, tmp_path):
     packed, plain = folders("FP8")
-    stated = tmp_path / "stated"
-    shutil.copytree(packed, stated)
-    config = json.loads((stated / "config.json").read_text())
-    config["quantization_config"] = {"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["lm_head"],
-                                     "producer": {"name": "modelopt"}}
-    (stated / "config.json").write_text(json.dumps(config))
-    got, want = (logits(pinion, folder, tmp_path, "--dtype", "float32") for folder in (stated, plain))
+    stated = stated_inside(packed, tmp_path / "stated", IN_CONFIG)
+    got, want = (logits(pinion, folder, tmp_path, *UNROUNDED) for folder in (stated, plain))
     assert np.abs(got - want).max() <= 3e-4 * rms(want)
+
+
+def test_fp8_activations_are_rounded_by_each_matrixs_scale(pinion, folders, tmp_path):
+    """As those of the same tensors under compressed-tensors' name, of which a fixture has the reference's logits."""
+    packed, plain = folders("FP8")
+    eight = {"num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": False, "symmetric": True}
+    compressed = {"quant_method": "compressed-tensors", "format": "float-quantized", "ignore": ["lm_head"],
+                  "config_groups": {"group_0": {"targets": ["Linear"], "weights": eight, "input_activations": eight}}}
+    got, want, unrounded = (
+        logits(pinion, folder, tmp_path, "--dtype", "float32")
+        for folder in (stated_inside(packed, tmp_path / "modelopt", IN_CONFIG),
+                       stated_inside(packed, tmp_path / "compressed", compressed), plain))
+    assert np.array_equal(got, want)
+    assert np.abs(got - unrounded).max() > 1e-2 * rms(unrounded)
 
 
 def test_config_json_wins_over_the_file_beside_it(pinion, folders, tmp_path):

@@ -46,6 +46,7 @@ class Scored:
     def __init__(self, fixture, logits, stderr):
         self.fixture, self.stderr = fixture, stderr
         self.error, self.divergence = fixture.errors(logits, "float32")
+        self.errors = fixture.errors_by_prompt(logits, "float32")
         # Against the reference that rounds weights alone, if there is one.
         if "prompt0.logits.weights_only" in fixture.names:
             self.weights_error, _ = fixture.errors(logits, "weights_only")
@@ -123,6 +124,7 @@ def run_greedy(pinion, fixture_of, tmp_path):
 
 
 FLOAT32 = ("--dtype", "float32")
+UNROUNDED = ("--activations", "float")
 BFLOAT16 = ("--dtype", "bfloat16", "--activations", "bf16")
 INT8 = ("--dtype", "bfloat16", "--activations", "int8")
 
@@ -180,18 +182,60 @@ def test_w8a8_in_bfloat16_errs_at_most_twice_as_much_as_the_references(scored, n
 @pytest.mark.parametrize("flags", [[], *WAYS_OF_RUNNING], ids=" ".join)
 @pytest.mark.parametrize("name", FP8)
 def test_fp8_weights_are_the_references(scored, name, flags):
-    """Activations are not rounded to FP8: the engine is where the reference without their rounding is."""
-    assert scored(name, *FLOAT32, *flags).weights_error <= 1e-3
+    """--activations float rounds none: the engine is where the reference without their rounding is."""
+    assert scored(name, *FLOAT32, *UNROUNDED, *flags).weights_error <= 1e-3
 
 
 def test_fp8_weights_generate_the_references_tokens(run_greedy):
-    assert sum(run_greedy(name, *FLOAT32, check=weights_only_tokens) for name in FP8) >= 10
+    assert sum(run_greedy(name, *FLOAT32, *UNROUNDED, check=weights_only_tokens) for name in FP8) >= 10
 
 
+# A sum in another order may move an activation across the middle between two values of e4m3, and with it all that
+# follows: such a prompt differs by up to as much as all roundings together make (the fixtures' README). That happens
+# to one prompt in ten, so that a third of them leaves room; a wrong scale happens to every prompt of a fixture.
+@pytest.mark.parametrize("flags", [[], *WAYS_OF_RUNNING], ids=" ".join)
+def test_fp8_activations_are_rounded_as_the_scheme_says(scored, flags):
+    equal = []
+    for name in FP8:
+        found = scored(name, *FLOAT32, *flags)
+        if "-tp" in flags and "static" not in name:
+            # A rank's dynamic scales are those of its own columns, so it rounds otherwise, no worse.
+            assert found.error <= 2 * found.fixture.bf16_error(), name
+            continue
+        of_rounding = [prompt["weights_only_rms_logit_error"] for prompt in found.fixture.prompts]
+        assert all(error <= most for error, most in zip(found.errors, of_rounding, strict=True)), name
+        of_fixture = [error <= 1e-3 for error in found.errors]
+        assert any(of_fixture), name
+        equal += of_fixture
+    assert 3 * sum(equal) >= 2 * len(equal)
+
+
+def test_fp8_with_rounded_activations_generates_the_references_tokens(run_greedy):
+    def compare(fixture, lines):
+        clear = [clear_tokens(prompt) for prompt in fixture.prompts]
+        return [line["output_ids"][:count] == prompt["greedy_ids"][:count]
+                for count, prompt, line in zip(clear, fixture.prompts, lines, strict=True)]
+
+    equal = [run_greedy(name, *FLOAT32, check=compare) for name in FP8]
+    assert all(any(of_fixture) for of_fixture in equal)
+    assert 3 * sum(map(sum, equal)) >= 2 * sum(map(len, equal))
+
+
+@pytest.mark.parametrize("flags", [[], *WAYS_OF_RUNNING], ids=" ".join)
 @pytest.mark.parametrize("name", FP8)
-def test_fp8_in_bfloat16_errs_at_most_twice_as_much_as_the_references(scored, name):
-    found = scored(name, "--dtype", "bfloat16")
+def test_fp8_in_bfloat16_errs_at_most_twice_as_much_as_the_references(scored, name, flags):
+    found = scored(name, "--dtype", "bfloat16", *flags)
+    assert found.error <= 2 * found.fixture.bf16_error()
+    found = scored(name, "--dtype", "bfloat16", *UNROUNDED, *flags)
     assert found.weights_error <= 2 * found.fixture.bf16_error()
+
+
+def test_the_log_tells_whether_fp8_activations_are_rounded(scored):
+    for flags, said in ((), True), (UNROUNDED, False):
+        for name in FP8:
+            lines = scored(name, *FLOAT32, *flags).stderr.splitlines()
+            (line,) = [line for line in lines if "quantised matrices: " in line]
+            assert ("with activations rounded to 8-bit floats" in line) == said
 
 
 @pytest.mark.parametrize("flags", [[], *WAYS_OF_RUNNING], ids=" ".join)

@@ -82,6 +82,42 @@ TEST(Scheme, ReadsTheFieldsOfEachMethod) {
   EXPECT_EQ(whole.block_rows, 0);
 }
 
+// What FP8 schemes ask of activations: how they get their scale, and how many share one (0: all).
+TEST(Scheme, ReadsHowFp8RoundsActivations) {
+  const auto asks = [](const std::string& text, ActivationRounding how, int64_t group) {
+    const QuantScheme scheme = Read(text).value().value();
+    EXPECT_EQ(scheme.method, QuantMethod::kFp8);
+    EXPECT_EQ(scheme.activations, how) << text;
+    EXPECT_EQ(scheme.activation_group, group) << text;
+  };
+  const auto published = [](const std::string& fields) {
+    return R"({"quant_method": "fp8", "fmt": "e4m3")" + fields + "}";
+  };
+  const auto floats = [](const std::string& activations) {
+    return Compressed(R"({"num_bits": 8, "type": "float"})",
+                      R"({"num_bits": 8, "type": "float", )" + activations + "}",
+                      "float-quantized");
+  };
+  using enum ActivationRounding;
+  asks(published(R"(, "activation_scheme": "dynamic", "weight_block_size": [64, 128])"), kPerToken,
+       128);
+  asks(published(R"(, "activation_scheme": "dynamic", "weight_block_size": null)"), kPerToken, 0);
+  asks(published(R"(, "activation_scheme": "static")"), kStatic, 0);
+  asks(published(R"(, "activation_scheme": null)"), kNone, 0);
+  asks(published(""), kNone, 0);
+  asks(floats(R"("dynamic": true, "strategy": "token")"), kPerToken, 0);
+  asks(floats(R"("dynamic": true, "strategy": "group", "group_size": 64)"), kPerToken, 64);
+  asks(floats(R"("dynamic": false, "strategy": "tensor")"), kStatic, 0);
+  asks(floats(R"("dynamic": null)"), kStatic, 0);
+  asks(R"({"quant_method": "modelopt", "quant_algo": "FP8"})", kStatic, 0);
+  // These are not computed: one scale for all tokens of a step would depend on the others.
+  asks(floats(R"("dynamic": true, "strategy": "tensor")"), kNone, 0);
+  asks(floats(R"("dynamic": true, "strategy": "token", "symmetric": false)"), kNone, 0);
+  for (const char* other : {"null", R"({"num_bits": 8, "type": "int", "dynamic": true})",
+                            R"({"num_bits": 4, "type": "float", "dynamic": "local"})"})
+    asks(Compressed(R"({"num_bits": 8, "type": "float"})", other, "float-quantized"), kNone, 0);
+}
+
 TEST(Scheme, ReadsListsOfExceptionsAndTheTypeOfIntegers) {
   EXPECT_EQ(ErrorOf(R"({"quant_method": "awq", "modules_to_not_convert": null})"), "no error");
   EXPECT_EQ(ErrorOf(R"({"quant_method": "awq", "modules_to_not_convert": ["lm_head"]})"),
@@ -138,6 +174,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{R"({"quant_method": "compressed-tensors"})", "exactly one group"},
         Refusal{R"({"quant_method": "fp8", "fmt": "e5m2"})", "'e5m2', want e4m3"},
         Refusal{R"({"quant_method": "fp8", "weight_block_size": [128]})", "'weight_block_size'"},
+        Refusal{R"({"quant_method": "fp8", "activation_scheme": "token"})",
+                "'token', want dynamic or static"},
+        Refusal{R"({"quant_method": "fp8", "activation_scheme": true})", "'activation_scheme'"},
         Refusal{R"({"quant_method": "fp8", "weight_block_size": [128, 0]})", "two numbers from 1"},
         Refusal{Compressed(R"({"num_bits": 4})", "null", "mxfp4-pack-quantized"), "'mxfp4-pack"},
         Refusal{Compressed(R"({"num_bits": 8, "type": "float"})", "null", "nvfp4-pack-quantized"),

@@ -241,6 +241,18 @@ TEST(QuantisedFacts, TellTheCheckpointsWishForActivations) {
   EXPECT_THAT(text("null", IntegerProduct::kInt8), Not(HasSubstr("asks")));
 }
 
+TEST(QuantisedFacts, TellHowFp8RoundsActivations) {
+  const auto row = [](const char* name) {
+    return Described(StrCat("quantised/", name)).Row("activations");
+  };
+  EXPECT_THAT(row("qwen3-fp8"),
+              HasSubstr("rounded to 8-bit floats (e4m3) with a scale for each 128 "
+                        "inputs of a token, as the checkpoint asks (dynamic)"));
+  EXPECT_THAT(row("llama-fp8-tensor"), HasSubstr("a scale for each token, as"));
+  EXPECT_THAT(row("llama-fp8-static"),
+              HasSubstr("the checkpoint's scale for each matrix (static)"));
+}
+
 TEST(QuantisedFacts, NameTheMatrixThatLatentAttentionHoldsInFloats) {
   EXPECT_THAT(Described("quantised/deepseekv3-fp8").Row("in memory"),
               HasSubstr("2 matrices dequantised to bfloat16 (2 of them kv_b)"));

@@ -1,11 +1,14 @@
 #include "engine/weights/formats.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <map>
 
 #include "engine/base/strings.h"
 #include "engine/checkpoint/model.h"
 #include "engine/checkpoint/quantised.h"
-#include "engine/weights/weights.h"
+#include "engine/weights/weight_layout.h"
 #include "tests/test_data.h"
 
 namespace pinion {
@@ -88,6 +91,106 @@ TEST(Formats, LatentAttentionStaysInFp8) {
   EXPECT_EQ(plan.Find(0, MatrixRole::kLatentUp), nullptr);
   EXPECT_NE(plan.Find(1, MatrixRole::kExpertIn), nullptr);
   EXPECT_EQ(plan.dequantised, 0u);
+}
+
+// All linears in e4m3, with these numbers beside them.
+class Fp8 : public Mixed {
+ public:
+  explicit Fp8(std::map<std::string, float> scales)
+      : Mixed(kE4m3), gate_(kE4m3, 64), scales_(std::move(scales)) {}
+
+  const QuantisedTensor* Quantised(const std::string& name) const override {
+    return name.find("_proj") != std::string::npos ? &gate_ : nullptr;
+  }
+  std::optional<StoredTensor> Stored(const std::string& name) const override {
+    const auto found = scales_.find(name);
+    if (found == scales_.end()) return {};
+    return StoredTensor{"F32", {}, reinterpret_cast<const std::byte*>(&found->second)};
+  }
+
+ private:
+  static constexpr CodeRange kE4m3 = {-128, 127, false, false, true};
+  Header gate_;
+  std::map<std::string, float> scales_;
+};
+
+QuantScheme Fp8Scheme(ActivationRounding activations, int64_t group = 0) {
+  QuantScheme scheme;
+  scheme.method = QuantMethod::kFp8;
+  scheme.activations = activations;
+  scheme.activation_group = group;
+  return scheme;
+}
+
+FormatPlan PlanFp8(std::map<std::string, float> scales, const std::optional<QuantScheme>& scheme) {
+  const auto spec = FindModel(StrCat(tests::TestData(), "/models/llama")).value().spec;
+  return PlanFormats(spec, Fp8(std::move(scales)), scheme, kInt8).value();
+}
+
+TEST(Fp8Activations, AreRoundedIfTheSchemeAsks) {
+  const auto dynamic = PlanFp8({}, Fp8Scheme(ActivationRounding::kPerToken, 128));
+  EXPECT_EQ(dynamic.CountRoundedToE4m3(), dynamic.formats().size());
+  const auto& rounding = dynamic.Find(0, MatrixRole::kQkv)->e4m3_rounding;
+  ASSERT_TRUE(rounding);
+  EXPECT_EQ(rounding->group, 128u);
+  EXPECT_EQ(rounding->scale, 0);
+  EXPECT_EQ(PlanFp8({}, Fp8Scheme(ActivationRounding::kNone)).CountRoundedToE4m3(), 0u);
+  EXPECT_EQ(PlanFp8({}, {}).CountRoundedToE4m3(), 0u);  // --activations float
+}
+
+// Matrices with the same input are multiplied together.
+TEST(Fp8Activations, TakeTheLargestStaticScaleOfAMatrixsParts) {
+  const std::string layer = "model.layers.0.";
+  const auto plan = PlanFp8({{layer + "mlp.gate_proj.input_scale", 0.5f},
+                             {layer + "mlp.up_proj.input_scale", 0.25f},
+                             {layer + "mlp.down_proj.input_scale", 0.125f}},
+                            Fp8Scheme(ActivationRounding::kStatic));
+  EXPECT_EQ(plan.Find(0, MatrixRole::kMlpIn)->e4m3_rounding->scale, 0.5f);
+  EXPECT_EQ(plan.Find(0, MatrixRole::kDown)->e4m3_rounding->scale, 0.125f);
+  EXPECT_FALSE(plan.Find(0, MatrixRole::kQkv)->e4m3_rounding) << "it has none";
+}
+
+TEST(Fp8Activations, ABrokenStaticScaleIsNamed) {
+  const auto spec = FindModel(StrCat(tests::TestData(), "/models/llama")).value().spec;
+  for (const float broken : {0.0f, -1.0f, std::numeric_limits<float>::infinity()}) {
+    const auto plan = PlanFormats(spec, Fp8({{"model.layers.1.mlp.down_proj.input_scale", broken}}),
+                                  Fp8Scheme(ActivationRounding::kStatic), kInt8);
+    ASSERT_FALSE(plan);
+    EXPECT_THAT(plan.error().message,
+                ::testing::HasSubstr("'model.layers.1.mlp.down_proj.input_scale' holds"));
+  }
+}
+
+// A head that is rounded to int8 here is not the checkpoint's.
+TEST(Fp8Activations, LeaveIntegersBesideThemTheirOutliers) {
+  const auto spec = FindModel(StrCat(tests::TestData(), "/models/llama")).value().spec;
+  const auto plan =
+      PlanFormats(spec, Mixed({-128, 127, false}), Fp8Scheme(ActivationRounding::kPerToken), kInt8)
+          .value();
+  const IntegerFormat* down = plan.Find(0, MatrixRole::kDown);
+  EXPECT_EQ(down->product, IntegerProduct::kInt8);
+  EXPECT_TRUE(down->outliers_apart);
+  EXPECT_FALSE(down->e4m3_rounding);
+}
+
+TEST(Fp8Activations, OfARankAreGroupedAsInTheWholeMatrix) {
+  const auto plan = PlanFp8({}, Fp8Scheme(ActivationRounding::kPerToken, 128));
+  const PackedMatrix share =
+      MatrixOf(kernels::Dtype::kBf16, 64, {192, 384}, plan.Find(0, MatrixRole::kDown));
+  EXPECT_EQ(share.e4m3_rounding->first, 192u);
+  EXPECT_EQ(share.e4m3_rounding->group, 128u);
+  EXPECT_TRUE(share.prepares());
+  EXPECT_FALSE(share.rounds()) << "it is int8 that this asks for";
+}
+
+// Keys and values are made of the latents in the cache, which are therefore rounded.
+TEST(Fp8Activations, OfLatentAttentionIncludeTheLatents) {
+  const auto files = FindModel(StrCat(tests::TestData(), "/quantised/deepseekv3-fp8")).value();
+  const auto weights = OpenWeights(files).value();
+  const auto plan = PlanFormats(files.spec, *weights, files.scheme, {}).value();
+  ASSERT_EQ(plan.latent_roundings.size(), static_cast<size_t>(files.spec.layers));
+  EXPECT_EQ(plan.latent_roundings.at(0).group, 128u);
+  EXPECT_TRUE(PlanFormats(files.spec, *weights, {}, {}).value().latent_roundings.empty());
 }
 
 }  // namespace
