@@ -75,7 +75,8 @@ Result<QuantScheme> ReadFp8(const Json& config) {
   QuantScheme scheme;
   scheme.method = QuantMethod::kFp8;
   PINION_ASSIGN(const std::string format, Optional<std::string>(config, "fmt", "e4m3"));
-  if (format != "e4m3") return Unsupported("fmt", format, "e4m3");
+  if (format != "e4m3" && format != "float8_e4m3fn")  // PyTorch's name, in MiniMax-M2's files
+    return Unsupported("fmt", format, "e4m3 or float8_e4m3fn");
   PINION_TRY(ReadBlock(config, "weight_block_size", scheme));
   const Json* activations = config.Find("activation_scheme");
   if (!activations || activations->is_null()) return scheme;

@@ -104,6 +104,8 @@ TEST(Scheme, ReadsHowFp8RoundsActivations) {
   asks(published(R"(, "activation_scheme": "dynamic", "weight_block_size": null)"), kPerToken, 0);
   asks(published(R"(, "activation_scheme": "static")"), kStatic, 0);
   asks(published(R"(, "activation_scheme": null)"), kNone, 0);
+  asks(R"({"quant_method": "fp8", "fmt": "float8_e4m3fn", "activation_scheme": "static"})", kStatic,
+       0);
   asks(published(""), kNone, 0);
   asks(floats(R"("dynamic": true, "strategy": "token")"), kPerToken, 0);
   asks(floats(R"("dynamic": true, "strategy": "group", "group_size": 64)"), kPerToken, 64);
