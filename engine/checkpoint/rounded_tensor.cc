@@ -33,6 +33,7 @@ class RoundedTensor : public QuantisedTensor {
     columns_ = static_cast<size_t>(info.shape.at(1));
     group_ = scheme.group_of(columns_);
     range_ = scheme.range();
+    if (scheme.kind == CodeKind::kNvfp4) scale_unit_ = kNvfp4Unit;
     format_ = FormatName(scheme) + " (rounded here)";
     stored_bytes_ = rows_ * columns_ * static_cast<uint64_t>(scheme.bits) / 8;
   }

@@ -7,6 +7,8 @@
 
 namespace pinion {
 
+using kernels::ScaleType;
+
 namespace {
 
 // For codes that are twice the values of e2m1, whose largest exponent is 2.
@@ -31,9 +33,9 @@ int8_t NearestE2m1(float value) {
 }  // namespace
 
 CodeRange RoundingScheme::range() const {
-  if (kind == CodeKind::kE4m3) return {-128, 127, false, false, true};
-  if (kind == CodeKind::kMxfp4) return {-12, 12, false, true};
-  if (kind == CodeKind::kNvfp4) return {-12, 12};
+  if (kind == CodeKind::kE4m3) return {-128, 127, false, ScaleType::kF16, true};
+  if (kind == CodeKind::kMxfp4) return {-12, 12, false, ScaleType::kPower};
+  if (kind == CodeKind::kNvfp4) return {-12, 12, false, ScaleType::kE4m3};
   const int codes = 1 << bits;
   return symmetric ? CodeRange{-codes / 2, codes / 2 - 1, false} : CodeRange{0, codes - 1, true};
 }
@@ -55,7 +57,7 @@ GroupScale ScaleOf(const RoundingScheme& scheme, const float* values, size_t n) 
 
 int8_t RoundWeight(const CodeRange& range, GroupScale group, float value) {
   if (range.e4m3) return static_cast<int8_t>(kernels::ToE4m3(value / group.scale).bits);
-  if (range.e2m1) return NearestE2m1(value / group.scale);
+  if (range.scale_type != ScaleType::kF16) return NearestE2m1(value / group.scale);
   // Halves go to the even code, as in torch.round, with which other tools quantise.
   const float code = std::nearbyint(value / group.scale) + group.zero;
   return static_cast<int8_t>(

@@ -42,7 +42,7 @@ struct IntegerFormat {
   size_t group = 0;  // columns; 0: whole rows
   int lowest = -128;
   bool has_offsets = false;
-  bool e2m1 = false;
+  kernels::ScaleType scale_type = kernels::ScaleType::kF16;
   IntegerProduct product = IntegerProduct::kInt8;
   kernels::Rounding rounding;  // of the activations, if they are rounded
   // Whether outliers among the activations stay unrounded, which is ours to choose unless the
@@ -52,6 +52,7 @@ struct IntegerFormat {
   // else null.
   std::shared_ptr<const std::vector<uint32_t>> group_of;
 
+  bool e2m1() const { return scale_type != kernels::ScaleType::kF16; }
   bool e4m3() const { return product == IntegerProduct::kE4m3; }
 };
 

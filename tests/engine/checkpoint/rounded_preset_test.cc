@@ -56,7 +56,7 @@ TEST(RoundedPreset, Mxfp4RoundsExpertsAloneEachWeightToItsNearestCode) {
   EXPECT_EQ(rounded->Quantised("model.layers.1.mlp.router.weight"), nullptr);
   const QuantisedTensor* tensor = rounded->Quantised(down);
   ASSERT_NE(tensor, nullptr);
-  EXPECT_TRUE(tensor->range().e2m1);
+  EXPECT_EQ(tensor->range().scale_type, kernels::ScaleType::kPower);
   EXPECT_EQ(tensor->group(), 32u);
 
   const RoundingScheme scheme{4, 32, true, CodeKind::kMxfp4};
@@ -121,7 +121,8 @@ TEST(RoundedPreset, Nvfp4RoundsWeightsInGroupsOfSixteen) {
 TEST(RoundedPreset, Mxfp4IsRefusedForAModelWithoutExperts) {
   const auto found = FindModel("preset:tiny:mxfp4");
   ASSERT_FALSE(found);
-  EXPECT_THAT(found.error().message, HasSubstr("'tiny' has none; use w8a8, awq, gptq, fp8 or nvfp4"));
+  EXPECT_THAT(found.error().message,
+              HasSubstr("'tiny' has none; use w8a8, awq, gptq, fp8 or nvfp4"));
 }
 
 TEST(RoundedPreset, UnknownSchemesAreNamedWithThoseThatThereAre) {
