@@ -43,11 +43,15 @@ constexpr IntProblem kIntProblems[] = {
     {{16, 64, 64}, {.bits = 8, .k = 64, .group = 64}},
     {{33, 36, 50}, {.bits = 8, .k = 36, .group = 36}},
     {{40, 128, 64}, {.bits = 4, .k = 128, .group = 64, .lowest = 0, .has_offsets = true}},
-    {{40, 64, 64}, {.bits = 4, .k = 64, .group = 32, .lowest = -12, .e2m1 = true}},
+    {{40, 64, 64},
+     {.bits = 4, .k = 64, .group = 32, .lowest = -12, .scale_type = ScaleType::kPower}},
+    {{40, 64, 64},
+     {.bits = 4, .k = 64, .group = 16, .lowest = -12, .scale_type = ScaleType::kE4m3}},
 };
 
 // The comparison includes the gaps between rows and the rows behind the result, which a tile would
 // overwrite if it were configured with too many rows.
+constexpr size_t kMostGroups = 4;
 constexpr size_t kRowsWatched = 48, kMostColumns = 128, kMostOutputs = 128;
 constexpr size_t kRowPitch = kMostOutputs + 16;
 constexpr float kUntouched = 0x1p100f;  // far above every result
@@ -144,10 +148,10 @@ void FillIntegers(Rng& rng, const IntProblem& problem, Operands& operands) {
   const IntLayout& layout = problem.layout;
   const int most = layout.lowest + (1 << layout.bits) - 1;
   int8_t codes[kBlockN * kMostColumns];
-  float scales[kBlockN * 2], offsets[kBlockN * 2], row[kMostColumns];
+  float scales[kBlockN * kMostGroups], offsets[kBlockN * kMostGroups], row[kMostColumns];
   for (size_t i = 0; i < kBlockN * layout.k; ++i)
     codes[i] =
-        static_cast<int8_t>(layout.e2m1 ? AnyDoubledE2m1(rng) : rng.Any(layout.lowest, most));
+        static_cast<int8_t>(layout.e2m1() ? AnyDoubledE2m1(rng) : rng.Any(layout.lowest, most));
   for (size_t i = 0; i < kBlockN * layout.groups(); ++i) {
     scales[i] = PowerOfTwo(i);
     offsets[i] = layout.has_offsets ? static_cast<float>(rng.Any(-15, 0)) * scales[i] : 0;
@@ -169,7 +173,7 @@ std::string CompareIntegers(const IntProblem& problem, Operands& operands,
                             const TileProducts& tiles, const TileProducts& reference) {
   Rng rng(2);
   FillIntegers(rng, problem, operands);
-  const char* kind = problem.layout.e2m1        ? "4-bit floats"
+  const char* kind = problem.layout.e2m1()      ? "4-bit floats"
                      : problem.layout.bits == 4 ? "4-bit integers"
                                                 : "8-bit integers";
   return Compare(kind, problem.shape, operands, tiles, reference,

@@ -16,21 +16,22 @@ struct Kind {
   size_t group;  // 0: whole rows
   int lowest;
   bool has_offsets;
-  bool e2m1 = false;
+  ScaleType scale_type = ScaleType::kF16;
   bool outliers = false;  // every row has as many as are kept apart
   IntLayout LayoutOf(size_t k) const {
-    return {bits,        k,    group > 0 ? group : k,         lowest,
-            has_offsets, e2m1, outliers ? MostOutliers(k) : 0};
+    return {bits,        k,          group > 0 ? group : k,         lowest,
+            has_offsets, scale_type, outliers ? MostOutliers(k) : 0};
   }
 };
 constexpr Kind kKinds[] = {{"w8a8", 8, 0, -128, false},
                            {"q8_0", 8, 32, -128, false},
                            {"int4-g32", 4, 32, -8, false},
-                           {"mxfp4", 4, 32, -12, false, true},
+                           {"mxfp4", 4, 32, -12, false, ScaleType::kPower},
+                           {"nvfp4", 4, 16, -12, false, ScaleType::kE4m3},
                            {"int4-g128", 4, 128, -8, false},
                            {"int4-g128-zeros", 4, 128, 0, true},
-                           {"int4-g32-outliers", 4, 32, -8, false, false, true},
-                           {"int4-g128-outliers", 4, 128, -8, false, false, true}};
+                           {"int4-g32-outliers", 4, 32, -8, false, ScaleType::kF16, true},
+                           {"int4-g128-outliers", 4, 128, -8, false, ScaleType::kF16, true}};
 
 // Rounded rows of activations; their values do not matter, only how many stand out.
 const std::byte* RoundedRows(const IntTable& table, const IntLayout& layout, size_t rows) {

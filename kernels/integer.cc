@@ -80,12 +80,12 @@ void PackCodes(std::byte* dst, const IntLayout& layout, const int8_t* codes, siz
     for (size_t row = 0; row < rows; ++row) {
       const int8_t* src = codes + row * layout.k + first;
       int8_t nibbles[kPackColumns];
-      if (layout.e2m1) {
+      if (layout.e2m1()) {
         EncodeE2M1(src, std::min(live - first, kPackColumns), nibbles);
         src = nibbles;
       }
       sums[row] +=
-          StoreWords<kBits>(src, live - first, layout.e2m1 ? 0 : layout.lowest, tile.bytes[row]);
+          StoreWords<kBits>(src, live - first, layout.e2m1() ? 0 : layout.lowest, tile.bytes[row]);
     }
     impl::TransposeWords(dst + layout.code_bytes(k), tile.bytes[0], sizeof(tile.bytes[0]),
                          std::min(kPackColumns, width - k) / kStep);
@@ -111,17 +111,33 @@ void Put(std::byte* dst, size_t index, T value) {
   std::memcpy(dst + index * sizeof(T), &value, sizeof(T));
 }
 
-// A power of two below 1 as the byte that e2m1's layout has for it; 255 if it is not finite.
+// A power of two below 1 as the byte that kPower has for it; 255 if it is not finite.
 std::byte PowerByte(float power) {
   if (!std::isfinite(power)) return std::byte{255};
   const int exponent = power > 0 ? std::ilogb(power) + 127 : 0;
   return static_cast<std::byte>(std::max(exponent, 0));
 }
 
+// The byte that kE4m3 has for a scale in units.
+std::byte E4m3Byte(float scale) {
+  constexpr float kHalfway = (kLargestE4m3 + 480) / 2;
+  if (std::abs(scale) < kHalfway) return std::byte{ToE4m3(scale).bits};
+  return std::byte{scale < 0 ? uint8_t{0xff} : uint8_t{0x7f}};
+}
+
+// 2^8 of the unit, which is what a scale of kE4m3 is relative to.
+float E4m3OutputScale(const IntLayout& layout, const float* scales, float unit) {
+  const bool finite = std::all_of(scales, scales + layout.groups(),
+                                  [](float scale) { return std::isfinite(scale); });
+  return finite ? unit * 0x1p8f : std::nanf("");
+}
+
 // Stores an output's scales, offsets and sum of codes.
 void PackScales(std::byte* dst, const IntLayout& layout, size_t output, int32_t stored_sum,
-                const float* scales, const float* offsets) {
-  const float own = OutputScale(layout, scales, offsets);
+                const float* scales, const float* offsets, float unit) {
+  const bool is_e4m3 = layout.scale_type == ScaleType::kE4m3;
+  const float own =
+      is_e4m3 ? E4m3OutputScale(layout, scales, unit) : OutputScale(layout, scales, offsets);
   std::byte* tail = dst + layout.groups() * layout.group_bytes();
   const int32_t sum = stored_sum + static_cast<int32_t>(layout.k) * layout.lowest;
   Put(tail, output, own);
@@ -129,8 +145,8 @@ void PackScales(std::byte* dst, const IntLayout& layout, size_t output, int32_t 
   if (layout.whole_rows()) return;
   for (size_t group = 0; group < layout.groups(); ++group) {
     std::byte* at = dst + group * layout.group_bytes() + layout.code_bytes(layout.group);
-    if (layout.e2m1) {
-      Put(at, output, PowerByte(scales[group] / own));
+    if (layout.e2m1()) {
+      Put(at, output, is_e4m3 ? E4m3Byte(scales[group] / unit) : PowerByte(scales[group] / own));
       continue;
     }
     Put(at, output, ToF16(scales[group] / own));
@@ -184,7 +200,7 @@ bool HasAmxInt8() { return impl::Cpuid(7, 0).edx >> 25 & 1; }
 }  // namespace
 
 void PackIntBlock(std::byte* dst, const IntLayout& layout, const int8_t* codes, const float* scales,
-                  const float* offsets, size_t rows) {
+                  const float* offsets, size_t rows, const float* units) {
   if (layout.e4m3) return impl::PackE4m3Block(dst, layout, codes, scales, rows);
   if (rows < kBlockN) std::memset(dst, 0, layout.block_bytes());
   const auto pack = layout.bits == 4 ? PackCodes<4> : PackCodes<8>;
@@ -195,7 +211,7 @@ void PackIntBlock(std::byte* dst, const IntLayout& layout, const int8_t* codes, 
          std::min(width, layout.k - group * width), width, sums);
   for (size_t row = 0; row < rows; ++row)
     PackScales(dst, layout, row, sums[row], scales + row * layout.groups(),
-               offsets + row * layout.groups());
+               offsets + row * layout.groups(), units ? units[row] : 1);
 }
 
 void UnpackNibbles(const uint32_t* words, int bias, int8_t* dst) {

@@ -31,32 +31,37 @@ struct Outlier {
 //   4 bits  [group/8][64 n][8 k]  a word's low nibbles are columns 0 to 3, its high ones 4 to 7
 //   float16 scales [64], float16 offsets [64] (offsets if has_offsets), both relative to the
 //   output's own float32 scale, so that float16 has the range. Neither if whole rows are one group.
-//   e2m1: a byte for each of the 64 scales instead, b for 2^(b - 127), 0 for 0
+//   e2m1: a byte for each of the 64 scales instead, relative to the output's own float32, too
+//     kPower   b for 2^(b - 127), 0 for 0
+//     kE4m3    the bits of an e4m3 for its value times 2^-8: those of a float16, but for zeros on
+//              both sides of them. 0x7f and 0xff are no NaNs but 480 and -480.
 //   e4m3: float32 scales [64], not relative to anything
 // e2m1: codes of 4 bits are a sign and a magnitude as published; twice their values, whole numbers
 // from -12 to 12, are the integers that the formula above calls code, and half of it is part of the
-// scale, a power of two.
+// scale.
 // e4m3: "codes" are eight-bit floats as published (types.h), weight = scale * value, and their
 // order serves their conversion: [group/2][2 halves of the outputs][8 places][4 n][2 k], outputs 0
 // to 15 of a half at its even places and 16 to 31 at the odd ones. e4m3.h multiplies them. and at
 // the end
-//   float32 [64]  the outputs' scales (e4m3 in groups: 0); powers of two if there are groups, so
-//   that scales that the
-//                 checkpoint stores in 16 bits are kept exactly
+//   float32 [64]  the outputs' scales (e4m3 in groups: 0). If there are groups, powers of two, so
+//                 that scales that the checkpoint stores in 16 bits are kept exactly; kE4m3: 2^8 of
+//                 the checkpoint's unit, or NaN if one of the output's scales is not finite
 //   int32   [64]  if whole rows are one group: the sum of each output's codes
 struct IntLayout {
   int bits = 8;       // of a code: 4 or 8
   size_t k = 0;       // columns
-  size_t group = 0;   // columns that share a scale, a multiple of 16 (4 bits: of 32, or of
-                      // kPadK if it is padded); or k: whole rows, without offsets
+  size_t group = 0;   // columns that share a scale, a multiple of 16; or k: whole rows, without
+                      // offsets
   int lowest = -128;  // the code that is stored as 0
   bool has_offsets = false;
-  bool e2m1 = false;    // with 4 bits, in groups, lowest -12, no offsets; scales are powers of two
+  // Of a byte: with codes of e2m1, 4 bits, in groups, lowest -12, no offsets.
+  ScaleType scale_type = ScaleType::kF16;
   size_t outliers = 0;  // most activations of a row that are kept apart
   bool e4m3 = false;    // with 8 bits, lowest 0, no offsets
 
   // Always inlined, because ISA files call them (README, the rule of ISA files).
-  [[gnu::always_inline]] bool whole_rows() const { return group == k && !has_offsets && !e2m1; }
+  [[gnu::always_inline]] bool e2m1() const { return scale_type != ScaleType::kF16; }
+  [[gnu::always_inline]] bool whole_rows() const { return group == k && !has_offsets && !e2m1(); }
   [[gnu::always_inline]] size_t k_padded() const { return RoundUp(k, kPadK); }
   [[gnu::always_inline]] size_t groups() const {
     return whole_rows() ? 1 : (k + group - 1) / group;
@@ -71,7 +76,7 @@ struct IntLayout {
   }
   // Bytes of an output's scale and offset in a group.
   [[gnu::always_inline]] size_t scale_bytes() const {
-    if (e2m1) return 1;
+    if (e2m1()) return 1;
     if (e4m3) return sizeof(float);
     return has_offsets ? 2 * sizeof(F16) : sizeof(F16);
   }
@@ -93,10 +98,11 @@ struct IntLayout {
 
 // Packs rows [0, rows) (at most 64; missing ones become zero) into one block.
 //   codes   [rows][k]; e2m1: twice the values; e4m3: the bytes, of which a NaN makes its scale one
-//   scales, offsets   [rows][groups()]; e2m1: a scale below 2^-126 of its output's largest becomes
-//   0
+//   scales, offsets   [rows][groups()]; kPower: a scale below 2^-126 of its output's largest is
+//                     stored as 0; kE4m3: scales become e4m3 times their output's unit
+//   units   kE4m3: [rows], positive; null: 1; others: not read
 void PackIntBlock(std::byte* dst, const IntLayout& layout, const int8_t* codes, const float* scales,
-                  const float* offsets, size_t rows);
+                  const float* offsets, size_t rows, const float* units = nullptr);
 
 // Unpacks eight codes of 4 bits from each of 64 words, as formats store them that pack codes into
 // words: dst[place][word], place 0 being the lowest bits. `bias` is subtracted; the result must fit
@@ -144,7 +150,7 @@ struct IntTable {
   void (*round)(const IntLayout& layout, const RoundArgs& args);
   // If whole rows are one group the sums are exact, and all tables give the same bits. The same
   // holds for e2m1, whose groups are added in order; except that "amx_int8" sums the products of
-  // more than 32 rows in float32, if groups are multiples of 32 columns.
+  // more than 32 rows in float32, if columns() is a multiple of 32.
   void (*gemm)(const IntLayout& layout, const IntGemmArgs& args);
   // Converts one block's weights to floats, packed as by PackBlock (kernels.h); columns beyond the
   // last group become zero. dst_type: kBf16 or kF16. It serves products with activations that are

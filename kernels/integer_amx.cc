@@ -67,6 +67,8 @@ alignas(64) constexpr uint16_t kDoubledE2M1[32] = {
     0, 0xbf80, 0xc000, 0xc040, 0xc080, 0xc0c0, 0xc100, 0xc140,  //
     0, 0x3f80, 0x4000, 0x4040, 0x4080, 0x40c0, 0x4100, 0x4140,  //
     0, 0xbf80, 0xc000, 0xc040, 0xc080, 0xc0c0, 0xc100, 0xc140};
+alignas(64) constexpr float kDoubledE2M1Floats[16] = {0, 1,  2,  3,  4,  6,  8,  12,
+                                                      0, -1, -2, -3, -4, -6, -8, -12};
 
 struct AmxE2m1Vectors : AmxVectors {
   static void WidenStep(const std::byte* x, std::byte* dst) {
@@ -86,18 +88,26 @@ struct AmxE2m1Vectors : AmxVectors {
                                                       widen(_mm256_extracti128_si256(bytes, 1))));
   }
 
+  template <size_t kWords>
+  static void WidenWords(ScaleType type, const std::byte* codes, const std::byte* scales,
+                         std::byte* dst) {
+    type == ScaleType::kPower ? WidenByPowers<kWords>(codes, scales, dst)
+                              : WidenByE4m3<kWords>(codes, scales, dst);
+  }
+
   // A power of two lowers the exponent, except of zero. The byte of a scale that is not finite
   // makes its weights NaN.
-  static void WidenTile(const std::byte* codes, const std::byte* powers, std::byte* dst) {
+  template <size_t kWords>
+  static void WidenByPowers(const std::byte* codes, const std::byte* powers, std::byte* dst) {
     const __m512i wide =
         _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(powers)));
     const __m512i bytes = _mm512_or_si512(wide, _mm512_slli_epi32(wide, 16));
     const __mmask32 live = _mm512_test_epi16_mask(bytes, bytes);
     const __m512i lower = _mm512_slli_epi16(_mm512_sub_epi16(_mm512_set1_epi16(127), bytes), 7);
     const __m512i values = _mm512_load_si512(kDoubledE2M1);
-    for (int word = 0; word < 4; ++word, codes += kBlockN * sizeof(uint32_t)) {
+    for (size_t word = 0; word < kWords; ++word, codes += kBlockN * sizeof(uint32_t)) {
       const __m512i nibbles = _mm512_loadu_si512(codes);
-      const auto put = [&](int row, __m512i at) {
+      const auto put = [&](size_t row, __m512i at) {
         _mm512_store_si512(
             dst + (word * 4 + row) * kTileBytes,
             _mm512_maskz_subs_epu16(live, _mm512_permutexvar_epi16(at, values), lower));
@@ -110,8 +120,30 @@ struct AmxE2m1Vectors : AmxVectors {
     const __mmask32 nan = _mm512_cmpeq_epi16_mask(bytes, _mm512_set1_epi16(255));
     if (nan == 0) [[likely]]
       return;
-    for (size_t row = 0; row < kTileHeight; ++row)
+    for (size_t row = 0; row < kWords * 4; ++row)
       _mm512_mask_storeu_epi16(dst + row * kTileBytes, nan, _mm512_set1_epi16(0x7fc0));
+  }
+
+  // As floats, whose low halves are zero: weights have six significant bits. The code of a pair's
+  // second column is 16 bits above that of its first.
+  template <size_t kWords>
+  static void WidenByE4m3(const std::byte* codes, const std::byte* scales, std::byte* dst) {
+    const Vec scale = WidenE4m3(scales), values = Load(kDoubledE2M1Floats);
+    const auto weights = [&](__m512i at) {
+      return Ints(_mm512_permutexvar_ps(at, values) * scale);
+    };
+    for (size_t word = 0; word < kWords; ++word, codes += kBlockN * sizeof(uint32_t)) {
+      const __m512i nibbles = _mm512_loadu_si512(codes);
+      const auto put = [&](size_t row, __m512i even, __m512i odd) {
+        _mm512_store_si512(dst + (word * 4 + row) * kTileBytes,
+                           _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(weights(even), 16),
+                                                   weights(odd)));
+      };
+      put(0, nibbles, _mm512_srli_epi32(nibbles, 16));
+      put(1, _mm512_srli_epi32(nibbles, 4), _mm512_srli_epi32(nibbles, 20));
+      put(2, _mm512_srli_epi32(nibbles, 8), _mm512_srli_epi32(nibbles, 24));
+      put(3, _mm512_srli_epi32(nibbles, 12), _mm512_srli_epi32(nibbles, 28));
+    }
   }
 };
 

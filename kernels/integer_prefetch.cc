@@ -16,11 +16,12 @@ constexpr size_t kRows[] = {1, 2, 4, 6, 8, 12, 16, 24, 32};
 constexpr size_t kMostRows = kRows[std::size(kRows) - 1];
 // As in gemm_measure.cc, a slice that fits L2.
 constexpr size_t kK = 2048, kBlocks = 4;
-constexpr IntLayout kSlices[IntPrefetch::kKinds] = {{8, kK, kK, -128, false},
-                                                    {8, kK, 32, -128, false},
-                                                    {4, kK, kK, -8, false},
-                                                    {4, kK, 128, -8, true},
-                                                    {8, kK, 128, 0, false, false, 0, true}};
+constexpr IntLayout kSlices[IntPrefetch::kKinds] = {
+    {8, kK, kK, -128, false},
+    {8, kK, 32, -128, false},
+    {4, kK, kK, -8, false},
+    {4, kK, 128, -8, true},
+    {8, kK, 128, 0, false, ScaleType::kF16, 0, true}};
 
 class Stopwatch {
  public:

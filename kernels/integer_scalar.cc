@@ -91,12 +91,16 @@ int Code(const IntLayout& layout, const std::byte* codes, size_t output, size_t 
   const auto byte = Get<uint8_t>(codes, (k / step * kBlockN + output) * 4 + place % 4);
   if (layout.bits == 8) return byte;
   const int nibble = place < 4 ? byte & 15 : byte >> 4;
-  return layout.e2m1 ? kE2M1Bytes[nibble] : nibble;
+  return layout.e2m1() ? kE2M1Bytes[nibble] : nibble;
 }
 
 // Of an output in a group, relative to the output's own.
 float Scale(const IntLayout& layout, const std::byte* scales, size_t output) {
-  if (!layout.e2m1) return Widen(Get<F16>(scales, output));
+  if (!layout.e2m1()) return Widen(Get<F16>(scales, output));
+  if (layout.scale_type == ScaleType::kE4m3) {
+    const auto byte = Get<uint8_t>(scales, output);
+    return Widen(F16{static_cast<uint16_t>((byte & 0x80) << 8 | (byte & 0x7f) << 7)});
+  }
   const uint32_t bits = uint32_t{Get<uint8_t>(scales, output)} << 23;
   float power;
   std::memcpy(&power, &bits, sizeof(power));
@@ -113,6 +117,7 @@ float Weight(const IntLayout& layout, const std::byte* block, size_t output, siz
   if (layout.whole_rows()) return std::fma(code, own, own * lowest);
   const std::byte* scales = codes + layout.code_bytes(width);
   const float scale = Scale(layout, scales, output) * own;
+  if (layout.e2m1()) return (code + lowest) * scale;
   const float offset =
       layout.has_offsets ? Widen(Get<F16>(scales, kBlockN + output)) * own : scale * lowest;
   return std::fma(code, scale, offset);

@@ -49,6 +49,10 @@ struct E4m3 {
 };
 inline constexpr float kLargestE4m3 = 448;
 
+// How the scales of integer weights in groups are stored (integer.h). Those of 8 bits belong to
+// codes of e2m1: kPower to MXFP4's, kE4m3 to NVFP4's.
+enum class ScaleType : uint8_t { kF16, kPower, kE4m3 };
+
 // Conversions, round to nearest even; NaN stays NaN. Portable and slow: for tests and cold paths.
 float ToFloat(Bf16 value);
 float ToFloat(F16 value);

@@ -19,7 +19,7 @@ class Fp8Tensor : public QuantisedTensor {
     rows_ = static_cast<size_t>(bytes_.shape[0]);
     columns_ = static_cast<size_t>(bytes_.shape[1]);
     group_ = block_columns;
-    range_ = {-128, 127, false, false, true};
+    range_ = {-128, 127, false, kernels::ScaleType::kF16, true};
     format_ = "FP8";
     stored_bytes_ = stored_bytes;
   }

@@ -261,8 +261,8 @@ constexpr GgufType kTypes[] = {
     {20, "IQ4_NL", 32, 18, 32, -127, 113, false, DecodeIq4Nl},
     {23, "IQ4_XS", 256, 136, 32, -127, 113, false, DecodeIq4Xs},
     {30, "BF16", 1, 2},
-    {39, "MXFP4", 32, 17, 32, -12, 12, false, DecodeMxfp4, true},
-    {40, "NVFP4", 64, 36, 16, -12, 12, false, DecodeNvfp4},
+    {39, "MXFP4", 32, 17, 32, -12, 12, false, DecodeMxfp4, kernels::ScaleType::kPower},
+    {40, "NVFP4", 64, 36, 16, -12, 12, false, DecodeNvfp4, kernels::ScaleType::kE4m3},
 };
 
 // Types that Pinion does not read, for messages.

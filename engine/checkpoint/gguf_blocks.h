@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "kernels/types.h"
+
 namespace pinion {
 
 // A type of GGUF tensors: blocks of `elements` consecutive weights of a row in `bytes` bytes.
@@ -20,7 +22,8 @@ struct GgufType {
   bool has_offsets = false;
   // One block: codes [elements], scales and offsets [elements / group].
   void (*decode)(const std::byte* block, int8_t* codes, float* scales, float* offsets) = nullptr;
-  bool e2m1 = false;  // CodeRange::e2m1
+  kernels::ScaleType scale_type =
+      kernels::ScaleType::kF16;  // as CodeRange's; kE4m3 in units of 0.5
 };
 
 // The type of an id; nullptr if Pinion does not read it.

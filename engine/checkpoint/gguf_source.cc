@@ -54,7 +54,8 @@ class GgufQuantised : public QuantisedTensor {
     rows_ = static_cast<size_t>(placed.tensor.shape.front());
     columns_ = static_cast<size_t>(placed.tensor.shape.back());
     group_ = type_.group;
-    range_ = {type_.lowest, type_.highest, type_.has_offsets, type_.e2m1};
+    range_ = {type_.lowest, type_.highest, type_.has_offsets, type_.scale_type};
+    scale_unit_ = scale_ / 2;  // as GgufType has it
     format_ = type_.name;
     stored_bytes_ = placed.tensor.bytes;
   }

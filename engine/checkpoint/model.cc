@@ -53,7 +53,7 @@ Result<ModelFiles> FindPreset(const std::string& model) {
   PINION_ASSIGN(files.spec, ReadSpec(files.config));
   if (is_mxfp4 && ExpertLinears(files.spec).empty())
     return Fail(ErrorCode::kUsage, StrCat("scheme 'mxfp4' rounds the experts of a mixture, and '",
-                                          name, "' has none; use w8a8, awq, gptq or fp8"));
+                                          name, "' has none; use w8a8, awq, gptq, fp8 or nvfp4"));
   return files;
 }
 

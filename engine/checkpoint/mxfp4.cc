@@ -28,7 +28,7 @@ class Mxfp4Tensor : public QuantisedTensor {
     rows_ = of.outputs / step;
     columns_ = of.groups * kGroup;
     group_ = kGroup;
-    range_ = {-12, 12, false, true};
+    range_ = {-12, 12, false, kernels::ScaleType::kPower};
     format_ = "MXFP4";
     stored_bytes_ = rows_ * of.groups * (kGroupBytes + 1);
   }

@@ -13,7 +13,7 @@ namespace pinion {
 // and _scales [experts][outputs][inputs / 32], gate and up outputs taking turns, with biases _bias.
 // Shown as a linear for each expert, under the spec's names. A weight is twice its value, an
 // integer, times half of its group's power of two: nothing is rounded,
-// and the matrix can stay in 4 bits (CodeRange::e2m1). Errors name the tensor.
+// and the matrix can stay in 4 bits (kernels::ScaleType::kPower). Errors name the tensor.
 Result<std::unique_ptr<TensorSource>> OpenMxfp4Experts(std::unique_ptr<TensorSource> stored,
                                                        const DecoderSpec& spec);
 

@@ -16,13 +16,13 @@ constexpr int64_t kNvfp4Group = 16;
 
 class Nvfp4Tensor : public QuantisedTensor {
  public:
-  // factor: of all scales
-  Nvfp4Tensor(StoredTensor codes, StoredTensor scales, float factor)
-      : codes_(std::move(codes)), scales_(std::move(scales)), factor_(factor) {
+  Nvfp4Tensor(StoredTensor codes, StoredTensor scales, float scale_unit)
+      : codes_(std::move(codes)), scales_(std::move(scales)) {
     rows_ = static_cast<size_t>(codes_.shape[0]);
     columns_ = static_cast<size_t>(codes_.shape[1]) * 2;
     group_ = kNvfp4Group;
-    range_ = {-12, 12};
+    range_ = {-12, 12, false, kernels::ScaleType::kE4m3};
+    scale_unit_ = scale_unit;
     format_ = "NVFP4";
     stored_bytes_ = codes_.bytes() + scales_.bytes() + sizeof(float);
   }
@@ -31,7 +31,7 @@ class Nvfp4Tensor : public QuantisedTensor {
     UnpackE2m1(codes_.data + row * columns_ / 2, count * columns_ / 2, codes);
     for (size_t i = 0; i < count * groups(); ++i) {
       const kernels::E4m3 stored{std::to_integer<uint8_t>(scales_.data[row * groups() + i])};
-      scales[i] = kernels::ToFloat(stored) * factor_;
+      scales[i] = kernels::ToFloat(stored) * scale_unit_;
     }
     std::fill_n(offsets, count * groups(), 0.0f);
   }
@@ -41,7 +41,6 @@ class Nvfp4Tensor : public QuantisedTensor {
 
  private:
   StoredTensor codes_, scales_;
-  float factor_;
 };
 
 // The scale of the whole matrix, which files have as [1] or as a number without a shape.
@@ -74,8 +73,8 @@ Result<std::unique_ptr<QuantisedTensor>> OpenNvfp4(const std::string& module,
                 tensors.Require("weight_scale", "F8_E4M3", {codes.shape[0], inputs / kNvfp4Group}));
   PINION_ASSIGN(const float whole,
                 ReadWhole(tensors, plain ? "weight_scale_2" : "weight_global_scale"));
-  const float factor = (plain ? whole : 1 / whole) / 2;  // codes are twice the values
-  return std::make_unique<Nvfp4Tensor>(codes, scales, factor);
+  const float unit = (plain ? whole : 1 / whole) / 2;  // codes are twice the values
+  return std::make_unique<Nvfp4Tensor>(codes, scales, unit);
 }
 
 }  // namespace pinion

@@ -15,8 +15,9 @@ namespace pinion {
 //                       weight_global_scale F32 [1], by which scales are divided
 //   ModelOpt            the same as weight, weight_scale and weight_scale_2, by which they are
 //                       multiplied
-// A weight is twice its value, an integer, times half of its scale. Null if the linear is stored in
-// neither way. Errors name the tensor.
+// A weight is twice its value, an integer, times half of its scale: nothing is rounded, and the
+// matrix can stay in 4 bits (kernels::ScaleType::kE4m3). Null if the linear is stored in neither
+// way. Errors name the tensor.
 // Source: compressed-tensors, compressors/nvfp4; NVIDIA ModelOpt,
 // quantization/qtensor/nvfp4_tensor.
 Result<std::unique_ptr<QuantisedTensor>> OpenNvfp4(const std::string& module,

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/types.h"
+
 namespace pinion {
 
 // The integers of a quantised matrix. Every published format that Pinion reads has this form:
@@ -14,8 +16,9 @@ namespace pinion {
 struct CodeRange {
   int lowest = -8, highest = 7;  // of a code; both fit an int8
   bool has_offsets = false;      // false: all offsets are 0
-  // Codes are twice the values of e2m1 (-12 to 12), scales powers of two: MXFP4.
-  bool e2m1 = false;
+  // Unless kF16, codes are twice the values of e2m1 (-12 to 12), and scales powers of two (MXFP4)
+  // or numbers of e4m3 in units (NVFP4).
+  kernels::ScaleType scale_type = kernels::ScaleType::kF16;
   // Codes are the bytes of e4m3 (kernels::E4m3), and their values take the codes' place above: FP8.
   bool e4m3 = false;
 };
@@ -33,6 +36,7 @@ class QuantisedTensor {
   const CodeRange& range() const { return range_; }
   const std::string& format() const { return format_; }    // "Q4_K", "AWQ int4": for people
   uint64_t stored_bytes() const { return stored_bytes_; }  // codes and scales in the file
+  float scale_unit() const { return scale_unit_; }         // of scales in e4m3
   // The group of each column if groups are not consecutive columns (GPTQ's act-order); else empty.
   const std::vector<uint32_t>& group_of() const { return group_of_; }
 
@@ -50,6 +54,7 @@ class QuantisedTensor {
   CodeRange range_;
   std::string format_;
   uint64_t stored_bytes_ = 0;
+  float scale_unit_ = 1;
   std::vector<uint32_t> group_of_;
 };
 

@@ -15,8 +15,10 @@ std::string FormatName(const RoundingScheme& scheme) {
   switch (scheme.kind) {
     case CodeKind::kE4m3:
       return "FP8";
-    case CodeKind::kE2m1:
+    case CodeKind::kMxfp4:
       return "MXFP4";
+    case CodeKind::kNvfp4:
+      return "NVFP4";
     case CodeKind::kInteger:
       break;
   }
@@ -31,6 +33,7 @@ class RoundedTensor : public QuantisedTensor {
     columns_ = static_cast<size_t>(info.shape.at(1));
     group_ = scheme.group_of(columns_);
     range_ = scheme.range();
+    if (scheme.kind == CodeKind::kNvfp4) scale_unit_ = kNvfp4Unit;
     format_ = FormatName(scheme) + " (rounded here)";
     stored_bytes_ = rows_ * columns_ * static_cast<uint64_t>(scheme.bits) / 8;
   }
@@ -110,17 +113,17 @@ Result<QuantScheme> PresetScheme(const std::string& name) {
     scheme.activations = ActivationRounding::kPerToken;
     return scheme;
   }
-  if (name == "mxfp4") {
+  if (name == "mxfp4" || name == "nvfp4") {
     QuantScheme scheme;
-    scheme.method = QuantMethod::kMxfp4;
+    scheme.method = name == "mxfp4" ? QuantMethod::kMxfp4 : QuantMethod::kNvfp4;
     scheme.bits = 4;
-    scheme.group = 32;
+    scheme.group = name == "mxfp4" ? 32 : 16;
     return scheme;
   }
   auto scheme = MadeUpScheme(name);
   if (scheme) return scheme;
   return Fail(ErrorCode::kUsage,
-              StrCat("scheme '", name, "' is unknown, want w8a8, awq, gptq, fp8 or mxfp4"));
+              StrCat("scheme '", name, "' is unknown, want w8a8, awq, gptq, fp8, nvfp4 or mxfp4"));
 }
 
 std::vector<std::string> PlainLinears(const DecoderSpec& spec) {
@@ -175,7 +178,8 @@ std::vector<std::string> ExpertLinears(const DecoderSpec& spec) {
 
 RoundingScheme RoundingOf(const QuantScheme& scheme) {
   const CodeKind kind = scheme.method == QuantMethod::kFp8     ? CodeKind::kE4m3
-                        : scheme.method == QuantMethod::kMxfp4 ? CodeKind::kE2m1
+                        : scheme.method == QuantMethod::kMxfp4 ? CodeKind::kMxfp4
+                        : scheme.method == QuantMethod::kNvfp4 ? CodeKind::kNvfp4
                                                                : CodeKind::kInteger;
   return {scheme.bits, scheme.group < 0 ? 0 : static_cast<size_t>(scheme.group),
           scheme.method != QuantMethod::kAwq, kind};

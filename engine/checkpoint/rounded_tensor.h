@@ -19,9 +19,9 @@ std::unique_ptr<QuantisedTensor> RoundTensor(const TensorSource& source, const T
 
 // "w8a8", "awq" and "gptq": the schemes that checkpoints of made-up weights can have.
 Result<QuantScheme> MadeUpScheme(const std::string& name);
-// These and two more that a preset in memory can have: "fp8", e4m3 with a scale for 128 columns of
-// a row, which costs what a published scale of 128 x 128 weights costs, and "mxfp4", which rounds
-// the experts of a mixture as GPT-OSS is published.
+// These and three more that a preset in memory can have: "fp8", e4m3 with a scale for 128 columns
+// of a row, which costs what a published scale of 128 x 128 weights costs, "nvfp4", and "mxfp4",
+// which rounds the experts of a mixture as GPT-OSS is published.
 Result<QuantScheme> PresetScheme(const std::string& name);
 // The weights of the linears that are quantised: all but those of modules that stay plain.
 std::vector<std::string> RoundedLinears(const DecoderSpec& spec);

@@ -43,11 +43,12 @@ IntegerShare Regroup(const IntegerFormat& format, size_t column, size_t k) {
 
 std::optional<IntegerShare> Cut(const IntegerFormat& format, size_t column, size_t k) {
   if (format.group_of) return Regroup(format, column, k);
-  kernels::IntLayout layout{format.bits, k, k, format.lowest, format.has_offsets, format.e2m1};
+  kernels::IntLayout layout{format.bits,      k, k, format.lowest, format.has_offsets,
+                            format.scale_type};
   layout.e4m3 = format.e4m3();
   // A cut may lie inside a group: groups become narrow enough for it to fall between two of them.
   const size_t group = std::gcd(format.group, column);
-  if (!format.e2m1 && (format.group == 0 || group >= k)) {
+  if (!format.e2m1() && (format.group == 0 || group >= k)) {
     if (format.has_offsets) layout.group = kernels::RoundUp(k, kernels::kPadK);
     return IntegerShare{layout, nullptr};
   }

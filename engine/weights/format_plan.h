@@ -43,7 +43,7 @@ struct IntegerFormat {
   size_t group = 0;  // columns; 0: whole rows
   int lowest = -128;
   bool has_offsets = false;
-  bool e2m1 = false;
+  kernels::ScaleType scale_type = kernels::ScaleType::kF16;
   IntegerProduct product = IntegerProduct::kInt8;
   kernels::Rounding rounding;  // of the activations, if they are rounded to int8
   // Whether outliers among the activations stay unrounded, which is ours to choose unless the
@@ -55,6 +55,7 @@ struct IntegerFormat {
   // Of the activations of kE4m3, if they are rounded. Where a row begins is known of a share alone.
   std::optional<kernels::E4m3Rounding> e4m3_rounding = {};
 
+  bool e2m1() const { return scale_type != kernels::ScaleType::kF16; }
   bool e4m3() const { return product == IntegerProduct::kE4m3; }
 };
 

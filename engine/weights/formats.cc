@@ -19,7 +19,7 @@ void Include(const QuantisedTensor& tensor, int& highest, IntegerFormat& format)
   format.lowest = std::min(format.lowest, range.lowest);
   highest = std::max(highest, range.highest);
   format.has_offsets = format.has_offsets || range.has_offsets;
-  format.e2m1 = format.e2m1 && range.e2m1;
+  if (format.scale_type != range.scale_type) format.scale_type = kernels::ScaleType::kF16;
   format.group = std::gcd(format.group, group);  // gcd(0, n) is n
 }
 
@@ -114,16 +114,16 @@ class Planner {
     format.outliers_apart =
         *product == IntegerProduct::kInt8 && activations_ == ActivationRounding::kNone;
     format.lowest = 127;
-    format.e2m1 = true;
+    format.scale_type = tensors[0]->range().scale_type;
     int highest = -128;
     const std::vector<uint32_t>& order = tensors[0]->group_of();
     for (const QuantisedTensor* tensor : tensors) {
       if (tensor->group_of() != order) return {};
       Include(*tensor, highest, format);
     }
-    format.bits = format.e2m1 || highest - format.lowest <= kMaxFourBitCode ? 4 : 8;
-    if (e4m3) format.lowest = 0;                          // bytes, not numbers
-    if (format.e2m1) format.group = tensors[0]->group();  // never whole rows
+    format.bits = format.e2m1() || highest - format.lowest <= kMaxFourBitCode ? 4 : 8;
+    if (e4m3) format.lowest = 0;                            // bytes, not numbers
+    if (format.e2m1()) format.group = tensors[0]->group();  // never whole rows
     if (format.group != 0 && format.group % kSmallestIntGroup != 0) return {};
     if (order.empty()) return format;
     if (role == MatrixRole::kExpertIn || role == MatrixRole::kExpertDown) return {};

@@ -10,6 +10,7 @@ void IntegerRows::Clear(const kernels::IntLayout& layout, const ColumnOrder* ord
   codes_.assign(rows * layout.k, static_cast<int8_t>(layout.lowest));
   scales_.assign(rows * layout.groups(), 0.0f);
   offsets_.assign(rows * layout.groups(), 0.0f);
+  units_.assign(rows, 1.0f);
 }
 
 void IntegerRows::Put(const QuantisedTensor& tensor, size_t row, size_t count, size_t column,
@@ -25,6 +26,7 @@ void IntegerRows::Put(const QuantisedTensor& tensor, size_t row, size_t count, s
   if (!as_read)
     for (size_t r = 0; r < count; ++r) PutCodes(codes + r * columns + column, dst + r * layout_.k);
   PutScales(tensor, count, column, dst_row);
+  std::fill_n(units_.begin() + static_cast<ptrdiff_t>(dst_row), count, tensor.scale_unit());
 }
 
 void IntegerRows::PutCodes(const int8_t* src, int8_t* dst) const {
@@ -56,7 +58,8 @@ void IntegerRows::PutScales(const QuantisedTensor& tensor, size_t count, size_t 
 }
 
 void IntegerRows::Pack(std::byte* dst, size_t rows) const {
-  kernels::PackIntBlock(dst, layout_, codes_.data(), scales_.data(), offsets_.data(), rows);
+  kernels::PackIntBlock(dst, layout_, codes_.data(), scales_.data(), offsets_.data(), rows,
+                        units_.data());
 }
 
 }  // namespace pinion

@@ -28,7 +28,7 @@ class IntegerRows {
   kernels::IntLayout layout_;
   const ColumnOrder* order_ = nullptr;
   std::vector<int8_t> codes_, read_codes_;
-  std::vector<float> scales_, offsets_, read_scales_, read_offsets_;
+  std::vector<float> scales_, offsets_, units_, read_scales_, read_offsets_;
   std::vector<size_t> group_of_;  // of the columns read, by the layout's groups
 };
 

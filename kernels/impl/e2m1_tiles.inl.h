@@ -1,15 +1,19 @@
 #pragma once
 
 // Products with codes of e2m1 on matrix tiles (AMX) of bfloat16, which holds both operands exactly:
-// a weight is a code times a power of two, a rounded activation a whole number. So one sum runs
-// over all groups, whatever their scales. (As bytes, groups of 32 columns would fill half of each
-// tile, and each group's sums would have to be scaled apart.) Activations are widened once for a
-// slice of K; a block's weights in it become a panel of tiles, while the panel before is
-// multiplied.
-// Tiles: as in tiles.inl.h, with Dot<sum, a, b>: sum += pairs of bfloat16. Vectors, all static:
-//   WidenStep(x, dst)              32 activations, eight after eight in the order kE2m1Order
-//   WidenTile(codes, powers, dst)  32 columns of 16 outputs, in the same order, as a tile of w
-//   ScaleRow, AddOutliers          as in int_tiles.inl.h
+// a weight is a code, of which e2m1 has two significant bits, times a scale, of which a power of
+// two has one and e4m3 four; a rounded activation is a whole number. So one sum runs over all
+// groups, whatever their scales. (As bytes, groups of 32 columns would fill half of each tile, and
+// each group's sums would have to be scaled apart.) Activations are widened once for a slice of K;
+// a block's weights in it become a panel of tiles, while the panel before is multiplied.
+//
+// Tiles: as in tiles.inl.h, with Dot<sum, a, b>: sum += pairs of bfloat16.
+// Vectors, all static:
+//   WidenStep(x, dst)      32 activations, eight after eight in the order kE2m1Order
+//   WidenWords<kWords>(type, codes, scales, dst)
+//                          8 kWords columns of 16 outputs, of one group whose scales are of that
+//                          type, in the same order, as 4 kWords rows of a tile of w
+//   ScaleRow, AddOutliers  as in int_tiles.inl.h
 
 #include "kernels/impl/tile_gemm.inl.h"
 #include "kernels/integer.h"
@@ -18,6 +22,8 @@ namespace pinion::kernels::impl {
 namespace {
 
 constexpr size_t kE2m1StepColumns = kTileBytes / sizeof(Bf16);
+// The narrowest groups, of which two make a step.
+constexpr size_t kE2m1HalfColumns = kE2m1StepColumns / 2;
 // Eight columns are packed in a word: this order takes both halves of a word apart at once.
 constexpr size_t kE2m1Order[8] = {0, 2, 4, 6, 1, 3, 5, 7};
 // As of integers in groups (kGroupTilesFromRows); not measured.
@@ -29,7 +35,9 @@ constexpr size_t kE2m1PartRows = 128, kE2m1SliceSteps = 32;
 constexpr size_t kE2m1AheadSteps = 4;
 
 inline bool FitsE2m1Tiles(const IntLayout& layout, size_t rows) {
-  return layout.e2m1 && layout.group % kE2m1StepColumns == 0 && rows >= kE2m1TilesFromRows;
+  return layout.e2m1() && layout.columns() % kE2m1StepColumns == 0 &&
+         (layout.group % kE2m1StepColumns == 0 || layout.group == kE2m1HalfColumns) &&
+         rows >= kE2m1TilesFromRows;
 }
 
 // For products that FitsE2m1Tiles accepts. Every call widens its activations and, for each part of
@@ -94,22 +102,34 @@ class E2m1Product {
       const size_t step = done_ / kTilesOfStep, first = done_ % kTilesOfStep * kTileHeight;
       const IntLayout& layout = product_.layout_;
       const size_t at = panel_.step + step;
-      const std::byte* powers =
-          product_.GroupOf(panel_.block, at) + layout.code_bytes(layout.group);
-      Vectors::WidenTile(product_.CodesAt(panel_.block, at) + first * sizeof(uint32_t),
-                         powers + first, dst_ + done_ * kTileSize);
+      const std::byte* codes = product_.CodesAt(panel_.block, at) + first * sizeof(uint32_t);
+      const std::byte* scales =
+          product_.GroupOf(panel_.block, at) + layout.code_bytes(layout.group) + first;
+      std::byte* dst = dst_ + done_ * kTileSize;
+      if (layout.group == kE2m1HalfColumns) {
+        const size_t next = layout.group_bytes();
+        Vectors::template WidenWords<2>(layout.scale_type, codes, scales, dst);
+        Vectors::template WidenWords<2>(layout.scale_type, codes + next, scales + next,
+                                        dst + kTileSize / 2);
+      } else {
+        Vectors::template WidenWords<4>(layout.scale_type, codes, scales, dst);
+      }
       Prefetch(step + kE2m1AheadSteps, done_ % kTilesOfStep);
       ++done_;
     }
-    // Asks for a quarter of a step's codes, and with the last for the line behind them: the scales,
-    // if a group is one step.
+    // Asks for a quarter of a step's lines: its codes and the scales between and behind them, if
+    // groups are not wider.
     void Prefetch(size_t step, size_t quarter) const {
       const std::byte* codes =
           step < panel_.steps ? product_.CodesAt(panel_.block, panel_.step + step)
                               : product_.CodesAt(after_.block, after_.step + step - panel_.steps);
-      const size_t bytes = product_.layout_.code_bytes(kE2m1StepColumns) / kTilesOfStep;
-      for (size_t line = 0; line < bytes + (quarter == 3 ? kTileBytes : 0); line += kTileBytes)
-        __builtin_prefetch(codes + quarter * bytes + line, 0, 2);
+      const IntLayout& layout = product_.layout_;
+      const size_t in_step = layout.group == kE2m1HalfColumns ? 2 : 1;
+      const size_t lines =
+          layout.code_bytes(kE2m1StepColumns) / kTileBytes + in_step * kBlockN / kTileBytes;
+      for (size_t line = quarter * lines / kTilesOfStep;
+           line < (quarter + 1) * lines / kTilesOfStep; ++line)
+        __builtin_prefetch(codes + line * kTileBytes, 0, 2);
     }
 
     const E2m1Product& product_;

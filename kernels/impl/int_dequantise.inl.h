@@ -26,40 +26,41 @@ struct PanelF16 {
   }
 };
 
-template <typename Panel, int kEven, int kOdd, int kBits>
-void PutPair(const LaneScales& lanes, Vec word, std::byte* dst, size_t column, size_t lane) {
-  Panel::Put(dst, column, lane, Fma(FieldOf<kEven, kBits>(word), lanes.scale, lanes.offset),
-             Fma(FieldOf<kOdd, kBits>(word), lanes.scale, lanes.offset));
-}
-
 // The forms of a word's codes.
 struct CodesU8 {
   static constexpr int kBits = 8;
-  static constexpr bool kE2M1 = false;
+  static Vec WeightsOf(const LaneScales& lanes, Vec codes) { return lanes.WeightsOf(codes); }
 };
-struct CodesU4 {
+struct CodesU4 : CodesU8 {
   static constexpr int kBits = 4;
-  static constexpr bool kE2M1 = false;
+};
+struct LookedUpE2M1 {
+  static constexpr int kBits = 8;
+  static Vec WeightsOf(const LaneScales& lanes, Vec codes) { return lanes.WeightsOfE2M1(codes); }
 };
 struct CodesE2M1 {
   static constexpr int kBits = 4;
-  static constexpr bool kE2M1 = true;
 };
+
+template <typename Panel, typename Codes, int kEven, int kOdd>
+void PutPair(const LaneScales& lanes, Vec word, std::byte* dst, size_t column, size_t lane) {
+  Panel::Put(dst, column, lane, Codes::WeightsOf(lanes, FieldOf<kEven, Codes::kBits>(word)),
+             Codes::WeightsOf(lanes, FieldOf<kOdd, Codes::kBits>(word)));
+}
 
 // One word of codes for each of kLanes outputs.
 template <typename Panel, typename Codes>
 void PutWord(const LaneScales& lanes, Vec word, std::byte* dst, size_t column, size_t lane) {
-  constexpr int kBits = Codes::kBits;
-  if constexpr (Codes::kE2M1) {
-    PutWord<Panel, CodesU8>(lanes, LookUpE2M1(LowNibbles(word)), dst, column, lane);
-    PutWord<Panel, CodesU8>(lanes, LookUpE2M1(HighNibbles(word)), dst, column + 4, lane);
-    return;
-  }
-  PutPair<Panel, 0, 8, kBits>(lanes, word, dst, column, lane);
-  PutPair<Panel, 16, 24, kBits>(lanes, word, dst, column + 2, lane);
-  if constexpr (kBits == 4) {
-    PutPair<Panel, 4, 12, kBits>(lanes, word, dst, column + 4, lane);
-    PutPair<Panel, 20, 28, kBits>(lanes, word, dst, column + 6, lane);
+  if constexpr (std::is_same_v<Codes, CodesE2M1>) {
+    PutWord<Panel, LookedUpE2M1>(lanes, LookUpE2M1(LowNibbles(word)), dst, column, lane);
+    PutWord<Panel, LookedUpE2M1>(lanes, LookUpE2M1(HighNibbles(word)), dst, column + 4, lane);
+  } else {
+    PutPair<Panel, Codes, 0, 8>(lanes, word, dst, column, lane);
+    PutPair<Panel, Codes, 16, 24>(lanes, word, dst, column + 2, lane);
+    if constexpr (Codes::kBits == 4) {
+      PutPair<Panel, Codes, 4, 12>(lanes, word, dst, column + 4, lane);
+      PutPair<Panel, Codes, 20, 28>(lanes, word, dst, column + 6, lane);
+    }
   }
 }
 
@@ -99,7 +100,7 @@ void DequantiseBlock(const IntLayout& layout, const std::byte* block, std::byte*
 
 template <typename Panel>
 void DequantiseTo(const IntLayout& layout, const std::byte* block, std::byte* dst) {
-  if (layout.e2m1) return DequantiseBlock<Panel, CodesE2M1>(layout, block, dst);
+  if (layout.e2m1()) return DequantiseBlock<Panel, CodesE2M1>(layout, block, dst);
   layout.bits == 8 ? DequantiseBlock<Panel, CodesU8>(layout, block, dst)
                    : DequantiseBlock<Panel, CodesU4>(layout, block, dst);
 }

@@ -12,10 +12,12 @@ namespace pinion::kernels::impl {
 namespace {
 
 // What an output has for each group besides its codes.
-enum class GroupScales { kF16, kF16AndOffsets, kPowers };
+enum class GroupScales { kF16, kF16AndOffsets, kPowers, kE4m3 };
 
 template <GroupScales kScales>
-constexpr size_t kScaleBytes = kScales == GroupScales::kPowers ? 1 : sizeof(F16);
+constexpr size_t kScaleBytes = kScales == GroupScales::kPowers || kScales == GroupScales::kE4m3
+                                   ? 1
+                                   : sizeof(F16);
 
 // Those of kLanes outputs.
 template <GroupScales kScales>
@@ -26,6 +28,8 @@ struct GroupLanes {
     const std::byte* own = scales + lane * kScaleBytes<kScales>;
     if constexpr (kScales == GroupScales::kPowers) {
       scale = WidenPowers(own);
+    } else if constexpr (kScales == GroupScales::kE4m3) {
+      scale = WidenE4m3(own);
     } else {
       scale = WidenF16(own);
     }

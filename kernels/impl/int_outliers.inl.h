@@ -43,7 +43,7 @@ class BlockColumns {
     for (size_t lane = 0; lane < kBlockN; lane += kLanes) {
       const LaneScales of = ScalesAt(layout_, scales, own, lane);
       const Vec code = CodeIn(Load(reinterpret_cast<const float*>(words) + lane), place);
-      Store(weights + lane, Fma(code, of.scale, of.offset));
+      Store(weights + lane, layout_.e2m1() ? of.WeightsOfE2M1(code) : of.WeightsOf(code));
     }
   }
 
@@ -51,7 +51,7 @@ class BlockColumns {
   Vec CodeIn(Vec word, size_t place) const {
     const int byte = static_cast<int>(8 * (place % 4));
     if (layout_.bits == 8) return FieldAt(word, byte, 255);
-    if (!layout_.e2m1) return FieldAt(word, byte + static_cast<int>(place / 4 * 4), 15);
+    if (!layout_.e2m1()) return FieldAt(word, byte + static_cast<int>(place / 4 * 4), 15);
     return FieldAt(LookUpE2M1(place < 4 ? LowNibbles(word) : HighNibbles(word)), byte, 255);
   }
 

@@ -33,7 +33,7 @@ constexpr size_t kPanelColumns = 2048;
 inline bool FitsTiles(const IntLayout& layout, size_t rows) {
   if (layout.whole_rows())
     return rows >= kTilesFromRows && layout.bits == 8 && layout.k_padded() % kTileColumns == 0;
-  return rows >= kGroupTilesFromRows && !layout.e2m1 && layout.group % kTileColumns == 0 &&
+  return rows >= kGroupTilesFromRows && !layout.e2m1() && layout.group % kTileColumns == 0 &&
          layout.group <= kPanelColumns;
 }
 

@@ -234,11 +234,16 @@ PassFn PassFor(const IntLayout& layout, size_t rows) {
                             : PassOfGroupsFor<Operand, GroupScales::kF16>(layout, rows);
 }
 
+PassFn PassForE2M1(const IntLayout& layout, size_t rows) {
+  return layout.scale_type == ScaleType::kPower
+             ? PassOfGroupsFor<OperandE2M1, GroupScales::kPowers>(layout, rows)
+             : PassOfGroupsFor<OperandE2M1, GroupScales::kE4m3>(layout, rows);
+}
+
 void IntGemm(const IntLayout& layout, const IntGemmArgs& args) {
   // Activations are widened, if they have to be, one chunk at a time.
   const bool longer = !layout.whole_rows() && layout.group > kIntChunk;
-  const PassFn run = layout.e2m1
-                         ? PassOfGroupsFor<OperandE2M1, GroupScales::kPowers>(layout, args.rows)
+  const PassFn run = layout.e2m1()              ? PassForE2M1(layout, args.rows)
                      : layout.bits == 4         ? PassFor<OperandU4>(layout, args.rows)
                      : args.rows == 1 || longer ? PassFor<OperandU8OfOneRow>(layout, args.rows)
                                                 : PassFor<OperandU8>(layout, args.rows);

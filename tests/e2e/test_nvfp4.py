@@ -4,6 +4,7 @@ The layouts are those of compressed-tensors (compressors/nvfp4) and of NVIDIA's 
 float64 by their definition. No rule is taken from Pinion's reader.
 """
 
+import itertools
 import json
 import shutil
 import sys
@@ -37,10 +38,10 @@ def nearest(values, wanted):
 class Stored:
     """A matrix in NVFP4: bytes of codes, bytes of scales, and the number by which those are divided."""
 
-    def __init__(self, weights):
+    def __init__(self, weights, divisor=None):
         groups = weights.astype(np.float64).reshape(len(weights), -1, GROUP)
         most = np.abs(groups).max(axis=2)
-        self.divisor = np.float32(448 * 6 / most.max())
+        self.divisor = np.float32(divisor or 448 * 6 / most.max())
         self.scales = nearest(e4m3_values(), most / 6 * self.divisor).astype(np.uint8)
         steps = (e4m3_values()[self.scales] / np.float64(self.divisor))[..., None]
         codes = nearest(E2M1, np.abs(groups) / np.where(steps > 0, steps, 1))
@@ -103,20 +104,29 @@ def packed_and_plain(folder, store, layout):
     return packed, plain
 
 
+def stores_exactly():
+    """A maker of matrices whose values bfloat16 holds, because divisors are powers of two, each another than the last."""
+    count = itertools.count()
+
+    def store(weights):
+        return Stored(weights, 2.0 ** (np.floor(np.log2(448 * 6 / np.abs(weights).max())) - next(count) % 3))
+    return store
+
+
 @pytest.fixture(scope="module")
 def folders(data, tmp_path_factory):
-    """folders(model, way) -> (the checkpoint in NVFP4, the same values in float32), made once."""
+    """folders(model, way, exactly) -> (the checkpoint in NVFP4, the same values in float32), made once."""
     made = {}
 
-    def of(model, way):
-        if (model, way) not in made:
+    def of(model, way, exactly=False):
+        if (model, way, exactly) not in made:
             layout, config = WAYS[way]
-            packed, plain = packed_and_plain(data / "models" / model, Stored, layout)
+            packed, plain = packed_and_plain(data / "models" / model, stores_exactly() if exactly else Stored, layout)
             top = tmp_path_factory.mktemp(f"{model}-{way}")
-            made[model, way] = (
+            made[model, way, exactly] = (
                 with_tensors(data / "models" / model, top / "packed", packed, quantization_config=config),
                 with_tensors(data / "models" / model, top / "plain", plain))
-        return made[model, way]
+        return made[model, way, exactly]
     return of
 
 
@@ -151,8 +161,23 @@ def test_integers_stay_near_the_values_on_every_path(pinion, folders, tmp_path, 
     assert rms(got - want) <= INT8_ACTIVATIONS_RMS
 
 
+# A cut lies between groups of 16 inputs.
+RANKS = {"one rank": ("--activations", "bf16"), "two ranks": ("--activations", "float", "--tensor-parallel-size", "2")}
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("model", ["llama", "qwen3moe"])
+def test_every_weight_in_memory_is_its_value(pinion, folders, tmp_path, need_isa, model, ranks):
+    """If bfloat16 holds the values, the checkpoint and the values alone give the same weights, and so the same sums and
+    experts, whatever else is rounded: a scale of another tensor or expert would show."""
+    need_isa("avx2")
+    flags = ("--dtype", "bfloat16", "--isa", "avx2", "--gemm-kernel", "avx2", *RANKS[ranks])
+    got, want = (logits(pinion, folder, tmp_path, *flags) for folder in folders(model, "modelopt", exactly=True))
+    assert np.abs(got - want).max() <= 3e-4 * rms(want)
+
+
 def test_model_info_names_the_format_and_its_bytes(pinion_json, folders):
-    """A weight takes 4 bits of a file and 8 of memory, where scales of 16 weights take 8 and 16 bits."""
+    """A weight takes 4 bits of a file and of memory, and the scale of 16 weights 8 bits."""
     packed, plain = folders("llama", "compressed-tensors")
     info = pinion_json("model", "info", packed, "--json")
     shapes = {name: tensor.values.shape for name, tensor in read_checkpoint(plain).items()}
@@ -166,9 +191,9 @@ def test_model_info_names_the_format_and_its_bytes(pinion_json, folders):
         layer, which = name.split(".")[2], name.split(".")[4]
         which = {"k_proj": "q_proj", "v_proj": "q_proj", "up_proj": "gate_proj"}.get(which, which)
         merged.setdefault((layer, which), [0, inputs])[0] += outputs
-    assert info["packed"]["int8_matrices"] == len(merged)
+    assert info["packed"]["int4_matrices"] == len(merged)
     # 64 outputs are a block (kBlockN of kernels/kernels.h), with 8 bytes for each; norms are kept in float32.
-    in_memory = sum(-(-outputs // 64) * 64 * (inputs * 9 / 8 + 8) for outputs, inputs in merged.values())
+    in_memory = sum(-(-outputs // 64) * 64 * (inputs * 4.5 / 8 + 8) for outputs, inputs in merged.values())
     others = sum(2 * shape[0] * shape[1] if len(shape) == 2 else 4 * shape[0]
                  for name, shape in shapes.items() if name not in linears)
     assert info["packed"]["bytes"] == in_memory + others

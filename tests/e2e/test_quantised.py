@@ -374,7 +374,7 @@ def test_made_up_checkpoints_hold_the_presets_weights(pinion, fixture_of, tmp_pa
 def test_unknown_schemes_and_settings_are_usage_errors(pinion, tmp_path):
     for arguments, said in [
             (["model", "make", "--preset", "tiny", "--scheme", "fp8", tmp_path / "m"], "w8a8, awq or gptq"),
-            (["run", "preset:tiny:q4", "-p", "x"], "w8a8, awq, gptq, fp8 or mxfp4"),
+            (["run", "preset:tiny:q4", "-p", "x"], "w8a8, awq, gptq, fp8, nvfp4 or mxfp4"),
             (["run", "preset:tiny:mxfp4", "-p", "x"], "'tiny' has none"),
             (["run", "preset:tiny", "-p", "x", "--activations", "int4"], "auto, int8, bf16 or float"),
             (["run", "preset:tiny", "-p", "x", "--head-dtype", "int4"], "auto or int8")]:

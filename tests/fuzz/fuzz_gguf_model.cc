@@ -106,7 +106,7 @@ void ReadRows(const TensorSource& source, const TensorInfo& info, const Guarded&
 void ReadCodes(const QuantisedTensor& tensor, const std::string& name) {
   std::vector<int8_t> codes(tensor.columns());
   std::vector<float> scales(tensor.groups()), offsets(tensor.groups());
-  const auto [lowest, highest, has_offsets, e2m1, e4m3] = tensor.range();
+  const auto [lowest, highest, has_offsets, scale_type, e4m3] = tensor.range();
   for (size_t row = 0; row < tensor.rows(); ++row) {
     tensor.Read(row, 1, codes.data(), scales.data(), offsets.data());
     for (const int8_t code : codes) CHECK(code >= lowest && code <= highest) << name << int{code};

@@ -180,7 +180,7 @@ TEST(AmxCheck, RefusesTilesThatAreWrongForFourBitsOnly) {
 TEST(AmxCheck, RefusesTilesThatAreWrongForFloatsOfFourBitsOnly) {
   const auto broken = [](const IntLayout& layout, const IntGemmArgs& args) {
     MultiplyCodesOn(layout, args);
-    if (layout.e2m1) args.y[39 * args.ldy + 7] = -args.y[39 * args.ldy + 7];
+    if (layout.e2m1()) args.y[39 * args.ldy + 7] = -args.y[39 * args.ldy + 7];
   };
   EXPECT_THAT(
       CompareTileProducts({MultiplyBf16On<RightBf16>, broken},

@@ -74,7 +74,9 @@ struct PlainVectors {
     std::memcpy(&half, scales + index * sizeof(half), sizeof(half));
     return ToFloat(half);
   }
-  static float Power(std::byte byte) {
+  // A scale of e2m1.
+  static float ScaleOfByte(ScaleType type, std::byte byte) {
+    if (type == ScaleType::kE4m3) return ToFloat(E4m3{std::to_integer<uint8_t>(byte)}) * 0x1p-8f;
     const int exponent = std::to_integer<int>(byte);
     return exponent == 0 ? 0 : std::ldexp(1.0f, exponent - 127);
   }
@@ -94,7 +96,9 @@ struct PlainVectors {
     std::memcpy(&own, block + layout.groups() * layout.group_bytes() + n * 4, 4);
     const auto lowest = static_cast<float>(layout.lowest);
     if (layout.whole_rows()) return own * (static_cast<float>(code) + lowest);
-    if (layout.e2m1) return own * Power(group[layout.code_bytes(width) + n]) * DoubledE2M1(code);
+    if (layout.e2m1())
+      return own * ScaleOfByte(layout.scale_type, group[layout.code_bytes(width) + n]) *
+             DoubledE2M1(code);
     F16 scale, offset;
     std::memcpy(&scale, group + layout.code_bytes(width) + n * 2, 2);
     if (!layout.has_offsets) return own * ToFloat(scale) * (static_cast<float>(code) + lowest);
@@ -128,13 +132,16 @@ struct PlainE2m1Vectors : PlainVectors {
       Put(static_cast<float>(code), dst + i * 2);
     }
   }
-  static void WidenTile(const std::byte* codes, const std::byte* powers, std::byte* dst) {
+  template <size_t kWords>
+  static void WidenWords(ScaleType type, const std::byte* codes, const std::byte* scales,
+                         std::byte* dst) {
     for (size_t n = 0; n < 16; ++n) {
-      for (size_t i = 0; i < 32; ++i) {
+      for (size_t i = 0; i < 8 * kWords; ++i) {
         const size_t place = impl::kE2m1Order[i % 8];
         const std::byte byte = codes[i / 8 * kBlockN * 4 + n * 4 + place % 4];
         const int nibble = std::to_integer<int>(byte) >> place / 4 * 4 & 15;
-        Put(DoubledE2M1(nibble) * Power(powers[n]), dst + (i / 2 * 16 + n) * 4 + i % 2 * 2);
+        Put(DoubledE2M1(nibble) * ScaleOfByte(type, scales[n]),
+            dst + (i / 2 * 16 + n) * 4 + i % 2 * 2);
       }
     }
   }

@@ -20,6 +20,7 @@ struct IntProblem {
   size_t rows, blocks;
   std::vector<int8_t> codes;           // [blocks * 64][k]
   std::vector<float> scales, offsets;  // [blocks * 64][groups]
+  std::vector<float> units;            // [blocks * 64]
   std::vector<float> x;                // [rows][k]
   Guarded<std::byte> packed;
 
@@ -30,6 +31,7 @@ struct IntProblem {
         codes(blocks * 64 * layout.k),
         scales(blocks * 64 * layout.groups()),
         offsets(scales.size()),
+        units(blocks * 64, 1.0f),
         x(Normal(rows * layout.k, 1)),
         packed(blocks * layout.block_bytes(), 64) {
     std::mt19937 rng(7);
@@ -37,18 +39,23 @@ struct IntProblem {
     for (int8_t& code : codes)
       code = static_cast<int8_t>(layout.lowest + static_cast<int>(rng() % 256) % count);
     for (float& scale : scales) scale = 0.001f * static_cast<float>(1 + rng() % 100);
-    if (layout.e2m1) MakeE2M1(rng);
+    if (layout.e2m1()) MakeE2M1(rng);
     for (float& offset : offsets)
       offset = layout.has_offsets ? 0.01f * static_cast<float>(rng() % 100) - 0.5f : 0;
     Pack();
   }
 
-  // The doubled values of e2m1, and powers of two.
+  // The doubled values of e2m1, and powers of two or numbers of e4m3 in units of 20 bits, of which
+  // float32 holds the products.
   void MakeE2M1(std::mt19937& rng) {
     constexpr int kMagnitudes[] = {0, 1, 2, 3, 4, 6, 8, 12};
     for (int8_t& code : codes)
       code = static_cast<int8_t>(kMagnitudes[rng() % 8] * (rng() % 2 == 0 ? 1 : -1));
     for (float& scale : scales) scale = std::ldexp(1.0f, -static_cast<int>(rng() % 20));
+    if (layout.scale_type != ScaleType::kE4m3) return;
+    for (float& unit : units) unit = std::ldexp(static_cast<float>(1 + rng() % (1 << 20)), -28);
+    for (size_t i = 0; i < scales.size(); ++i)
+      scales[i] = ToFloat(E4m3{static_cast<uint8_t>(rng() % 127)}) * units[i / layout.groups()];
   }
 
   void Pack() {
@@ -56,7 +63,7 @@ struct IntProblem {
       PackIntBlock(packed.data() + block * layout.block_bytes(), layout,
                    codes.data() + block * 64 * layout.k,
                    scales.data() + block * 64 * layout.groups(),
-                   offsets.data() + block * 64 * layout.groups(), 64);
+                   offsets.data() + block * 64 * layout.groups(), 64, units.data() + block * 64);
   }
 
   std::vector<std::byte> Rounded(const IntTable& table, const Rounding& rounding) const {
@@ -99,7 +106,7 @@ std::vector<float> Multiply(const IntTable& table, const IntProblem& p,
 
 // Whether e2m1 is summed in float32 over all columns (integer.h), which rounds.
 inline bool SumsFloats(Isa isa, const IntLayout& layout, size_t rows) {
-  return isa == Isa::kAmx && layout.e2m1 && layout.group % 32 == 0 && rows > 32;
+  return isa == Isa::kAmx && layout.e2m1() && layout.columns() % 32 == 0 && rows > 32;
 }
 
 // Sums of exact products are rounded at each addition, and twice when they are scaled. x: rounded

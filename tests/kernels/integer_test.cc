@@ -111,7 +111,7 @@ TEST_P(IntegerTest, GroupsAreWithinTheirRoundings) {
        {IntLayout{4, 96, 16, -8, false}, IntLayout{4, 256, 128, 0, true},
         IntLayout{8, 96, 32, -128, false}, IntLayout{8, 80, 16, -32, true},
         IntLayout{4, 64, 64, 0, true}, IntLayout{8, 640, 640, 0, true},
-        IntLayout{4, 640, 640, 0, true}, IntLayout{4, 96, 32, -12, false, true}}) {
+        IntLayout{4, 640, 640, 0, true}, IntLayout{4, 96, 32, -12, false, ScaleType::kPower}}) {
     for (size_t rows : {1, 5, 6, 13, 101}) {
       const IntProblem p(layout, rows, 2);
       const auto x = p.Rounded(scalar(), {});
@@ -140,53 +140,12 @@ TEST_P(IntegerTest, GroupsAreWithinTheirRoundings) {
   }
 }
 
-constexpr IntLayout kE2M1Layouts[] = {{4, 32, 32, -12, false, true},
-                                      {4, 16, 32, -12, false, true},
-                                      {4, 80, 16, -12, false, true},
-                                      {4, 2880, 32, -12, false, true}};
-
-// Powers of two round nothing, and groups are added in one order: the same bits on every ISA. On
-// tiles sums are rounded, but nothing else.
-TEST_P(IntegerTest, E2M1IsExact) {
-  for (const IntLayout& layout : kE2M1Layouts) {
-    for (size_t rows : {1, 2, 3, 4, 5, 6, 7, 13, 101}) {
-      SCOPED_TRACE(::testing::Message()
-                   << "k " << layout.k << ", group " << layout.group << ", rows " << rows);
-      const IntProblem p(layout, rows, 2);
-      const auto x = p.Rounded(scalar(), {});
-      const auto got = Multiply(table(), p, x);
-      if (SumsFloats(GetParam(), layout, rows))
-        ExpectWithinSums(p, x.data(), got.data(), 2 * kBlockN);
-      else
-        ASSERT_EQ(got, Multiply(scalar(), p, x));
-    }
-  }
-}
-
-TEST_P(IntegerTest, LargestSumsOfE2M1DoNotOverflow) {
-  for (size_t rows : {1, 2, 13, 64}) {
-    for (const int code : {-12, 12}) {
-      IntProblem p(kE2M1Layouts[0], rows, 1);
-      std::fill(p.codes.begin(), p.codes.end(), static_cast<int8_t>(code));
-      p.Pack();
-      for (const float value : {-1.0f, 1.0f}) {
-        std::fill(p.x.begin(), p.x.end(), value);
-        const auto x = p.Rounded(scalar(), {1.0f / 128, 0});  // -128 and 127
-        const float sum = value < 0 ? -1.0f : 127.0f / 128;
-        const auto got = Multiply(table(), p, x);
-        for (size_t n = 0; n < kBlockN; ++n)
-          ASSERT_EQ(got[n], 32 * sum * static_cast<float>(code) * p.scales[n]) << "rows " << rows;
-      }
-    }
-  }
-}
-
 // How weights are asked for changes no bit.
 TEST_P(IntegerTest, EveryPrefetchGivesTheSameBits) {
   for (const IntLayout layout :
        {IntLayout{8, 1100, 1100, -128, false}, IntLayout{4, 1100, 1100, -8, false},
         IntLayout{8, 2100, 2100, -128, false}, IntLayout{4, 2176, 128, 0, true},
-        IntLayout{8, 96, 32, -128, false}, IntLayout{4, 96, 32, -12, false, true}}) {
+        IntLayout{8, 96, 32, -128, false}, IntLayout{4, 96, 32, -12, false, ScaleType::kPower}}) {
     for (size_t rows : {1, 2, 5, 13, 19}) {
       const IntProblem p(layout, rows, 2);
       const auto x = p.Rounded(scalar(), {});
@@ -231,8 +190,8 @@ TEST_P(IntegerTest, DequantisesToTheWeightsOnceRounded) {
   for (const IntLayout layout :
        {IntLayout{8, 70, 70, -128, false}, IntLayout{4, 64, 64, -8, false},
         IntLayout{4, 96, 16, -8, false}, IntLayout{4, 200, 128, 0, true},
-        IntLayout{8, 48, 16, -32, true}, IntLayout{4, 96, 32, -12, false, true},
-        IntLayout{4, 16, 32, -12, false, true}}) {
+        IntLayout{8, 48, 16, -32, true}, IntLayout{4, 96, 32, -12, false, ScaleType::kPower},
+        IntLayout{4, 16, 32, -12, false, ScaleType::kPower}}) {
     const IntProblem p(layout, 1, 2);
     for (const Dtype type : {Dtype::kBf16, Dtype::kF16}) {
       const size_t elements = kBlockN * layout.k_padded();
@@ -285,67 +244,6 @@ TEST(IntegerPacking, PutsCodesInThePlacesOfTheLayout) {
               << "bits " << layout.bits << ", group " << layout.group << ", n " << n << ", k " << k;
         }
     }
-  }
-}
-
-// 4 bits and an eighth of a byte for each weight, besides 8 bytes for each output.
-TEST(IntegerPacking, E2M1TakesFourAndAQuarterBits) {
-  const IntLayout layout{4, 2880, 32, -12, false, true};
-  EXPECT_EQ(layout.block_bytes(), kBlockN * 2880 * 17 / 32 + kBlockN * 8);
-  const IntLayout one_group{4, 32, 32, -12, false, true};
-  EXPECT_EQ(one_group.block_bytes(), kBlockN * 17 + kBlockN * 8);
-}
-
-// Nibbles as OCP Microscaling Formats 1.0 has them, in blocks that are full and that are not.
-TEST(IntegerPacking, E2M1KeepsThePublishedNibbles) {
-  constexpr int kDoubled[] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-  for (const IntLayout& layout : kE2M1Layouts) {
-    for (const size_t rows : {kBlockN, size_t{37}}) {
-      const IntProblem p(layout, 1, 1);
-      Guarded<std::byte> packed(layout.block_bytes(), 64);
-      std::fill(packed.begin(), packed.end(), std::byte{0xff});
-      PackIntBlock(packed.data(), layout, p.codes.data(), p.scales.data(), p.offsets.data(), rows);
-      for (size_t n = 0; n < kBlockN; ++n)
-        for (size_t k = 0; k < layout.columns(); ++k) {
-          const size_t column = k % layout.group, place = column % 8;
-          const std::byte byte = packed.data()[k / layout.group * layout.group_bytes() +
-                                               (column / 8 * kBlockN + n) * 4 + place % 4];
-          const int nibble = std::to_integer<int>(byte) >> place / 4 * 4 & 15;
-          const bool live = n < rows && k < layout.k;
-          ASSERT_EQ(kDoubled[nibble], live ? p.codes[n * layout.k + k] : 0)
-              << "group " << layout.group << ", n " << n << ", k " << k;
-        }
-    }
-  }
-}
-
-// An output's groups may differ by what a byte holds; what is smaller changes no float32 sum.
-TEST_P(IntegerTest, E2M1ScalesSpanTheRangeOfAByte) {
-  for (const size_t rows : {1, 40}) {
-    IntProblem p({4, 96, 32, -12, false, true}, rows, 1);
-    for (size_t n = 0; n < kBlockN; ++n) {
-      p.scales[n * 3] = 0x1p60f;
-      p.scales[n * 3 + 1] = 0x1p-65f;  // 2^-126 of the output's own, 2^61
-      p.scales[n * 3 + 2] = 0x1p-66f;
-    }
-    std::fill(p.codes.begin(), p.codes.end(), int8_t{0});
-    for (size_t n = 0; n < kBlockN; ++n) p.codes[n * 96 + 32] = p.codes[n * 96 + 64] = 12;
-    p.Pack();
-    for (size_t row = 0; row < rows; ++row) p.x[row * 96 + 32] = p.x[row * 96 + 64] = 1;
-    const auto got = Multiply(table(), p, p.Rounded(scalar(), {1, 0}));
-    for (const float y : got) EXPECT_EQ(y, 12 * 0x1p-65f);
-  }
-}
-
-// A scale that is not finite spoils its own output alone.
-TEST_P(IntegerTest, E2M1ScalesThatAreNotFiniteSpoilTheirOutput) {
-  for (const size_t rows : {1, 40}) {
-    IntProblem p({4, 96, 32, -12, false, true}, rows, 1);
-    p.scales[17 * 3 + 1] = std::numeric_limits<float>::quiet_NaN();
-    p.Pack();
-    const auto got = Multiply(table(), p, p.Rounded(scalar(), {}));
-    for (size_t i = 0; i < got.size(); ++i)
-      ASSERT_EQ(std::isfinite(got[i]), i % kBlockN != 17) << "output " << i;
   }
 }
 

@@ -15,10 +15,10 @@ class OutliersTest : public ::testing::TestWithParam<Isa> {
 
 // Layouts with room for outliers: whole rows and groups, with and without offsets.
 const IntLayout kApart[] = {
-    {8, 200, 200, -128, false, false, 8}, {4, 1100, 1100, -8, false, false, 17},
-    {4, 96, 32, -8, false, false, 8},     {4, 256, 128, 0, true, false, 8},
-    {8, 96, 32, -128, false, false, 8},   {8, 80, 16, -32, true, false, 8},
-    {4, 96, 32, -12, false, true, 8}};
+    {8, 200, 200, -128, false, ScaleType::kF16, 8}, {4, 1100, 1100, -8, false, ScaleType::kF16, 17},
+    {4, 96, 32, -8, false, ScaleType::kF16, 8},     {4, 256, 128, 0, true, ScaleType::kF16, 8},
+    {8, 96, 32, -128, false, ScaleType::kF16, 8},   {8, 80, 16, -32, true, ScaleType::kF16, 8},
+    {4, 96, 32, -12, false, ScaleType::kPower, 8},  {4, 96, 16, -12, false, ScaleType::kE4m3, 8}};
 
 // Spikes in every place of a word, the last column and each row's own among them.
 struct WithSpikes : IntProblem {
@@ -62,7 +62,7 @@ TEST_P(OutliersTest, FewOutliersDoNotWidenTheStepsOfTheRest) {
 }
 
 TEST_P(OutliersTest, MoreThanFewLargeValuesAreRoundedWithTheRest) {
-  const IntLayout layout{4, 256, 128, 0, true, false, 8};
+  const IntLayout layout{4, 256, 128, 0, true, ScaleType::kF16, 8};
   IntLayout plain = layout;
   plain.outliers = 0;
   for (const size_t spikes : {size_t{0}, size_t{9}}) {
@@ -81,7 +81,7 @@ TEST_P(OutliersTest, OutliersAreMultipliedAsTheScalarTableDoes) {
       const WithSpikes p(layout, rows, layout.outliers / 2);
       const auto x = p.Rounded(scalar(), {});
       const auto got = Multiply(table(), p, x), want = Multiply(scalar(), p, x);
-      if (layout.whole_rows() || (layout.e2m1 && !SumsFloats(GetParam(), layout, rows))) {
+      if (layout.whole_rows() || (layout.e2m1() && !SumsFloats(GetParam(), layout, rows))) {
         ASSERT_EQ(got, want) << "bits " << layout.bits << ", rows " << rows;
         continue;
       }
@@ -106,7 +106,7 @@ TEST_P(OutliersTest, OutliersAreMultipliedAsTheScalarTableDoes) {
 
 // Halving a largest magnitude that is next to nothing must not end at a step of 0.
 TEST_P(OutliersTest, TinyRowsHaveNone) {
-  const IntLayout layout{4, 256, 128, 0, true, false, 8};
+  const IntLayout layout{4, 256, 128, 0, true, ScaleType::kF16, 8};
   IntProblem p(layout, 1, 1);
   std::fill(p.x.begin(), p.x.end(), 0.0f);
   p.x[7] = 1e-36f;

@@ -176,6 +176,21 @@ TEST_F(Packed, Nvfp4WantsAFiniteFactor) {
   EXPECT_EQ(Row(0), std::vector<float>(16, 0.25f));
 }
 
+// Scales divided by their unit are the file's numbers of e4m3.
+TEST_F(Packed, Nvfp4ScalesAreE4m3InUnits) {
+  scheme_.method = QuantMethod::kNvfp4;
+  Put<uint8_t>("weight_packed", "U8", {1, 16}, std::vector<uint8_t>(16, 0x22));
+  Put<uint8_t>("weight_scale", "F8_E4M3", {1, 2}, {0x39, 0x81});
+  PutFloats("weight_global_scale", {1}, {4});
+  const auto tensor = Open().value();
+  EXPECT_EQ(tensor->range().scale_type, kernels::ScaleType::kE4m3);
+  EXPECT_EQ(tensor->scale_unit(), 0.125f);
+  std::vector<int8_t> codes(32);
+  std::vector<float> scales(2), offsets(2);
+  tensor->Read(0, 1, codes.data(), scales.data(), offsets.data());
+  EXPECT_EQ(scales, (std::vector<float>{1.125f * 0.125f, -0x1p-9f * 0.125f}));
+}
+
 TEST_F(Packed, StaticRoundingIsChecked) {
   const auto read = [&](float scale) {
     return ReadStaticRounding("m", [&](const std::string& name) -> std::optional<StoredTensor> {

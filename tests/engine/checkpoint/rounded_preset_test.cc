@@ -56,10 +56,10 @@ TEST(RoundedPreset, Mxfp4RoundsExpertsAloneEachWeightToItsNearestCode) {
   EXPECT_EQ(rounded->Quantised("model.layers.1.mlp.router.weight"), nullptr);
   const QuantisedTensor* tensor = rounded->Quantised(down);
   ASSERT_NE(tensor, nullptr);
-  EXPECT_TRUE(tensor->range().e2m1);
+  EXPECT_EQ(tensor->range().scale_type, kernels::ScaleType::kPower);
   EXPECT_EQ(tensor->group(), 32u);
 
-  const RoundingScheme scheme{4, 32, true, CodeKind::kE2m1};
+  const RoundingScheme scheme{4, 32, true, CodeKind::kMxfp4};
   std::vector<float> weights(64);
   for (size_t i = 0; i < weights.size(); ++i)
     weights[i] = (i % 2 ? -0.01f : 0.01f) * static_cast<float>(i);  // groups end at 0.31, 0.63
@@ -84,10 +84,45 @@ TEST(RoundedPreset, Mxfp4RoundsExpertsAloneEachWeightToItsNearestCode) {
   }
 }
 
+// A scale is a number of e4m3 times 2^-11, a twelfth of the group's largest weight but for its
+// rounding, and each weight becomes the nearest code: one of e2m1's values, doubled.
+TEST(RoundedPreset, Nvfp4RoundsWeightsInGroupsOfSixteen) {
+  const auto rounded = OpenWeights(FindModel("preset:tiny:nvfp4").value()).value();
+  const auto plain = OpenWeights(FindModel("preset:tiny").value()).value();
+  const QuantisedTensor* tensor = rounded->Quantised(kGate);
+  ASSERT_NE(tensor, nullptr);
+  EXPECT_EQ(tensor->group(), 16u);
+  EXPECT_EQ(tensor->format(), "NVFP4 (rounded here)");
+  EXPECT_EQ(rounded->Quantised("lm_head.weight"), nullptr);
+  const TensorInfo info = plain->Find(kGate).value();
+  std::vector<std::byte> scratch;
+  std::vector<float> weights(tensor->columns()), scales(tensor->groups()), offsets(scales.size());
+  std::vector<int8_t> codes(weights.size());
+  kernels::Convert(reinterpret_cast<std::byte*>(weights.data()), kernels::Dtype::kF32,
+                   plain->Rows(info, 3, 1, scratch), info.dtype, weights.size());
+  tensor->Read(3, 1, codes.data(), scales.data(), offsets.data());
+  for (size_t group = 0; group < scales.size(); ++group) {
+    const float stored = scales[group] * 0x1p11f;
+    EXPECT_EQ(kernels::ToFloat(kernels::ToE4m3(stored)), stored);
+    EXPECT_EQ(offsets[group], 0);
+    float largest = 0;
+    for (size_t i = group * 16; i < group * 16 + 16; ++i) {
+      largest = std::max(largest, std::abs(weights[i]));
+      const float value = weights[i] / scales[group];
+      for (const int doubled : {0, 1, 2, 3, 4, 6, 8, 12})
+        for (const int sign : {-1, 1})
+          EXPECT_LE(std::abs(static_cast<float>(codes[i]) - value),
+                    std::abs(static_cast<float>(sign * doubled) - value) + 1e-5f);
+    }
+    EXPECT_NEAR(scales[group], largest / 12, largest / 12 / 16);
+  }
+}
+
 TEST(RoundedPreset, Mxfp4IsRefusedForAModelWithoutExperts) {
   const auto found = FindModel("preset:tiny:mxfp4");
   ASSERT_FALSE(found);
-  EXPECT_THAT(found.error().message, HasSubstr("'tiny' has none; use w8a8, awq, gptq or fp8"));
+  EXPECT_THAT(found.error().message,
+              HasSubstr("'tiny' has none; use w8a8, awq, gptq, fp8 or nvfp4"));
 }
 
 TEST(RoundedPreset, UnknownSchemesAreNamedWithThoseThatThereAre) {

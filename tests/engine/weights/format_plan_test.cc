@@ -55,15 +55,28 @@ TEST(ShareOf, KeepsNeighboursInPlace) {
 TEST(ShareOf, KeepsMxfp4InGroups) {
   IntegerFormat format = Grouped(32);
   format.lowest = -12;
-  format.e2m1 = true;
+  format.scale_type = kernels::ScaleType::kPower;
   const auto group_of = [&](size_t column, size_t k) {
     const auto share = ShareOf(format, column, k);
-    return share && !share->layout.whole_rows() && share->layout.e2m1 ? share->layout.group : 0;
+    return share && !share->layout.whole_rows() && share->layout.e2m1() ? share->layout.group : 0;
   };
   EXPECT_EQ(group_of(0, 96), 32);
   EXPECT_EQ(group_of(32, 32), 32);
   EXPECT_EQ(group_of(0, 16), 32);
   EXPECT_EQ(group_of(16, 16), 16);
+}
+
+// Cuts of NVFP4 lie at multiples of its groups of 16, or the share is dequantised.
+TEST(ShareOf, CutsNvfp4BetweenItsGroups) {
+  IntegerFormat format = Grouped(16);
+  format.lowest = -12;
+  format.scale_type = kernels::ScaleType::kE4m3;
+  const auto share = ShareOf(format, 48, 16);
+  ASSERT_TRUE(share);
+  EXPECT_EQ(share->layout.group, 16u);
+  EXPECT_EQ(share->layout.scale_type, kernels::ScaleType::kE4m3);
+  EXPECT_FALSE(share->layout.whole_rows());
+  EXPECT_FALSE(ShareOf(format, 40, 16));
 }
 
 // As many as suit the share's columns, whatever the matrix has.

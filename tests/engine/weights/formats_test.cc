@@ -29,7 +29,8 @@ class Header : public QuantisedTensor {
 // A checkpoint whose gates are MXFP4 and whose other tensors named *_proj are in `rest`.
 class Mixed : public TensorSource {
  public:
-  explicit Mixed(CodeRange rest) : gate_({-12, 12, false, true}, 64), rest_(rest, 64) {}
+  explicit Mixed(CodeRange rest)
+      : gate_({-12, 12, false, kernels::ScaleType::kPower}, 64), rest_(rest, 64) {}
 
   Result<TensorInfo> Find(const std::string&) const override { return TensorInfo{}; }
   std::vector<std::string> Names() const override { return {}; }
@@ -56,19 +57,23 @@ IntegerFormat MlpIn(CodeRange rest) {
 
 // GGUF files mix types: gate and up share a matrix in memory, and its form must hold both.
 TEST(Formats, AMatrixIsMxfp4OnlyIfAllItsTensorsAre) {
-  const IntegerFormat pure = MlpIn({-12, 12, false, true});
-  EXPECT_TRUE(pure.e2m1);
+  const IntegerFormat pure = MlpIn({-12, 12, false, kernels::ScaleType::kPower});
+  EXPECT_TRUE(pure.e2m1());
   EXPECT_EQ(pure.bits, 4);
   EXPECT_EQ(pure.group, 32);
   const IntegerFormat mixed = MlpIn({-128, 127, false});
-  EXPECT_FALSE(mixed.e2m1);
+  EXPECT_FALSE(mixed.e2m1());
   EXPECT_EQ(mixed.bits, 8);
   EXPECT_EQ(mixed.lowest, -128);
+  const IntegerFormat both = MlpIn({-12, 12, false, kernels::ScaleType::kE4m3});
+  EXPECT_FALSE(both.e2m1());
+  EXPECT_EQ(both.bits, 8);
+  EXPECT_EQ(both.lowest, -12);
 }
 
 // Bytes of e4m3 are not numbers that other codes could be widened to.
 TEST(Formats, AMatrixIsFp8OnlyIfAllItsTensorsAre) {
-  const CodeRange e4m3{-128, 127, false, false, true};
+  const CodeRange e4m3{-128, 127, false, kernels::ScaleType::kF16, true};
   const auto spec = FindModel(StrCat(tests::TestData(), "/models/llama")).value().spec;
   const auto mixed = PlanFormats(spec, Mixed(e4m3), {}, kInt8).value();
   EXPECT_EQ(mixed.Find(0, MatrixRole::kMlpIn), nullptr);

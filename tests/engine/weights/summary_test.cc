@@ -75,6 +75,25 @@ TEST(Summary, CountsMxfp4InFourAndAQuarterBits) {
   EXPECT_EQ(experts, 2 * 4 * (weights * 17 / 32 + outputs * 8));
 }
 
+// A linear of any model in NVFP4 stays in 4.5.
+TEST(Summary, CountsNvfp4InFourAndAHalfBits) {
+  const auto files = FindModel("preset:tiny:nvfp4").value();
+  const auto source = OpenWeights(files).value();
+  const FormatPlan formats =
+      PlanFormats(files.spec, *source, files.scheme, {kernels::Dtype::kBf16, IntegerProduct::kInt8})
+          .value();
+  const auto bytes = [&](const FormatPlan& plan) {
+    return ShardWeightBytes(files.spec, plan, true, 1, 0);
+  };
+  // Two layers: 128 outputs of q, k and v, 64 of o and 352 of gate and up (in blocks of 64: 384),
+  // of 64 inputs; 64 of down, of 176 inputs.
+  const uint64_t outputs = 128 + 64 + 384, weights = outputs * 64 + 64 * 176;
+  // In bfloat16 inputs are padded to 192, a multiple of 32.
+  EXPECT_EQ(bytes(kernels::Dtype::kBf16) - bytes(formats),
+            2 * ((outputs * 64 + 64 * 192) * 2 - weights * 9 / 16 - (outputs + 64) * 8));
+  EXPECT_THAT(FormatModel(files, *source, formats), HasSubstr("8 matrices in 4 bits"));
+}
+
 // FP8 takes a byte a weight in every type that an engine computes in, and a float for each output
 // and 128 inputs.
 TEST(Summary, CountsFp8InEightBits) {
