@@ -265,12 +265,29 @@ constexpr GgufType kTypes[] = {
     {40, "NVFP4", 64, 36, 16, -12, 12, false, DecodeNvfp4},
 };
 
+// Types that Pinion does not read, for messages.
+struct UnreadType {
+  uint32_t id;
+  std::string_view name;
+};
+constexpr UnreadType kUnreadTypes[] = {
+    {9, "Q8_1"},   {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"},
+    {21, "IQ3_S"}, {22, "IQ2_S"}, {24, "I8"},      {25, "I16"},    {26, "I32"},     {27, "I64"},
+    {28, "F64"},   {29, "IQ1_M"}, {34, "TQ1_0"},   {35, "TQ2_0"},  {41, "Q1_0"},    {42, "Q2_0"}};
+
 }  // namespace
 
 const GgufType* FindGgufType(uint32_t id) {
   const auto* found =
       std::find_if(std::begin(kTypes), std::end(kTypes), [&](auto& type) { return type.id == id; });
   return found == std::end(kTypes) ? nullptr : found;
+}
+
+std::string GgufTypeName(uint32_t id) {
+  if (const GgufType* type = FindGgufType(id)) return std::string(type->name);
+  for (const UnreadType& each : kUnreadTypes)
+    if (each.id == id) return std::string(each.name);
+  return StrCat("type ", id);
 }
 
 std::string GgufTypeNames() {

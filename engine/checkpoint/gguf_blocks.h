@@ -25,6 +25,8 @@ struct GgufType {
 
 // The type of an id; nullptr if Pinion does not read it.
 const GgufType* FindGgufType(uint32_t id);
+// "IQ2_XXS", whether Pinion reads it or not; "type 99" of an unknown id.
+std::string GgufTypeName(uint32_t id);
 // "F32, F16, ...": the types that Pinion reads, for messages.
 std::string GgufTypeNames();
 

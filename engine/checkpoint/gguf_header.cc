@@ -226,7 +226,8 @@ Result<GgufTensor> ReadTensor(Reader& reader, uint64_t index) {
   tensor.type = FindGgufType(type);
   if (!tensor.type)
     return in_tensor(
-        {ErrorCode::kUnsupported, StrCat("it has type ", type, ", want ", GgufTypeNames())});
+        {ErrorCode::kUnsupported, StrCat("it is ", GgufTypeName(type), ", want ", GgufTypeNames(),
+                                         "; use a file whose tensors have these types")});
   auto bytes = BytesOf(tensor);
   if (!bytes) return in_tensor(std::move(bytes).error());
   tensor.bytes = *bytes;

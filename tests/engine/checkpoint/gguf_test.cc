@@ -113,6 +113,8 @@ TEST(GgufHeader, RefusesBrokenTensors) {
   EXPECT_THAT(one(1, 8, kF32, ~uint64_t{31}), HasSubstr("truncated"));
   EXPECT_THAT(one(1, 33, kQ40, 0), HasSubstr("multiple of Q4_0's 32"));
   EXPECT_THAT(one(1, 8, 99, 0), HasSubstr("type 99, want F32"));
+  EXPECT_EQ(one(1, 256, 16, 0), StrCat("tensor 't': it is IQ2_XXS, want ", GgufTypeNames(),
+                                       "; use a file whose tensors have these types"));
   EXPECT_THAT(one(0, 8, kF32, 0), HasSubstr("a dimension is 0"));
   EXPECT_THAT(one(uint64_t{1} << 40, uint64_t{1} << 40, kF32, 0), HasSubstr("overflows"));
   EXPECT_THAT(one(uint64_t{1} << 41, 8, kF32, 0), HasSubstr("a dimension is"));
