@@ -41,6 +41,10 @@ constexpr GgufArchitecture kArchitectures[] = {
      .hugging_face = "MistralForCausalLM",
      .presences = kAttentionBiasPresence,
      .permuted = true},
+    {.name = "arcee",
+     .hugging_face = "ArceeForCausalLM",
+     .presences = kAttentionBiasPresence,
+     .permuted = true},
     {.name = "qwen2", .hugging_face = "Qwen2ForCausalLM"},
     {.name = "qwen3", .hugging_face = "Qwen3ForCausalLM"},
     {.name = "qwen3moe",
@@ -79,6 +83,12 @@ constexpr GgufArchitecture kArchitectures[] = {
      .constants = R"({"quantization_config": {"quant_method": "mxfp4"}})",
      .rope_constants = kUnroundedBorders,
      .renamed = kMlpNormAfterAttentionNames},
+    // Files of GLM-4.7-Flash do not always say that experts are chosen by sigmoids.
+    {.name = "deepseek2",
+     .hugging_face = "Glm4MoeLiteForCausalLM",
+     .with_tokenizer = "glm4",
+     .fields = kDeepSeekFields,
+     .latent = true},
     {.name = "deepseek2",
      .hugging_face = "DeepseekV3ForCausalLM",
      .when = "expert_gating_func",
@@ -91,6 +101,17 @@ constexpr GgufArchitecture kArchitectures[] = {
      // With one group, as in the small model, it is the greedy method.
      .constants = R"({"topk_method": "group_limited_greedy"})",
      .latent = true},
+    {.name = "deepseek32",
+     .hugging_face = "DeepseekV32ForCausalLM",
+     .fields = kIndexedDeepSeekFields,
+     .latent = true},
+    {.name = "kimi-linear",
+     .hugging_face = "KimiLinearForCausalLM",
+     .fields = kKimiLinearFields,
+     .constants = R"({"moe_renormalize": true})",
+     .latent = true,
+     .without_heads = "linear_attention",
+     .renamed = kKimiLinearNames},
     {.name = "glm4", .hugging_face = "Glm4ForCausalLM", .presences = kAttentionBiasPresence},
     {.name = "glm4moe",
      .hugging_face = "Glm4MoeForCausalLM",
@@ -242,6 +263,10 @@ constexpr GgufArchitecture kArchitectures[] = {
 
 bool Counts(const GgufArchitecture& entry, const GgufHeader& header) {
   if (!entry.with_tensor.empty() && !header.Find(entry.with_tensor)) return false;
+  if (!entry.with_tokenizer.empty()) {
+    const Json* pre = header.metadata.Find("tokenizer.ggml.pre");
+    if (!pre || !(*pre == Json(entry.with_tokenizer))) return false;
+  }
   if (entry.when.empty()) return true;
   const Json* value = header.metadata.Find(StrCat(entry.name, ".", entry.when));
   if (value && value->is_bool()) return value->boolean();

@@ -33,6 +33,7 @@ struct GgufArchitecture {
   std::string_view when = "";
   int64_t when_value = 0;
   std::string_view with_tensor = "";       // likewise, whose tensor of that name is there
+  std::string_view with_tokenizer = "";    // likewise, whose texts are split in that way
   std::span<const GgufField> fields = {};  // beyond those of all
   std::span<const GgufPresence> presences = {};
   // Fields of config.json that files do not state, because all models have them.

@@ -102,8 +102,19 @@ Result<int64_t> VocabularySize(const GgufFile& gguf) {
 
 // The tensors that converters leave in F32 in a file of another type.
 bool IsSmallMatrix(std::string_view tensor) {
-  constexpr std::string_view kSuffixes[] = {".shortconv.conv.weight", ".ssm_conv1d.weight",
-                                            ".ssm_a", ".ssm_d", ".ssm_norm.weight"};
+  constexpr std::string_view kSuffixes[] = {"_norm.weight",
+                                            ".altup_correct_coef.weight",
+                                            ".altup_predict_coef.weight",
+                                            ".ffn_gate_inp.weight",
+                                            ".ffn_gate_inp_shexp.weight",
+                                            ".indexer.proj.weight",
+                                            ".shortconv.conv.weight",
+                                            ".ssm_a",
+                                            ".ssm_conv1d.weight",
+                                            ".ssm_conv1d_k.weight",
+                                            ".ssm_conv1d_q.weight",
+                                            ".ssm_conv1d_v.weight",
+                                            ".ssm_d"};
   return IsEncoderTable(tensor) ||
          std::any_of(std::begin(kSuffixes), std::end(kSuffixes),
                      [&](std::string_view suffix) { return tensor.ends_with(suffix); });

@@ -12,13 +12,15 @@ namespace pinion {
 // files have for them, or by the tensors that are there; names of tensors that one architecture
 // calls otherwise.
 
-// The fields of an architecture that has those of another one, too.
-template <size_t n, size_t m>
-constexpr std::array<GgufField, n + m> Joined(const GgufField (&first)[n],
-                                              const GgufField (&further)[m]) {
-  std::array<GgufField, n + m> all{};
-  for (size_t i = 0; i < n; ++i) all[i] = first[i];
-  for (size_t i = 0; i < m; ++i) all[n + i] = further[i];
+// The fields of an architecture that has those of other ones, too.
+template <size_t... n>
+constexpr std::array<GgufField, (n + ...)> Joined(const GgufField (&... lists)[n]) {
+  std::array<GgufField, (n + ...)> all{};
+  size_t size = 0;
+  const auto add = [&](const auto& list) {
+    for (const GgufField& field : list) all[size++] = field;
+  };
+  (add(lists), ...);
   return all;
 }
 
@@ -81,6 +83,24 @@ inline constexpr GgufField kLatentFields[] = {{"attention.kv_lora_rank", "kv_lor
                                               {"attention.value_length_mla", "v_head_dim"},
                                               {"rope.dimension_count", "qk_rope_head_dim"}};
 inline constexpr auto kDeepSeekFields = Joined(kGroupedExpertsFields, kLatentFields);
+inline constexpr GgufField kIndexFields[] = {{"attention.indexer.head_count", "index_n_heads"},
+                                             {"attention.indexer.key_length", "index_head_dim"},
+                                             {"attention.indexer.top_k", "index_topk"}};
+inline constexpr auto kIndexedDeepSeekFields =
+    Joined(kGroupedExpertsFields, kLatentFields, kIndexFields);
+inline constexpr GgufField kKimiFurtherFields[] = {
+    {"expert_count", "num_experts"},
+    {"expert_used_count", "num_experts_per_token"},
+    {"expert_shared_count", "num_shared_experts"},
+    {"expert_feed_forward_length", "moe_intermediate_size"},
+    {"expert_group_count", "num_expert_group"},
+    {"expert_group_used_count", "topk_group"},
+    {"expert_weights_scale", "routed_scaling_factor"},
+    {"leading_dense_block_count", "first_k_dense_replace"},
+    {"attention.head_count", "linear_num_heads"},
+    {"kda.head_dim", "linear_head_dim"},
+    {"ssm.conv_kernel", "linear_conv_kernel_dim"}};
+inline constexpr auto kKimiLinearFields = Joined(kLatentFields, kKimiFurtherFields);
 inline constexpr GgufField kLfm2Fields[] = {{"attention.layer_norm_rms_epsilon", "norm_eps"},
                                             {"shortconv.l_cache", "conv_L_cache"}};
 inline constexpr GgufField kLfm2ExpertsFields[] = {
@@ -188,6 +208,7 @@ inline constexpr GgufName kQwen3NextNames[] = {
     {&TensorNames::mlp_norm, "blk.{}.post_attention_norm"},
     {&TensorNames::delta_b, "blk.{}.ssm_ba"},
     {&TensorNames::delta_a, "blk.{}.ssm_ba"}};
+inline constexpr GgufName kKimiLinearNames[] = {{&TensorNames::delta_o, "blk.{}.attn_output"}};
 inline constexpr GgufName kOneNormNames[] = {{&TensorNames::mlp_norm, "blk.{}.attn_norm"}};
 
 }  // namespace pinion

@@ -187,7 +187,10 @@ Status CopyWidths(const GgufArchitecture& architecture, GgufTranslation& transla
 // MLP or a mixture alone; else it is the mixer that the architecture has in attention's place.
 Status CopyMixersByHeads(const GgufArchitecture& architecture, GgufTranslation& translation) {
   const Json* list = translation.Find(kKvHeads);
-  if (!list || !list->is_array() || translation.Find(kWindowHead)) return {};
+  const bool all_attend = architecture.without_heads.empty() && !(list && list->is_array());
+  if (all_attend || translation.Find(kWindowHead)) return {};
+  if (auto listed = ListOf(translation, kKvHeads); !listed)
+    return Unexpected(std::move(listed).error());
   PINION_ASSIGN(const std::vector<int64_t> kv_heads, ByLayer(translation, kKvHeads));
   PINION_ASSIGN(const std::vector<int64_t> widths, ByLayer(translation, kWidths));
   const Json* of_mlps = translation.Find(kWidths);

@@ -31,8 +31,7 @@ struct Placed {
 using PlacedTensors = std::map<std::string, Placed>;
 
 size_t RowBytes(const GgufTensor& tensor) {
-  const size_t row = tensor.shape.size() < 2 ? 1 : static_cast<size_t>(tensor.shape.back());
-  return row / tensor.type->elements * tensor.type->bytes;
+  return RowElements(tensor.shape) / tensor.type->elements * tensor.type->bytes;
 }
 
 // Puts the elements of a row in the model's order; `bytes` of each.
@@ -159,10 +158,11 @@ class GgufSource : public TensorSource {
                               std::vector<std::byte>& scratch) const {
     const StoredTensor stored{std::string(placed.tensor.type->name), placed.tensor.shape,
                               gguf_->Data(placed.tensor)};
-    scratch.resize(std::max(scratch.size(), count * sizeof(float)));
+    const size_t of_row = RowElements(placed.tensor.shape), first = row * of_row;
+    scratch.resize(std::max(scratch.size(), count * of_row * sizeof(float)));
     auto* values = reinterpret_cast<float*>(scratch.data());
-    for (size_t r = 0; r < count; ++r)
-      values[r] = std::log(-FloatAt(stored, placed.rows.Stored(row + r)));
+    for (size_t i = 0; i < count * of_row; ++i)
+      values[i] = std::log(-FloatAt(stored, placed.rows.Stored(first + i)));
     return scratch.data();
   }
 

@@ -27,6 +27,18 @@ constexpr const char* kDeepSeekNumbers = R"(\p{N}{1,3})";
 constexpr const char* kDeepSeekHan = R"([一-龥\x{3040}-ゟ゠-ヿ]+)";
 constexpr const char* kDeepSeekWords =
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// DeepSeek-V2's: ends of lines, then letters that have cases (those of a list), then marks, spaces
+// at the end, Chinese characters and at last each digit.
+constexpr const char* kDeepSeekLlmLetters =
+    R"(\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ)"
+    R"(-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ)"
+    R"(-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+)";
+constexpr const char* kDeepSeekLlmMarks = R"(\s?[!-/:-~！-／：-～‘-‟　-。]+)";
+constexpr const char* kDeepSeekLlmHan = R"([一-龥ࠀ-一가-퟿]+)";
+constexpr const char *kLineEnd = R"([\r\n])", *kSpacesAtEnd = R"(\s+$)", *kDigit = R"(\p{N})";
+// Kimi's, whose words are without Chinese characters.
+constexpr const char* kKimiWords =
+    R"([\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 // A pair is [CLS] a [SEP] b [SEP], or <s> a </s></s> b </s>.
 constexpr GgufMarks kModernBertMarks = {"[CLS]", "[SEP]", 1}, kRobertaMarks = {"<s>", "</s>", 2};
@@ -39,7 +51,7 @@ struct PreTokenization {
   bool whole_words;                  // a piece that is a token needs no merging
   bool nfc;                          // text is normalised first
   bool add_bos;                      // if the file does not say
-  const char* before[2] = {};        // what splits it before
+  const char* before[5] = {};        // what splits it before, in this order
   const GgufMarks* marks = nullptr;  // of an encoder
 };
 constexpr PreTokenization kPreTokenizations[] = {
@@ -58,6 +70,14 @@ constexpr PreTokenization kPreTokenizations[] = {
     {"llama4", kO200kWords, false, false, false, false},
     {"minimax-m2", kO200kWords, false, false, false, false},
     {"deepseek-v3", kDeepSeekWords, false, false, false, false, {kDeepSeekNumbers, kDeepSeekHan}},
+    {"deepseek-llm",
+     kDigit,
+     false,
+     false,
+     false,
+     false,
+     {kLineEnd, kDeepSeekLlmLetters, kDeepSeekLlmMarks, kSpacesAtEnd, kDeepSeekLlmHan}},
+    {"kimi-k2", kKimiWords, false, true, false, false},
     {"hunyuan-dense", kDeepSeekWords, false, false, false, false, {kDeepSeekNumbers, kDeepSeekHan}},
     {"hunyuan", kQwen2Words, false, false, false, false},
     {"seed-coder", kSeedWords, false, false, false, false},
@@ -123,12 +143,15 @@ Json ByteLevel() {
 Json PreTokenizer(const PreTokenization& pre) {
   Json::Array steps;
   if (pre.digits_apart) steps.push_back(JsonOf({{"type", "Digits"}, {"individual_digits", true}}));
-  for (const char* pattern : {pre.before[0], pre.before[1], pre.words})
+  const auto split = [&](const char* pattern) {
     if (pattern)
       steps.push_back(JsonOf({{"type", "Split"},
                               {"pattern", JsonOf({{"Regex", pattern}})},
                               {"behavior", "Isolated"},
                               {"invert", false}}));
+  };
+  for (const char* pattern : pre.before) split(pattern);
+  split(pre.words);
   Json bytes = ByteLevel();
   bytes.Set("use_regex", pre.words == nullptr);
   steps.push_back(std::move(bytes));

@@ -256,7 +256,7 @@ REFUSALS = {
     "types": ("bert-cls", [], lambda tensors: tensors.pop("token_types.weight"),
               "there is no tensor 'token_types.weight'"),
     "architecture": ("bert-cls", [("general.architecture", STRING, "jina-bert-v2")], None,
-                     "'general.architecture' is 'jina-bert-v2', want one of bert, cohere2,"),
+                     "'general.architecture' is 'jina-bert-v2', want one of arcee, bert, cohere2,"),
     "labels": ("xlmr-reranker", [("bert.classifier.output_labels", [STRING], ["a", "b"])], None,
                "'bert.classifier.output_labels' has 2 labels, but the tensor 'cls.output.weight' has 1"),
 }

@@ -20,16 +20,25 @@ O200K = (rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{CONTRACTIONS}?|[^\r\n\p{{L}}\
 DEEPSEEK = [r"\p{N}{1,3}", "[一-龥\u3040-ゟ゠-ヿ]+",
             r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|"""
             r"\s*[\r\n]+|\s+(?!\S)|\s+"]
+CASED = (
+    "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝ"
+    "Ὗ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-"
+    "Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃")
+DEEPSEEK_LLM = [r"[\r\n]", rf"\s?[{CASED}]+", r"\s?[!-/:-~！-／：-～‘-‟　-。]+", r"\s+$", "[一-龥ࠀ-一가-퟿]+"]
+KIMI = (rf"[\p{{Han}}]+|[^\r\n\p{{L}}\p{{N}}]?{UPPER[:-1]}&&[^\p{{Han}}]]*{LOWER[:-1]}&&[^\p{{Han}}]]+{CONTRACTIONS}?|"
+        rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER[:-1]}&&[^\p{{Han}}]]+{LOWER[:-1]}&&[^\p{{Han}}]]*{CONTRACTIONS}?|"
+        r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 PATTERNS = {"dbrx": [LLAMA3], "smaug-bpe": [LLAMA3], "chatglm-bpe": [LLAMA3], "glm4": [LLAMA3], "llama-bpe": [LLAMA3],
             "gpt-4o": [O200K], "llama4": [O200K], "minimax-m2": [O200K], "deepseek-v3": DEEPSEEK,
             "hunyuan-dense": DEEPSEEK, "hunyuan": [QWEN2], "qwen2": [QWEN2], "qwen35": [QWEN35],
             "falcon-h1": [LLAMA3], "pixtral": [LLAMA3], "seed-coder": [SEED], "olmo": [], "exaone4": [],
-            "command-r": []}
-DIGITS_APART = {"command-r"}  # as Cohere's tokenizers of transformers
+            "command-r": [], "deepseek-llm": DEEPSEEK_LLM, "kimi-k2": [KIMI]}
+DIGITS_APART = {"command-r", "deepseek-llm"}  # as Cohere's tokenizers of transformers, and DeepSeek-V2's
 TEXTS = ["It's 12345 o'CLOCK, we'Ll see: HTTPServer's XMLParser/\n\n", "price: $1,234.56!!!\r\n  tabs\t\tand   spaces  ",
          "naïve façade – ÉCOLE Straße", "東京都へ2024年10月 行きましたThe end", "if(x_1>=10){return a[i]+b;}//done\n}\n",
          "  leading\n \n  \nlines \u3000wide", "don't CAN'T they'RE", "a1b22c333d4444", "...?!/// \n/path/to",
-         "हिन्दी में x\u0301y \u0301z", "ภาษาไทย น้ำ"]
+         "हिन्दी में x\u0301y \u0301z", "ภาษาไทย น้ำ",
+         "€  5 字  6 \U0001d54f x漢Y、字母's  "]
 
 for name, patterns in PATTERNS.items():
     tokenizer = Tokenizer.from_str(gzip.open(HERE.parent / "text/gpt2/tokenizer.json.gz").read().decode())

@@ -52,7 +52,7 @@ TEST(GgufEnds, AreNotHtml) {
 }
 
 // Of every architecture: two layers of four heads, 16 wide, without tensors but for the embedding.
-Result<Json> ConfigOf(std::string_view architecture, std::string_view metadata) {
+GgufFile FileOf(std::string_view architecture, std::string_view metadata) {
   constexpr std::string_view kUsual =
       R"({"block_count": 2, "embedding_length": 64, "feed_forward_length": 128,
           "context_length": 512, "attention.head_count": 4,
@@ -71,7 +71,11 @@ Result<Json> ConfigOf(std::string_view architecture, std::string_view metadata) 
   embedding.type = FindGgufType(0);
   embedding.shape = {96, 64};
   file.header.tensors.push_back(embedding);
-  return GgufConfig(file);
+  return file;
+}
+
+Result<Json> ConfigOf(std::string_view architecture, std::string_view metadata) {
+  return GgufConfig(FileOf(architecture, metadata));
 }
 
 std::string ErrorOf(std::string_view architecture, std::string_view metadata) {
@@ -118,6 +122,45 @@ TEST(GgufMetadata, TakesFieldsThatItsArchitectureReadsOrThatChangeNothing) {
   EXPECT_EQ(ErrorOf("llama", R"({"attention.scale": 0, "embedding_scale": 1, "logit_scale": 0,
                                  "expert_weights_scale": 1.0, "use_parallel_residual": false})"),
             "no error");
+}
+
+// Converters leave some matrices in F32; the file's type is that of the others.
+TEST(GgufMetadata, ComputesInTheTypeOfTheLargeMatrices) {
+  constexpr uint32_t kF32 = 0, kF16 = 1, kBf16 = 30;
+  const auto type_with = [](uint32_t type, std::string_view matrix) {
+    GgufFile file = FileOf("qwen3moe", "{}");
+    file.header.tensors[0].type = FindGgufType(type);
+    GgufTensor tensor = file.header.tensors[0];
+    tensor.name = matrix;
+    tensor.type = FindGgufType(kF32);
+    file.header.tensors.push_back(tensor);
+    return GgufConfig(file).value().Find("torch_dtype")->string();
+  };
+  for (const char* small :
+       {"blk.0.ffn_gate_inp.weight", "blk.0.ffn_gate_inp_shexp.weight", "blk.0.indexer.proj.weight",
+        "blk.0.ssm_conv1d_q.weight", "blk.0.ssm_conv1d_k.weight", "blk.0.ssm_conv1d_v.weight",
+        "blk.0.altup_correct_coef.weight", "blk.0.altup_predict_coef.weight",
+        "blk.0.attn_k_norm.weight", "blk.0.ssm_a"}) {
+    EXPECT_EQ(type_with(kF16, small), "float16") << small;
+    EXPECT_EQ(type_with(kBf16, small), "bfloat16") << small;
+    EXPECT_EQ(type_with(kF32, small), "float32") << small;
+  }
+  EXPECT_EQ(type_with(kF16, "output.weight"), "bfloat16") << "two types of large matrices";
+}
+
+// GLM-4.7-Flash's files do not always state the function by which experts are chosen.
+TEST(GgufMetadata, AFileOfDeepSeeksArchitectureIsGlmsByItsTokenizer) {
+  constexpr std::string_view kLatent =
+      R"({"attention.key_length_mla": 32, "rope.dimension_count": 16)";
+  const auto read_as = [&](std::string_view pre, std::string_view further) {
+    GgufFile file = FileOf("deepseek2", StrCat(kLatent, further, "}"));
+    file.header.metadata.Set("tokenizer.ggml.pre", pre);
+    return GgufConfig(file).value().Find("architectures")->array()[0].string();
+  };
+  EXPECT_EQ(read_as("glm4", ""), "Glm4MoeLiteForCausalLM");
+  EXPECT_EQ(read_as("glm4", R"(, "expert_gating_func": 2)"), "Glm4MoeLiteForCausalLM");
+  EXPECT_EQ(read_as("deepseek-v3", R"(, "expert_gating_func": 2)"), "DeepseekV3ForCausalLM");
+  EXPECT_EQ(read_as("deepseek-llm", ""), "DeepseekV2ForCausalLM");
 }
 
 DecoderSpec Ministral3With(std::string_view metadata) {
