@@ -166,4 +166,28 @@ Result<std::optional<EmbedderSpec>> ReadGgufEmbedder(const GgufHeader& header) {
   return std::optional(std::move(spec));
 }
 
+Result<std::optional<DenseSpec>> ReadGgufYesNoHead(const GgufHeader& header) {
+  PINION_ASSIGN(const GgufArchitecture* architecture, FindGgufArchitecture(header));
+  const Json* pooling = header.metadata.Find(StrCat(architecture->name, ".pooling_type"));
+  const GgufTensor* out = header.Find(kOut);
+  if (architecture->bidirectional || !out || !pooling || !(*pooling == Json(int64_t{kRank})))
+    return std::optional<DenseSpec>();
+  const std::string key = StrCat(architecture->name, ".classifier.output_labels");
+  const Json* labels = header.metadata.Find(key);
+  if (!labels || !(*labels == Json(Json::Array{Json("yes"), Json("no")})))
+    return Fail(ErrorCode::kUnsupported,
+                StrCat("'", key, "' is ", labels ? labels->Dump().substr(0, 60) : "missing",
+                       R"(, want ["yes","no"], of a reranker that generates one of them)"));
+  if (out->shape.size() != 2 || out->shape[0] != 2)
+    return Fail(ErrorCode::kCorrupt, StrCat("tensor '", kOut, "' has shape ", ShapeText(out->shape),
+                                            ", want a row for each of the labels yes and no"));
+  DenseSpec head;
+  head.module = kYesNoModule;
+  head.outputs = 2;
+  head.inputs = static_cast<size_t>(out->shape[1]);
+  head.bias = false;
+  head.activation = DenseSpec::Activation::kNone;
+  return std::optional(std::move(head));
+}
+
 }  // namespace pinion

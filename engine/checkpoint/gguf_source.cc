@@ -190,10 +190,12 @@ GgufTensor PartOf(GgufTensor tensor, const GgufPlace& place) {
   return tensor;
 }
 
+bool IsOf(std::string_view module, std::string_view tensor) {
+  return module == tensor.substr(0, tensor.rfind('.'));
+}
 bool IsOfDenseModule(std::string_view tensor) {
-  const std::string_view module = tensor.substr(0, tensor.rfind('.'));
-  return std::find(std::begin(kDenseModules), std::end(kDenseModules), module) !=
-         std::end(kDenseModules);
+  return std::any_of(std::begin(kDenseModules), std::end(kDenseModules),
+                     [&](std::string_view module) { return IsOf(module, tensor); });
 }
 
 std::vector<int64_t> WithoutOnes(std::vector<int64_t> shape) {
@@ -215,7 +217,10 @@ bool Fits(const GgufTensor& stored, const std::vector<int64_t>& want) {
 class Opener {
  public:
   Opener(const GgufFile& gguf, const DecoderSpec& spec, const GgufArchitecture& architecture)
-      : gguf_(gguf), places_(spec, architecture, gguf.header), list_(TensorList(spec)) {
+      : gguf_(gguf),
+        is_classifier_(spec.classifier.labels > 0),
+        places_(spec, architecture, gguf.header),
+        list_(TensorList(spec)) {
     for (const GgufTensor& tensor : gguf.header.tensors) held_.emplace(tensor.name, &tensor);
     for (const TensorSpec& tensor : list_)
       if (const GgufPlace place = places_.Of(tensor.name); place.name.ends_with(".scale"))
@@ -230,8 +235,9 @@ class Opener {
       PINION_ASSIGN(const Placed placed, Check(*stored, place, tensor.shape));
       Add(tensor.name, placed);
     }
-    for (const auto& [name, tensor] : held_) {  // the embedder's, which the spec does not name
-      if (!IsOfDenseModule(name)) continue;
+    for (const auto& [name, tensor] : held_) {  // those that the spec does not name
+      const bool answers = !is_classifier_ && IsOf(kYesNoModule, name);
+      if (!IsOfDenseModule(name) && !answers) continue;
       PINION_TRY(CheckType(*tensor, tensor->shape));
       if (name.ends_with(".weight")) PINION_TRY(RefuseGgufScale(gguf_, *tensor));
       Add(std::string(name), {*tensor});
@@ -311,6 +317,7 @@ class Opener {
   }
 
   const GgufFile& gguf_;
+  const bool is_classifier_;
   const GgufPlaces places_;
   const std::vector<TensorSpec> list_;
   std::map<std::string_view, const GgufTensor*> held_;

@@ -74,7 +74,8 @@ Result<ModelFiles> OpenFile(const std::string& model) {
     files.spec = std::move(*spec);
     PINION_ASSIGN(files.embedder, ReadGgufEmbedder(files.gguf->header));
     if (files.spec.classifier.labels > 0) files.embedder.reset();
-    if (files.embedder) DropHead(files.spec);
+    PINION_ASSIGN(files.yes_no_head, ReadGgufYesNoHead(files.gguf->header));
+    if (files.embedder || files.yes_no_head) DropHead(files.spec);
     return ApplyGguf(*files.gguf, files.spec);
   };
   if (auto described = describe(); !described)

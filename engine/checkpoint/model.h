@@ -28,6 +28,9 @@ struct ModelFiles {
   // Of a folder in sentence-transformers' layout, or of a GGUF file that says how it pools; the
   // model is then without a head.
   std::optional<EmbedderSpec> embedder;
+  // Of a GGUF file that says that it is a reranker and generates: the rows of "yes" and "no", all
+  // of its head that is sure to be there; the model is then without a head.
+  std::optional<DenseSpec> yes_no_head;
   std::shared_ptr<const GgufFile> gguf;  // null unless MODEL is a GGUF file
 };
 

@@ -126,6 +126,14 @@ Status Pooler::LoadScores(const ModelFiles& files, const TensorSource& weights) 
     kind_ = files.spec.classifier.of_mean ? PoolingKind::kMean : PoolingKind::kFirst;
     return {};
   }
+  if (files.yes_no_head) {
+    if (files.yes_no_head->inputs != static_cast<size_t>(files.spec.hidden))
+      return Fail(ErrorCode::kCorrupt,
+                  StrCat("tensor '", files.yes_no_head->module, ".weight' takes ",
+                         files.yes_no_head->inputs, " values, want ", files.spec.hidden));
+    PINION_ASSIGN(yes_no_head_, DenseLayer::Load(*files.yes_no_head, weights));
+    return {};
+  }
   PINION_ASSIGN(const auto tokenizer, OpenTokenizer(files));
   PINION_ASSIGN(const size_t yes, IdOf(*tokenizer, "yes"));
   PINION_ASSIGN(const size_t no, IdOf(*tokenizer, "no"));
@@ -166,6 +174,10 @@ std::vector<float> Pooler::Finish(uint64_t sequence, size_t tokens) {
   if (kind_ == PoolingKind::kWeightedMean) weights = count * (count + 1) / 2;
   for (float& value : x) value /= weights;
   for (const DenseLayer& layer : dense_) x = layer.Times(x);
+  if (yes_no_head_) {
+    const std::vector<float> logits = yes_no_head_->Times(x);
+    return {logits[0] - logits[1]};
+  }
   return classifier_ ? classifier_->Scores(x.data()) : x;
 }
 

@@ -57,7 +57,8 @@ class Pooler {
   struct YesNo {
     size_t yes, no;
   };
-  std::optional<YesNo> yes_no_;
+  std::optional<YesNo> yes_no_;                    // of rows of logits
+  std::optional<DenseLayer> yes_no_head_;          // of hidden states
   std::map<uint64_t, std::vector<float>> pooled_;  // of sequences whose rows are not all there yet
 };
 

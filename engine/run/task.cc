@@ -12,7 +12,7 @@ namespace {
 bool Classifies(const ModelFiles& files) { return files.spec.classifier.labels > 0; }
 
 ModelTask TaskOf(const ModelFiles& files) {
-  if (Classifies(files)) return ModelTask::kScore;
+  if (Classifies(files) || files.yes_no_head) return ModelTask::kScore;
   return files.spec.has_head() ? ModelTask::kGenerate : ModelTask::kEmbed;
 }
 

@@ -14,7 +14,7 @@ from gguf_files import as_f32, read_checkpoint
 
 U32, F32, BOOL, STRING, ARRAY = 4, 6, 7, 8, 9
 INT32, UINT8 = 5, 0
-NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
 ALIGNMENT = 32
 IN_F32, IN_Q8_0 = 0, 8
 Q8_0_ELEMENTS = 32  # of a block
@@ -267,12 +267,12 @@ BYTE_LEVEL = {
 
 def byte_level_entries(tokenizer):
     pre, roles, added = BYTE_LEVEL[tokenizer["post_processor"]["type"]]
-    controls = {token["content"] for token in tokenizer["added_tokens"]}
-    vocabulary = tokenizer["model"]["vocab"]
+    kinds = {token["content"]: CONTROL if token["special"] else USER_DEFINED for token in tokenizer["added_tokens"]}
+    vocabulary = tokenizer["model"]["vocab"] | {token["content"]: token["id"] for token in tokenizer["added_tokens"]}
     texts = sorted(vocabulary, key=vocabulary.get)
     return [("tokenizer.ggml.model", STRING, "gpt2"), ("tokenizer.ggml.pre", STRING, pre),
             ("tokenizer.ggml.tokens", [STRING], texts),
-            ("tokenizer.ggml.token_type", [INT32], [CONTROL if text in controls else NORMAL for text in texts]),
+            ("tokenizer.ggml.token_type", [INT32], [kinds.get(text, NORMAL) for text in texts]),
             ("tokenizer.ggml.merges", [STRING], [" ".join(merge) for merge in tokenizer["model"]["merges"]]),
             *special_entries(tokenizer, roles),
             *((f"tokenizer.ggml.add_{role}_token", BOOL, value) for role, value in added.items())]

@@ -84,6 +84,41 @@ def test_rank_gives_the_references_scores(pinion, data, encoder_file, tmp_path, 
         assert_near([scores[0] for scores in found], [prompt[key] for prompt in golden["prompts"]])
 
 
+def yes_or_no(data, path, factor=1, change=lambda entries, tensors: None):
+    """As llama.cpp's converter writes Qwen3-Reranker: with the head's rows of two tokens, times a factor here."""
+    tokens = json.loads((data / "embedders/qwen3-reranker/golden.json").read_text())["yes_no_ids"]
+
+    def answers(entries, tensors):
+        (_, width), raw, kind = tensors["token_embd.weight"]
+        rows = numpy.frombuffer(raw, "<f4").reshape(-1, width)[tokens] * numpy.float32(factor)
+        tensors["cls.output.weight"] = [2, width], rows.tobytes(), kind
+        entries += [("qwen3.pooling_type", U32, 4), ("qwen3.classifier.output_labels", [STRING], ["yes", "no"])]
+        change(entries, tensors)
+    write_encoder(data / "embedders" / "qwen3-reranker", path, answers)
+    return path
+
+
+@pytest.mark.parametrize("factor", [1, 2])
+def test_a_generative_reranker_scores_by_the_two_rows_of_its_file(pinion, data, tmp_path, factor):
+    """Which are its own if those of the embedding are not the head's."""
+    _, golden = golden_of(data, "qwen3-reranker")
+    questions = [prompt["text"].split("<Query>: ", 1)[1].split("\n<Document>: ", 1) for prompt in golden["prompts"]]
+    lines = write_lines(tmp_path / "in.jsonl", [{"query": query, "documents": [rest.split("<|im_end|>", 1)[0]]}
+                                                for query, rest in questions])
+    found = results_of(pinion, "rank", yes_or_no(data, tmp_path / "r.gguf", factor), lines, "--logits")
+    assert_near([scores[0] for scores in found], [factor * prompt["logit"] for prompt in golden["prompts"]])
+
+
+def test_a_generative_reranker_only_scores(pinion, data, start_server, tmp_path):
+    path = yes_or_no(data, tmp_path / "r.gguf")
+    done = pinion("run", path, *FLAGS, "--prompt", "a")
+    assert done.returncode == 1 and "this command wants a model that generates" in done.stderr
+    done = pinion("embed", path, *FLAGS, "--input", write_lines(tmp_path / "in.jsonl", [{"text": "a"}]))
+    assert done.returncode == 2 and "it scores them; use 'pinion rank'" in done.stderr
+    status, answer = ask(start_server(path, *FLAGS), "/rerank", {"query": "a cat", "documents": ["a dog", "a mat"]})
+    assert status == 200 and len(answer["results"]) == 2, answer
+
+
 def copied(data, name, folder, **fields):
     """A copy of a checkpoint with other values of some fields of config.json."""
     shutil.copytree(data / "embedders" / name, folder)
@@ -260,6 +295,19 @@ REFUSALS = {
     "labels": ("xlmr-reranker", [("bert.classifier.output_labels", [STRING], ["a", "b"])], None,
                "'bert.classifier.output_labels' has 2 labels, but the tensor 'cls.output.weight' has 1"),
 }
+
+
+@pytest.mark.parametrize("change, sentence", [
+    (lambda entries, tensors: entries.__setitem__(-1, ("qwen3.classifier.output_labels", [STRING], ["no", "yes"])),
+     """'qwen3.classifier.output_labels' is ["no","yes"], want ["yes","no"], of a reranker"""),
+    (lambda entries, tensors: entries.pop(), "'qwen3.classifier.output_labels' is missing, want"),
+    (lambda entries, tensors: tensors.update({"cls.output.weight": ([4, 32], bytes(4 * 4 * 32), 0)}),
+     "tensor 'cls.output.weight' has shape [4, 32], want a row for each of the labels yes and no")])
+def test_other_heads_of_generative_rerankers_are_refused(pinion, data, tmp_path, change, sentence):
+    done = pinion("model", "info", yes_or_no(data, tmp_path / "odd.gguf", change=change))
+    assert done.returncode == 1
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert sentence in done.stderr
 
 
 @pytest.mark.parametrize("which", REFUSALS)
