@@ -25,7 +25,7 @@ struct E4m3GemmArgs {
 };
 
 // How a row of activations is rounded: to scale * value, value being the one of e4m3 that is
-// nearest to activation / scale, halves to even, beyond 448: that. A NaN stays one.
+// nearest to activation / scale, halves to even; magnitudes above 448 become 448. A NaN stays one.
 struct E4m3Rounding {
   // 0: dynamic, absmax / 448 of the columns that share one. A group with a NaN or an infinity is
   // all NaN.

@@ -316,8 +316,10 @@ struct ShortConvArgs {
   const float* const* inputs;  // [width - 1 + rows]: rows [n] of the tokens before, then of these
   const float* weights;        // [width], weight_stride floats apart
   size_t width, weight_stride, n, rows;
-  float* dst;  // [rows][n], stride floats apart; rows of the inputs may be those of dst, in order,
-  size_t stride;  // because the last row is computed first
+  // [rows][n], stride floats apart. A token's own input, inputs[width - 1 + r], may be dst + r *
+  // stride, since the last row is computed first; the inputs are elsewhere otherwise.
+  float* dst;
+  size_t stride;
 };
 
 // Rows of a product, activated while they are in cache:

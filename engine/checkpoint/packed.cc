@@ -259,13 +259,14 @@ class CompressedTensors : public QuantisedTensor {
   StoredTensor codes_, scales_, zeros_;
 };
 
-// input_scale, which must be of that shape.
-Result<float> ReadScale(const StoredTensors& tensors, const std::vector<int64_t>& shape) {
-  PINION_ASSIGN(const StoredTensor stored, tensors.RequireFloats("input_scale", shape));
+// The only value of a tensor of that name and shape.
+Result<float> ReadScale(const StoredTensors& tensors, const char* name,
+                        const std::vector<int64_t>& shape) {
+  PINION_ASSIGN(const StoredTensor stored, tensors.RequireFloats(name, shape));
   const float scale = FloatAt(stored, 0);
   if (scale > 0 && scale < 1e30f) return scale;
-  return Fail(ErrorCode::kCorrupt, StrCat("tensor '", tensors.NameOf("input_scale"), "' holds ",
-                                          scale, ", want a positive number"));
+  return Fail(ErrorCode::kCorrupt, StrCat("tensor '", tensors.NameOf(name), "' holds ", scale,
+                                          ", want a positive number"));
 }
 
 }  // namespace
@@ -297,7 +298,7 @@ Result<std::unique_ptr<QuantisedTensor>> OpenQuantised(const QuantScheme& scheme
 
 Result<StaticRounding> ReadStaticRounding(const std::string& module, const StoredLookup& lookup) {
   const StoredTensors tensors(module, lookup);
-  PINION_ASSIGN(const float scale, ReadScale(tensors, {1}));
+  PINION_ASSIGN(const float scale, ReadScale(tensors, "input_scale", {1}));
   StaticRounding rounding{scale, 0};
   if (tensors.Find("input_zero_point")) {
     PINION_ASSIGN(const StoredTensor zero, tensors.Require("input_zero_point", "I8", {1}));
@@ -310,13 +311,15 @@ Result<StaticRounding> ReadStaticRounding(const std::string& module, const Store
 
 Result<std::optional<float>> ReadInputScale(const std::string& module, const StoredLookup& lookup) {
   const StoredTensors tensors(module, lookup);
-  const auto stored = tensors.Find("input_scale");
-  if (!stored) return std::optional<float>();
-  // A number of its own has no dimension, or one.
-  PINION_ASSIGN(
-      const float scale,
-      ReadScale(tensors, stored->shape.empty() ? std::vector<int64_t>{} : std::vector<int64_t>{1}));
-  return std::optional(scale);
+  for (const char* name : {"input_scale", "activation_scale"}) {
+    const auto stored = tensors.Find(name);
+    if (!stored) continue;
+    // A number of its own has no dimension, or one.
+    const auto shape = stored->shape.empty() ? std::vector<int64_t>{} : std::vector<int64_t>{1};
+    PINION_ASSIGN(const float scale, ReadScale(tensors, name, shape));
+    return std::optional(scale);
+  }
+  return std::optional<float>();
 }
 
 }  // namespace pinion

@@ -27,7 +27,8 @@ Result<std::unique_ptr<QuantisedTensor>> OpenQuantised(const QuantScheme& scheme
 // The static rounding of a linear's activations.
 Result<StaticRounding> ReadStaticRounding(const std::string& module, const StoredLookup& lookup);
 
-// The static scale by which a linear's activations are rounded to e4m3; empty if it has none.
+// The static scale by which a linear's activations are rounded to e4m3: its input_scale, or
+// activation_scale as transformers' own FP8 files have it; empty if it has neither.
 Result<std::optional<float>> ReadInputScale(const std::string& module, const StoredLookup& lookup);
 
 }  // namespace pinion

@@ -70,7 +70,7 @@ void ConvolveColumn(const ShortConvArgs& args, size_t column) {
   }
 }
 
-// Widths that no published model has.
+// Other widths than 3 and 4.
 void ConvolveWide(const ShortConvArgs& args, size_t column) {
   const size_t live = args.n - column;
   for (size_t row = args.rows; row-- > 0;) {

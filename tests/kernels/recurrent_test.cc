@@ -65,7 +65,6 @@ void CheckDeltaRule(const Table& kernels, bool each) {
 TEST_P(RecurrentTest, DeltaRuleIsWithinTheSummationBound) { CheckDeltaRule(kernels_, false); }
 TEST_P(RecurrentTest, EveryChannelOfAKeyMayDecayByItself) { CheckDeltaRule(kernels_, true); }
 
-// Each channel for itself, the oldest tap first, in the place of the newest.
 // In place: the tokens' own rows of inputs are those of the result.
 void CheckShortConv(const Table& kernels, size_t width, size_t rows, size_t n) {
   const size_t weight_stride = n + 3, stride = n + 5;

@@ -114,7 +114,7 @@ class Fp8 : public Mixed {
   }
 
  private:
-  static constexpr CodeRange kE4m3 = {-128, 127, false, false, true};
+  static constexpr CodeRange kE4m3 = {.lowest = -128, .highest = 127, .e4m3 = true};
   Header gate_;
   std::map<std::string, float> scales_;
 };
@@ -148,7 +148,7 @@ TEST(Fp8Activations, TakeTheLargestStaticScaleOfAMatrixsParts) {
   const std::string layer = "model.layers.0.";
   const auto plan = PlanFp8({{layer + "mlp.gate_proj.input_scale", 0.5f},
                              {layer + "mlp.up_proj.input_scale", 0.25f},
-                             {layer + "mlp.down_proj.input_scale", 0.125f}},
+                             {layer + "mlp.down_proj.activation_scale", 0.125f}},
                             Fp8Scheme(ActivationRounding::kStatic));
   EXPECT_EQ(plan.Find(0, MatrixRole::kMlpIn)->e4m3_rounding->scale, 0.5f);
   EXPECT_EQ(plan.Find(0, MatrixRole::kDown)->e4m3_rounding->scale, 0.125f);
