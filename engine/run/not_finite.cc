@@ -6,8 +6,8 @@ namespace pinion {
 
 std::string NotFinite(std::string_view what, std::string_view dtype) {
   return StrCat(what, " not finite: weights of the model are NaN or infinite, or values were too ",
-                "large for ", dtype, "; check the checkpoint, or fetch it again",
-                dtype == "float32" ? "" : "; or try --dtype float32");
+                "large for ", dtype, "; check the checkpoint's files",
+                dtype == "float32" ? "" : ", or try --dtype float32");
 }
 
 }  // namespace pinion

@@ -11,7 +11,7 @@ from test_run import write_lines
 
 BROKEN = 77  # a token whose embedding is NaN
 ERROR = ("weights of the model are NaN or infinite, or values were too large for float32; "
-         "check the checkpoint, or fetch it again")
+         "check the checkpoint's files")
 FLAGS = ("--dtype", "float32", "--kv-cache-space", "64MiB")
 
 

@@ -27,7 +27,7 @@ constexpr int32_t kBroken = 77;
 constexpr uint64_t kFails = 100;  // the id of the request that has it
 const char* const kError =
     "the logits are not finite: weights of the model are NaN or infinite, or values were too large "
-    "for float32; check the checkpoint, or fetch it again";
+    "for float32; check the checkpoint's files";
 
 EngineOptions OptionsFor(const std::string& folder) {
   setenv("OMP_NUM_THREADS", "1", 1);
@@ -143,8 +143,7 @@ TEST_F(NotFiniteLlama, TheErrorNamesTheCauseAndWhatToDo) {
   half.dtype = "float16";
   EXPECT_EQ(AnswersOf(*Start(half), {BrokenRequest()})[kFails].error,
             "the logits are not finite: weights of the model are NaN or infinite, or values were "
-            "too large for float16; check the checkpoint, or fetch it again; or try --dtype "
-            "float32");
+            "too large for float16; check the checkpoint's files, or try --dtype float32");
 }
 
 TEST_F(NotFiniteLlama, OnlyOneRequestFailsHoweverTheModelIsComputed) {
