@@ -112,7 +112,7 @@ void UnpackNibbles(const uint32_t* words, int bias, int8_t* dst);
 
 // ---- Functions ------------------------------------------------------------------------------
 // How a row of activations is rounded: q = round_half_even(x / scale) + zero_point, clamped to
-// int8.
+// int8. All products of a row that is not finite are NaN.
 struct Rounding {
   // 0: absmax / 127 of the row, and no zero point. If the layout has outliers, the largest
   // magnitude is halved while no more than those lie above it, to a quarter at least.

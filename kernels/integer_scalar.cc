@@ -66,11 +66,14 @@ void Round(const IntLayout& layout, const RoundArgs& args) {
   }
   std::memset(args.dst, 0, layout.columns());
   auto* dst = reinterpret_cast<int8_t*>(args.dst);
+  bool finite = true;
   for (size_t i = 0; i < layout.k; ++i) {
-    const float rounded = std::nearbyint(Activation(args, i) / rounding.scale) +
-                          static_cast<float>(rounding.zero_point);
-    dst[i] = static_cast<int8_t>(rounded < -128 ? -128 : rounded > 127 ? 127 : rounded);
+    const float quotient = Activation(args, i) / rounding.scale;
+    finite = finite && std::isfinite(quotient);
+    const float rounded = std::nearbyint(quotient) + static_cast<float>(rounding.zero_point);
+    dst[i] = static_cast<int8_t>(!(rounded > -128) ? -128 : rounded > 127 ? 127 : rounded);
   }
+  if (!finite) rounding.scale = std::nanf("");
   if (layout.outliers > 0) {
     std::memset(args.dst + layout.outliers_at(), 0, sizeof(uint32_t));
     if (range < largest) PutOutliersApart(layout, args, range);

@@ -213,9 +213,18 @@ void Convert(std::byte* dst, Dtype dst_type, const std::byte* src, Dtype src_typ
   }
 }
 
+float MaxOver(const float* x, size_t n) {
+  float max = kMinusInfinity;
+  bool nan = false;
+  for (size_t i = 0; i < n; ++i) {
+    max = x[i] > max ? x[i] : max;
+    nan = nan || x[i] != x[i];
+  }
+  return nan ? std::nanf("") : max;
+}
+
 float LogSumExp(const float* x, size_t n) {
-  float max = x[0];
-  for (size_t i = 1; i < n; ++i) max = x[i] > max ? x[i] : max;
+  const float max = MaxOver(x, n);
   if (std::isinf(max)) return max;  // nothing but -infinity, or some +infinity
   double sum = 0;
   for (size_t i = 0; i < n; ++i) sum += std::exp(static_cast<double>(x[i]) - max);
@@ -239,20 +248,11 @@ float SumAtLeast(const float* x, size_t n, float least) {
   return static_cast<float>(sum);
 }
 
-float MaxOver(const float* x, size_t n) {
-  float max = kMinusInfinity;
-  for (size_t i = 0; i < n; ++i)
-    if (x[i] > max) max = x[i];
-  return max;
-}
-
 size_t ArgMax(const float* x, size_t n) {
-  size_t best = 0;
-  for (size_t i = 1; i < n; ++i) {
-    const bool is_number = x[i] == x[i];
-    if (is_number && !(x[i] <= x[best])) best = i;  // the negation also beats a NaN at 0
-  }
-  return best;
+  const float max = MaxOver(x, n);
+  for (size_t i = 0; i < n; ++i)
+    if (x[i] == max) return i;
+  return n;  // the largest is NaN, which equals nothing
 }
 
 // ---- Probes -----------------------------------------------------------------------------------

@@ -383,16 +383,16 @@ struct Table {
   void (*store)(void* dst, Dtype dst_type, const float* x, size_t n);
   // dst[i] = src[i], from any type to any other, neither pointer aligned
   void (*convert)(std::byte* dst, Dtype dst_type, const std::byte* src, Dtype src_type, size_t n);
-  // log(sum(exp(x[i]))), computed stably; n >= 1
+  // log(sum(exp(x[i]))), computed stably; NaN if an element is NaN; n >= 1
   float (*log_sum_exp)(const float* x, size_t n);
   // x[i] = exp((x[i] - max) * scale), or 0 if that is NaN or below `least`; returns their sum. max
   // is finite, scale > 0, least >= 0
   float (*exp_weights)(float* x, size_t n, float max, float scale, float least);
   // sum of the x[i] that are >= least, a finite number
   float (*sum_at_least)(const float* x, size_t n, float least);
-  // the largest x[i]; NaN never wins; -infinity if there is nothing else; n >= 1
+  // the largest x[i]; NaN if an element is NaN; n >= 1
   float (*max)(const float* x, size_t n);
-  // index of the largest x[i], the lowest index of equal ones; NaN never wins; n >= 1
+  // index of the largest x[i], the lowest index of equal ones; n if an element is NaN; n >= 1
   size_t (*argmax)(const float* x, size_t n);
 
   void (*delta_rule)(const DeltaRuleArgs&);

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "engine/base/words.h"
+
 namespace pinion {
 namespace {
 
@@ -167,9 +169,8 @@ std::string FormatBytes(uint64_t bytes) {
   size_t unit = 0;
   for (; value >= 1024 && unit < 4; ++unit) value /= 1024;
   char text[48];
-  std::snprintf(text, sizeof text, unit == 0 || value >= 100 ? "%.0f %s" : "%.1f %s", value,
-                kUnits[unit]);
-  return text;
+  std::snprintf(text, sizeof text, unit == 0 || value >= 100 ? "%.0f" : "%.1f", value);
+  return StrCat(value < 100 ? text : Grouped(text), " ", kUnits[unit]);
 }
 
 }  // namespace pinion

@@ -5,7 +5,7 @@
 namespace pinion {
 
 std::string Counted(size_t count, std::string_view noun) {
-  return StrCat(count, " ", noun, count == 1 ? "" : "s");
+  return StrCat(Grouped(uint64_t{count}), " ", noun, count == 1 ? "" : "s");
 }
 
 std::string Grouped(std::string digits) {
@@ -13,5 +13,7 @@ std::string Grouped(std::string digits) {
   for (size_t at = digits.size(); at > first + 3;) digits.insert(at -= 3, 1, ',');
   return digits;
 }
+
+std::string Grouped(uint64_t number) { return Grouped(StrCat(number)); }
 
 }  // namespace pinion

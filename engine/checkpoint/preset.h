@@ -14,12 +14,15 @@
 namespace pinion {
 
 // "tiny", "opt-125m", "qwen2.5-0.5b", "llama-3.2-1b", "tinyllama-1.1b", "llama-2-7b",
-// "llama-3.1-8b", "qwen3-0.6b", "qwen3-1.7b", "qwen3-4b", "qwen3-8b", "mistral-7b",
-// "phi-4-mini", "gemma-2-2b", "gemma-3-1b", "olmo-2-1b", "granite-3-2b", "mixtral-8x7b",
-// "qwen3-30b-a3b", "gpt-oss-20b", "deepseek-v2-lite"
+// "llama-3.1-8b", "qwen3-0.6b", "qwen3-1.7b", "qwen3-4b", "qwen3-8b", "qwen3.5-0.8b", "mistral-7b",
+// "ministral-3-3b", "phi-4-mini", "gemma-2-2b", "gemma-3-1b", "gemma-3n-e2b", "gemma-4-e2b",
+// "gemma-4-31b", "olmo-2-1b", "smollm3-3b", "granite-3-2b", "granite-4.0-h-350m", "falcon-h1-0.5b",
+// "bamba-9b", "nemotron-nano-9b-v2", "lfm2-350m", "bert-base", "mixtral-8x7b", "qwen3-30b-a3b",
+// "qwen3.5-35b-a3b", "qwen3-next-80b-a3b", "gemma-4-26b-a4b", "gpt-oss-20b", "deepseek-v2-lite",
+// "glm-4.7-flash", "kimi-linear-48b-a3b"
 std::vector<std::string> PresetNames();
 // The preset's config.json in the real model's shape; the error lists the names. "NAME@4" has only
-// 4 layers: a big model's cost per layer, in less memory.
+// 4 layers (ShortenConfig): a big model's cost per layer, in less memory.
 Result<Json> PresetConfig(const std::string& name);
 
 // Weights made up from (seed, tensor name, element): the same on every machine and thread, roughly

@@ -21,7 +21,7 @@ SampledToken Samplers::Choose(const kernels::Table& table, const StepInput& inpu
   std::span<const uint32_t> mask;
   if (row.constrained) {
     mask = caller.Mask(wanted);
-    if (mask.empty()) return {-1};
+    if (mask.empty()) return {SampledToken::kNoMask};
   }
   Sampler& sampler = samplers_.at(row.sequence);
   for (const int32_t id : row.jumped) sampler.Take(id);

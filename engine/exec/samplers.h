@@ -17,7 +17,8 @@ class Samplers {
   // Before the step's rows: forgets and adds sequences.
   void Update(const StepInput& input);
 
-  // The token of input.wanted[wanted], whose use is kToken or kRating. logits: float32
+  // The token of input.wanted[wanted], whose use is kToken or kRating, or why there is none
+  // (SampledToken). logits: float32
   // [vocabulary], may be overwritten. By any thread, one call at a time for each sequence.
   SampledToken Choose(const kernels::Table& table, const StepInput& input, size_t wanted,
                       std::span<float> logits, StepCaller& caller);

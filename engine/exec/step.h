@@ -75,8 +75,8 @@ struct StepInput {
 
 // The result of a step.
 struct StepOutput {
-  // [wanted]: the tokens that were chosen or rated; of a row that is wanted itself, anything. A
-  // constrained one without a mask has the id -1.
+  // [wanted]: the tokens that were chosen or rated, or SampledToken::kNoMask or kNotFinite; of a
+  // row that is wanted itself, anything.
   std::vector<SampledToken> tokens;
 };
 

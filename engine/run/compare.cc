@@ -36,12 +36,13 @@ Result<Comparison> Comparison::Open(const std::string& path, const std::vector<P
   return comparison;
 }
 
-void Comparison::Take(size_t prompt, size_t position, const float* logits, int32_t next) {
+bool Comparison::Take(size_t prompt, size_t position, const float* logits, int32_t next) {
   const auto* reference =
       reinterpret_cast<const float*>(reference_->Rows(tensors_[prompt], position, 1, scratch_));
   const kernels::Table& table = kernels::TableFor(kernels::Isa::kScalar);
   const double own = table.log_sum_exp(logits, vocabulary_);
   const double theirs = table.log_sum_exp(reference, vocabulary_);
+  if (!std::isfinite(theirs)) return false;
   Sums& sums = sums_[prompt];
   double divergence = 0;
   for (size_t i = 0; i < vocabulary_; ++i) {
@@ -51,10 +52,11 @@ void Comparison::Take(size_t prompt, size_t position, const float* logits, int32
   sums.divergences.push_back(std::max(0.0, divergence));  // rounding may leave less than 0
   const bool agrees = table.argmax(logits, vocabulary_) == table.argmax(reference, vocabulary_);
   sums.agreed += agrees ? 1 : 0;
-  if (next < 0) return;
+  if (next < 0) return true;
   sums.logprob += logits[next] - own;
   sums.reference_logprob += reference[next] - theirs;
   sums.tokens += 1;
+  return true;
 }
 
 Json Comparison::Summary() const {

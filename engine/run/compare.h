@@ -19,8 +19,11 @@ class Comparison {
   static Result<Comparison> Open(const std::string& path, const std::vector<Prompt>& prompts,
                                  size_t vocabulary);
 
-  // The model's logits of one position; `next` is the token that follows, -1 at the end.
-  void Take(size_t prompt, size_t position, const float* logits, int32_t next);
+  // The model's logits of one position, which are finite; `next` is the token that follows, -1 at
+  // the end. False: the reference's are not finite.
+  bool Take(size_t prompt, size_t position, const float* logits, int32_t next);
+  // Leaves a prompt out of the summary.
+  void Drop(size_t prompt) { sums_[prompt] = {}; }
 
   // Over the positions of one prompt, or of all:
   //   positions            how many logits were compared

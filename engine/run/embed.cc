@@ -14,7 +14,7 @@ namespace {
 
 using Pooled = Result<std::vector<float>>;
 
-// One vector for each text, in their order; an error for one that the engine refuses.
+// One vector for each text, in their order; an error for one that the engine refuses or gives up.
 std::vector<Pooled> PoolAll(Engine& engine, std::vector<Result<Encoding>> texts) {
   std::vector<Pooled> pooled(texts.size());
   for (size_t i = 0; i < texts.size(); ++i) {
@@ -35,7 +35,10 @@ std::vector<Pooled> PoolAll(Engine& engine, std::vector<Result<Encoding>> texts)
     events.clear();
     engine.Step(events);
     for (TokenEvent& event : events)
-      if (event.finish != FinishReason::kNone) pooled[event.request] = std::move(event.pooled);
+      if (!event.error.empty())
+        pooled[event.request] = Fail(ErrorCode::kFailed, std::move(event.error));
+      else if (event.finish != FinishReason::kNone)
+        pooled[event.request] = std::move(event.pooled);
   }
   return pooled;
 }

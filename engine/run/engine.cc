@@ -1,6 +1,7 @@
 #include "engine/run/engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "engine/base/check.h"
@@ -10,6 +11,7 @@
 #include "engine/base/trace.h"
 #include "engine/host/affinity.h"
 #include "engine/run/constrained.h"
+#include "engine/run/not_finite.h"
 #include "engine/run/prefill_role.h"
 #include "engine/run/sequence_of.h"
 #include "engine/run/server_info.h"
@@ -20,10 +22,18 @@
 namespace pinion {
 namespace {
 
+// How a sequence ends, if it does.
+void SetEnd(const Sequence& sequence, TokenEvent& event) {
+  event.finish = sequence.finish;
+  if (sequence.finish == FinishReason::kNone || sequence.failure.empty()) return;
+  event.finish = FinishReason::kAborted;
+  event.error = sequence.failure;
+}
+
 TokenEvent MakeEvent(const Sequence& sequence, int64_t now_ns) {
   TokenEvent event;
   event.request = sequence.id;
-  event.finish = sequence.finish;
+  SetEnd(sequence, event);
   event.prompt_tokens = sequence.prompt_tokens;
   event.cached_tokens = sequence.cached_prompt_tokens;
   event.preemptions = static_cast<size_t>(sequence.preemptions);
@@ -240,28 +250,39 @@ class EngineLoop : public Engine, private StepCaller {
     }
   }
 
-  // Moves grammars on by the step's tokens, and gives up the sequences whose grammar has no mask.
-  // `sampled`: by wanted row; `events`: of the step, one for each sequence that has a token.
-  void AdvanceGrammars(std::span<const int32_t> sampled, std::span<TokenEvent> events) {
-    for (size_t i = 0; i < laid_->wanted().size(); ++i) {
-      if (!laid_->wanted()[i].constrained) continue;
-      const Sequence& sequence = laid_->sequence(i);
-      if (sampled[i] < 0)
-        GiveUp(sequence, events);
-      else if (sequence.finish == FinishReason::kNone)
-        constrained_.Take(sequence);
-    }
+  // Moves grammars on by the step's tokens.
+  void AdvanceGrammars() {
+    for (size_t i = 0; i < laid_->wanted().size(); ++i)
+      if (laid_->wanted()[i].constrained && laid_->sequence(i).finish == FinishReason::kNone)
+        constrained_.Take(laid_->sequence(i));
   }
 
-  void GiveUp(const Sequence& sequence, std::span<TokenEvent> events) {
-    for (TokenEvent& event : events) {
-      if (event.request != sequence.id) continue;
-      event.has_token = false;
-      event.finish = FinishReason::kAborted;
-      event.error = constrained_.failure(sequence);
+  // Notes why sequences are given up of whose rows no token came; returns those that the step would
+  // not end, since it chose no token of them.
+  std::vector<uint64_t> NoteFailures(std::span<const SampledToken> tokens) {
+    std::vector<uint64_t> unended;
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const RowUse use = laid_->wanted()[i].use;
+      Sequence& sequence = laid_->sequence(i);
+      if (use == RowUse::kItself || tokens[i].id >= 0 || sequence.aborted) continue;
+      if (use == RowUse::kRating && sequence.failure.empty()) unended.push_back(sequence.id);
+      sequence.failure = tokens[i].id == SampledToken::kNoMask
+                             ? constrained_.failure(sequence)
+                             : NotFinite("the logits are", model_.info.dtype);
     }
-    if (sequence.finish != FinishReason::kNone) return;
-    if (const auto ended = scheduler_.Abort(sequence.id)) Forget(*ended);
+    return unended;
+  }
+
+  // Ends sequences that are given up before a token of them is chosen. One that is in flight ends
+  // with its last step.
+  void EndFailed(std::span<const uint64_t> sequences, int64_t now,
+                 std::vector<TokenEvent>& events) {
+    for (const uint64_t id : sequences) {
+      const auto ended = scheduler_.Abort(id);
+      if (!ended) continue;
+      events.push_back(MakeEvent(*ended, now));
+      Forget(*ended);
+    }
   }
 
   // Adds to a sequence's event of this step what came of a row.
@@ -279,7 +300,7 @@ class EngineLoop : public Engine, private StepCaller {
     for (size_t i = 0; i < tokens.size(); ++i) {
       const WantedRow& wanted = laid_->wanted()[i];
       Sequence& sequence = laid_->sequence(i);
-      if (wanted.use == RowUse::kItself || sequence.aborted) continue;
+      if (wanted.use == RowUse::kItself || sequence.aborted || !sequence.failure.empty()) continue;
       if (wanted.use == RowUse::kToken && sequence.first_token_ns == 0)
         sequence.first_token_ns = now;
       if (emitting.empty() || emitting.back() != &sequence) {
@@ -303,29 +324,50 @@ class EngineLoop : public Engine, private StepCaller {
     if (!role_->Owns(sequence.id)) output_tokens_ += sequence.jumped;
   }
 
+  // The tokens of the step for the scheduler, -1 of sequences that are given up; sets `following`.
+  std::vector<int32_t> ChosenOf(std::span<const SampledToken> tokens) {
+    std::vector<int32_t> chosen;
+    following_.clear();
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const WantedRow& wanted = laid_->wanted()[i];
+      const Sequence& sequence = laid_->sequence(i);
+      if (wanted.use != RowUse::kToken) continue;
+      chosen.push_back(sequence.failure.empty() ? tokens[i].id : -1);
+      if (chosen.back() < 0) continue;
+      if (wanted.constrained) {
+        following_.resize(chosen.size());
+        following_.back() = constrained_.Following(sequence, tokens[i].id);
+      }
+      if (!role_->Owns(sequence.id)) ++output_tokens_;
+    }
+    if (!following_.empty()) following_.resize(chosen.size());
+    return chosen;
+  }
+
+  // What is pooled of a sequence that has ended, or why that is nothing.
+  void Pool(const Sequence& sequence, TokenEvent& event) {
+    event.pooled = model_.pooler->Finish(sequence.id, sequence.tokens.size());
+    if (std::all_of(event.pooled.begin(), event.pooled.end(),
+                    [](float value) { return std::isfinite(value); }))
+      return;
+    event.pooled.clear();
+    event.finish = FinishReason::kAborted;
+    event.error = NotFinite(
+        model_.info.task == ModelTask::kEmbed ? "the embedding is" : "the text's scores are",
+        model_.info.dtype);
+  }
+
   // The scheduler's Commit ends sequences, so events are made before it and get their finish reason
   // after it.
   void Commit(std::vector<SampledToken> tokens, std::vector<TokenEvent>& events) {
     const TraceSpan span("commit");
     const int64_t now = NowNs();
-    std::vector<int32_t> ids, sampled;
-    following_.clear();
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      const WantedRow& wanted = laid_->wanted()[i];
-      ids.push_back(tokens[i].id);
-      if (wanted.use != RowUse::kToken) continue;
-      sampled.push_back(tokens[i].id);
-      if (wanted.constrained && tokens[i].id >= 0) {
-        following_.resize(sampled.size());
-        following_.back() = constrained_.Following(laid_->sequence(i), tokens[i].id);
-      }
-      if (!role_->Owns(laid_->sequence(i).id)) ++output_tokens_;
-    }
+    const std::vector<uint64_t> unended = NoteFailures(tokens);
+    const std::vector<int32_t> chosen = ChosenOf(tokens);
     std::vector<const Sequence*> emitting;
     const size_t first_event = events.size();
     Emit(std::move(tokens), now, events, emitting);
-    if (!following_.empty()) following_.resize(sampled.size());
-    const auto all_finished = scheduler_.Commit(sampled, following_);
+    const auto all_finished = scheduler_.Commit(chosen, following_);
     std::vector<size_t> last_events;  // of those that are emitting
     for (size_t i = 0; i < emitting.size(); ++i) {
       const Sequence& sequence = *emitting[i];
@@ -337,14 +379,14 @@ class EngineLoop : public Engine, private StepCaller {
     for (const auto& finished : all_finished) {
       const auto at = std::find(emitting.begin(), emitting.end(), finished.get());
       if (at != emitting.end())
-        events[last_events[static_cast<size_t>(at - emitting.begin())]].finish = finished->finish;
+        SetEnd(*finished, events[last_events[static_cast<size_t>(at - emitting.begin())]]);
       else
         events.push_back(MakeEvent(*finished, now));
-      if (finished->pool && !finished->aborted)
-        events.back().pooled = model_.pooler->Finish(finished->id, finished->tokens.size());
+      if (finished->pool && !finished->aborted) Pool(*finished, events.back());
     }
-    AdvanceGrammars(ids, std::span(events).subspan(first_event));
+    AdvanceGrammars();
     for (const auto& finished : all_finished) Forget(*finished);
+    EndFailed(unended, now, events);
     constrained_.SendTaken();
     role_->AfterStep(all_finished);
     const auto first = events.begin() + static_cast<ptrdiff_t>(first_event);

@@ -89,6 +89,7 @@ class Batch {
     }
     if (event.finish == FinishReason::kNone) return;
     result.finish = event.finish;
+    if (!event.error.empty()) result.error = Fail(ErrorCode::kFailed, std::move(event.error));
     if (text) {
       Emit(event.request, text->Finish());
       result.text = text->whole();

@@ -16,7 +16,8 @@ namespace pinion {
 
 // The outcome of one prompt.
 struct PromptResult {
-  Status error;  // set: the request was refused, nothing below is meaningful
+  // Set: the request was refused, or the engine gave it up; nothing below is meaningful.
+  Status error;
   std::vector<int32_t> output_ids;
   std::string text;  // empty without a tokenizer
   FinishReason finish = FinishReason::kNone;

@@ -156,7 +156,9 @@ void Pooler::Take(uint64_t sequence, size_t position, const float* row, size_t w
   if (pooled.empty())
     pooled.assign(width, kind_ == PoolingKind::kMax ? -std::numeric_limits<float>::infinity() : 0);
   if (kind_ == PoolingKind::kMax) {
-    for (size_t i = 0; i < width; ++i) pooled[i] = std::max(pooled[i], row[i]);
+    // A NaN stays: it is larger than nothing, and nothing is larger.
+    for (size_t i = 0; i < width; ++i)
+      if (row[i] > pooled[i] || std::isnan(row[i])) pooled[i] = row[i];
     return;
   }
   const float weight =

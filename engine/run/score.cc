@@ -13,6 +13,7 @@
 #include "engine/base/descriptor.h"
 #include "engine/base/strings.h"
 #include "engine/run/compare.h"
+#include "engine/run/not_finite.h"
 #include "kernels/kernels.h"
 
 namespace pinion {
@@ -97,10 +98,13 @@ class LogitsFile {
 
 class Scorer {
  public:
-  Scorer(const std::vector<Prompt>& prompts, const ScoreOptions& options)
+  // dtype: of the model's activations.
+  Scorer(const std::vector<Prompt>& prompts, const ScoreOptions& options, std::string dtype)
       : prompts_(prompts),
         top_(static_cast<size_t>(options.top_logprobs)),
         table_(kernels::TableFor(kernels::Isa::kScalar)),
+        dtype_(std::move(dtype)),
+        errors_(prompts.size()),
         logprobs_(prompts.size()),
         tops_(prompts.size()) {}
 
@@ -118,13 +122,16 @@ class Scorer {
   // Logits at `position` predict the token after it.
   void Take(size_t prompt, size_t position, const float* logits, size_t vocabulary) {
     if (write_logits_ && failure_) failure_ = file_.WriteRow(prompt, position, logits, vocabulary);
-    const auto& ids = prompts_[prompt].ids;
-    if (comparison_) {
-      const bool last = position + 1 >= ids.size();
-      comparison_->Take(prompt, position, logits, last ? -1 : ids[position + 1]);
-    }
-    if (position + 1 >= ids.size()) return;
+    if (!errors_[prompt].empty()) return;
     const double normaliser = table_.log_sum_exp(logits, vocabulary);
+    if (!std::isfinite(normaliser)) return Drop(prompt, NotFinite("the logits are", dtype_));
+    const auto& ids = prompts_[prompt].ids;
+    const bool last = position + 1 >= ids.size();
+    if (comparison_ && !comparison_->Take(prompt, position, logits, last ? -1 : ids[position + 1]))
+      return Drop(prompt,
+                  "the reference's logits are not finite; write them again with "
+                  "'pinion score REFERENCE --logits'");
+    if (last) return;
     const auto next = static_cast<size_t>(ids[position + 1]);
     logprobs_[prompt].push_back(static_cast<double>(logits[next]) - normaliser);
     if (top_ > 0) tops_[prompt].push_back(Best(logits, vocabulary, normaliser));
@@ -134,6 +141,7 @@ class Scorer {
   Status FinishLogits() { return file_.Finish(); }
 
   Json Line(size_t prompt) const {
+    if (!errors_[prompt].empty()) return Json(Json::Object{{"error", errors_[prompt]}});
     Json token_logprobs = Json::MakeArray(), top_logprobs = Json::MakeArray();
     token_logprobs.Append(Json());
     top_logprobs.Append(Json());
@@ -154,6 +162,12 @@ class Scorer {
   }
 
  private:
+  // Gives the prompt's line up.
+  void Drop(size_t prompt, std::string error) {
+    errors_[prompt] = std::move(error);
+    if (comparison_) comparison_->Drop(prompt);
+  }
+
   Json Best(const float* logits, size_t vocabulary, double normaliser) {
     order_.resize(vocabulary);
     std::iota(order_.begin(), order_.end(), 0);
@@ -170,6 +184,8 @@ class Scorer {
   const std::vector<Prompt>& prompts_;
   const size_t top_;
   const kernels::Table& table_;
+  const std::string dtype_;
+  std::vector<std::string> errors_;  // of the prompts whose logits are not finite
   bool write_logits_ = false;
   LogitsFile file_;
   std::optional<Comparison> comparison_;
@@ -183,7 +199,7 @@ class Scorer {
 
 Result<Scores> Score(Engine& engine, const std::vector<Prompt>& prompts,
                      const ScoreOptions& options) {
-  Scorer scorer(prompts, options);
+  Scorer scorer(prompts, options, engine.info().dtype);
   if (!options.logits_path.empty())
     PINION_TRY(scorer.OpenLogits(options.logits_path,
                                  static_cast<size_t>(engine.model().spec.vocabulary)));

@@ -25,8 +25,9 @@ struct Scores {
 
 // Log-probabilities of every prompt's own tokens. Every position is computed: nothing comes from
 // the prefix cache. One JSON object per prompt, in input order:
-//   {"input_ids","token_logprobs","top_logprobs","perplexity"} or {"error"}; with a
-// reference also "compare", the object that Comparison::Line returns.
+//   {"input_ids","token_logprobs","top_logprobs","perplexity"} or {"error"}, of a prompt that the
+// engine refuses or whose logits are not finite; with a reference also "compare", the object that
+// Comparison::Line returns.
 // token_logprobs has one number per token, top_logprobs one list of [id, logprob] per token; both
 // start with null. perplexity = exp(-mean(token_logprobs)), null for a single token.
 Result<Scores> Score(Engine& engine, const std::vector<Prompt>& prompts,

@@ -16,6 +16,7 @@
 #include "engine/run/first_steps.h"
 #include "engine/run/join_processes.h"
 #include "engine/run/kv_stage.h"
+#include "engine/run/not_finite.h"
 #include "engine/run/placement.h"
 #include "engine/run/stages.h"
 #include "engine/spec/stage.h"
@@ -305,8 +306,7 @@ Result<StartedModel> StartModel(const EngineOptions& options, std::span<const De
   EngineInfo& info = model.info;
   if (model.world) model.executor = LeadExecutor(std::move(model.executor), *model.world);
   if (!WarmUp(model, start.decoder))
-    LogWarning(StrCat("every logit is NaN: the weights are broken, or too large for ", info.dtype,
-                      "; try --dtype float32, or fetch the checkpoint again"));
+    LogWarning(NotFinite("every logit is NaN, so the logits are", info.dtype));
   start.stages.Done("warm-up", "one step of prefill and decode");
   TimeCut(model, start.decoder, start.stages);
   TimeSteps(model, start.decoder, start.stages);

@@ -24,7 +24,11 @@ bool Holds(std::span<const float> logits, int32_t id) {
   return id >= 0 && static_cast<size_t>(id) < logits.size();
 }
 
-// log p of a logit; broken weights give NaN, which JSON cannot represent and sorting cannot order.
+// Of logits or of a sum of their exponentials: whether it can be the largest of a distribution. All
+// may be masked, but a NaN or an overflow makes nonsense of every other one, too.
+bool IsUsable(float largest) { return largest < kInfinity; }
+
+// log p of a logit; NaN, if all are -infinity, is nothing that JSON can represent.
 double LogProbability(float logit, float log_sum) {
   const double value = static_cast<double>(logit) - log_sum;
   return std::isnan(value) ? -std::numeric_limits<double>::infinity() : value;
@@ -224,8 +228,10 @@ SampledToken RateToken(const kernels::Table& table, std::span<const float> logit
                        int count) {
   CHECK(Holds(logits, id)) << "token " << id << " of " << logits.size();
   SampledToken token;
-  token.id = id;
-  AddLogprobs(table, logits, table.log_sum_exp(logits.data(), logits.size()), count, token);
+  const float log_sum = table.log_sum_exp(logits.data(), logits.size());
+  token.id = IsUsable(log_sum) ? id : SampledToken::kNotFinite;
+  if (token.id < 0) return token;
+  AddLogprobs(table, logits, log_sum, count, token);
   const float own = logits[static_cast<size_t>(id)];
   const auto better =
       std::count_if(logits.begin(), logits.end(), [own](float x) { return x > own; });
@@ -262,6 +268,7 @@ SampledToken Sampler::Sample(const kernels::Table& table, std::span<float> logit
   if (params_.logprobs >= 0) raw = KeepRaw(table, logits);
   SampledToken token;
   token.id = Choose(table, logits, mask);
+  if (token.id < 0) return token;
   if (params_.logprobs >= 0) AddLogprobs(table, raw.values, raw.log_sum, params_.logprobs, token);
   Take(token.id);
   return token;
@@ -274,24 +281,32 @@ void Sampler::Take(int32_t id) {
   if (thought_) thought_->Take(id);
 }
 
+// What forbids tokens hides their logits, so these are looked at before; otherwise Draw, which
+// reads all of them anyway, sees what is not finite.
 int32_t Sampler::Choose(const kernels::Table& table, std::span<float> logits,
                         std::span<const uint32_t> mask) const {
   const auto forced = thought_ ? thought_->forced() : std::nullopt;
+  const bool hides = forced || !mask.empty() || forbids();
+  if (hides && !IsUsable(table.max(logits.data(), logits.size()))) return SampledToken::kNotFinite;
   if (forced && Holds(logits, *forced)) return *forced;
   Adjust(logits);
-  if (mask.empty() || (thought_ && thought_->within()))
-    return static_cast<int32_t>(Draw(table, logits));
+  if (mask.empty() || (thought_ && thought_->within())) return Draw(table, logits);
   const auto opening = thought_ ? thought_->opening() : std::nullopt;
   if (!opening || !Holds(logits, *opening)) {
     KeepMasked(logits, mask);
-    return static_cast<int32_t>(Draw(table, logits));
+    return Draw(table, logits);
   }
   if (thought_->opened()) return *opening;
   float& begins = logits[static_cast<size_t>(*opening)];
   const float kept = begins;
   KeepMasked(logits, mask);
   begins = kept;
-  return static_cast<int32_t>(Draw(table, logits));
+  return Draw(table, logits);
+}
+
+bool Sampler::forbids() const {
+  return !params_.allowed_token_ids.empty() || !params_.bad_words_ids.empty() ||
+         drawn_ < static_cast<size_t>(params_.min_tokens);
 }
 
 void Sampler::AllowOnlyAllowed(std::span<float> logits) const {
@@ -356,15 +371,19 @@ void Sampler::Penalise(std::span<float> logits) const {
           static_cast<float>(params_.frequency_penalty * count + params_.presence_penalty);
 }
 
-size_t Sampler::Draw(const kernels::Table& table, std::span<float> logits) const {
-  const bool greedy = params_.temperature < kGreedyBelow;
-  const float max = greedy ? kInfinity : table.max(logits.data(), logits.size());
-  // Without a finite maximum there is no distribution: all masked, all NaN, or an infinite logit.
-  if (!std::isfinite(max))
-    return std::min(table.argmax(logits.data(), logits.size()), logits.size() - 1);
-  if (params_.top_k > 0 && static_cast<size_t>(params_.top_k) < logits.size())
-    return DrawFromTopK(table, params_, logits, max, seed_, drawn_);
-  return DrawAny(table, params_, logits, max, seed_, drawn_);
+int32_t Sampler::Draw(const kernels::Table& table, std::span<float> logits) const {
+  if (params_.temperature < kGreedyBelow) {
+    const size_t best = table.argmax(logits.data(), logits.size());
+    const bool usable = best < logits.size() && IsUsable(logits[best]);
+    return usable ? static_cast<int32_t>(best) : SampledToken::kNotFinite;
+  }
+  const float max = table.max(logits.data(), logits.size());
+  if (!IsUsable(max)) return SampledToken::kNotFinite;
+  if (max == -kInfinity) return 0;  // everything is masked, and of equals the lowest id is chosen
+  const bool few = params_.top_k > 0 && static_cast<size_t>(params_.top_k) < logits.size();
+  const size_t drawn = few ? DrawFromTopK(table, params_, logits, max, seed_, drawn_)
+                           : DrawAny(table, params_, logits, max, seed_, drawn_);
+  return static_cast<int32_t>(drawn);
 }
 
 }  // namespace pinion

@@ -16,7 +16,7 @@
 namespace pinion {
 
 // A token that was not chosen but given, as those of a prompt are: its log-probability and rank
-// under `logits`, and the `count` best tokens.
+// under `logits`, and the `count` best tokens; SampledToken::kNotFinite as in Sampler::Sample.
 SampledToken RateToken(const kernels::Table& table, std::span<const float> logits, int32_t id,
                        int count);
 
@@ -34,8 +34,9 @@ class Sampler {
   Sampler(const SamplingParams& params, uint64_t seed, std::vector<int32_t> eos_ids,
           std::span<const int32_t> prompt);
 
-  // logits   float32 [vocabulary], may be overwritten; infinities and NaN are allowed (NaN is never
-  //          drawn unless there is nothing else), the id is always inside the vocabulary
+  // logits   float32 [vocabulary], may be overwritten. If one is NaN or +infinity, whether or not
+  //          it may be chosen, the id is SampledToken::kNotFinite, and nothing counts as drawn;
+  //          otherwise the id is inside the vocabulary, even if all of it is forbidden.
   // mask     one bit a token, the lowest of a word first, 1 for those that a grammar allows; empty:
   //          all. Its words may be fewer than the vocabulary needs: tokens past them are forbidden.
   //          It comes last of what forbids tokens and outweighs logit_bias; where min_tokens, bad
@@ -63,7 +64,8 @@ class Sampler {
   void MaskBadWords(std::span<float> logits) const;
   void Penalise(std::span<float> logits) const;
   void Count(int32_t id);
-  size_t Draw(const kernels::Table& table, std::span<float> logits) const;
+  int32_t Draw(const kernels::Table& table, std::span<float> logits) const;
+  bool forbids() const;  // some token, for the next call
   bool penalises() const;
 
   SamplingParams params_;

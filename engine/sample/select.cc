@@ -82,7 +82,7 @@ std::vector<Candidate> Best(const kernels::Table& table, std::span<const float> 
     if (maxima[block] < floor) continue;
     const auto of = BlockOf(values, block);
     for (size_t i = 0; i < of.size(); ++i) {
-      if (full ? !(of[i] > floor) : !(of[i] >= floor)) continue;  // NaN: neither
+      if (full ? !(of[i] > floor) : !(of[i] >= floor)) continue;
       buffer.push_back({of[i], static_cast<int32_t>(block * kBlock + i)});
       if (buffer.size() < limit) continue;
       KeepBest(buffer, k);

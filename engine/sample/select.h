@@ -19,7 +19,7 @@ inline bool Better(const Candidate& a, const Candidate& b) {
   return a.value > b.value || (a.value == b.value && a.id < b.id);
 }
 
-// The k best values, best first; fewer if fewer are numbers (NaN is left out). k >= 1.
+// The k best values, best first; fewer if there are fewer. None is NaN; k >= 1.
 // One vectorised pass over `values`, then a second look only at blocks that can hold one of the
 // best: only the result is sorted.
 std::vector<Candidate> Best(const kernels::Table& table, std::span<const float> values, size_t k);

@@ -115,9 +115,9 @@ class Scheduler {
   // (Sequence::jumped); forced tokens behind an end are dropped. Appends tokens, advances
   // `computed`, publishes full blocks, sets `finish` (EOS and stop ids -> kStop, unless ignored or
   // before min_tokens; max_tokens or the model's length -> kLength; score sequences finish with
-  // kLength once all is computed). A sequence that was aborted in flight takes no token. Returns
-  // the sequences that finished, removed from the scheduler, their blocks released, in the order of
-  // the step's slices.
+  // kLength once all is computed). A sequence that was aborted in flight takes no token; one whose
+  // token is below 0, as it could not be chosen, finishes with kAborted. Returns the sequences that
+  // finished, removed from the scheduler, their blocks released, in the order of the step's slices.
   using Following = std::vector<std::span<const int32_t>>;
   std::vector<std::unique_ptr<Sequence>> Commit(const std::vector<int32_t>& sampled,
                                                 const Following& following = {});

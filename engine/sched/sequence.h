@@ -62,6 +62,7 @@ struct Sequence {
   // Steps that have begun and compute tokens of it; set by the scheduler, as the next.
   int steps_in_flight = 0;
   bool aborted = false;  // it ends with these
+  std::string failure;   // why the engine gives it up, if it does; set by the engine
   FinishReason finish = FinishReason::kNone;
 
   int64_t arrived_ns = 0, scheduled_ns = 0;  // set by the scheduler if still 0

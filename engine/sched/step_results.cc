@@ -40,7 +40,9 @@ void Scheduler::TakeTokens(const std::vector<Slice>& slices, const std::vector<i
     if (!slice.samples) continue;
     CHECK(next < sampled.size()) << "only " << sampled.size()
                                  << " tokens for the slices that sample";
-    if (!sequence.aborted)
+    if (!sequence.aborted && sampled[next] < 0)
+      sequence.finish = FinishReason::kAborted;
+    else if (!sequence.aborted)
       Append(sequence, sampled[next],
              following.empty() ? std::span<const int32_t>() : following[next]);
     ++next;
@@ -112,7 +114,7 @@ std::vector<std::unique_ptr<Sequence>> Scheduler::RemoveFinished(const std::vect
     finished.push_back(std::move(*place));
     running_.erase(place);
     ReleaseBlocks(sequence);
-    finished_ += sequence.aborted ? 0 : 1;
+    finished_ += sequence.finish == FinishReason::kAborted ? 0 : 1;
   }
   return finished;
 }

@@ -61,8 +61,8 @@ std::string HeadsText(const DecoderSpec& spec) {
   const auto heads = static_cast<size_t>(spec.heads), kv = static_cast<size_t>(spec.kv_heads);
   const std::string count = Counted(heads, "head");
   if (const LatentSpec& latent = spec.latent; latent.kv_rank > 0)
-    return StrCat(count, " of ", latent.nope_dim, " + ", latent.rope_dim, ", values of ",
-                  latent.value_dim);
+    return StrCat(count, " of ", latent.nope_dim, " + ", latent.rope_dim,
+                  spec.ropes.empty() ? "" : " rotary", ", values of ", latent.value_dim);
   return StrCat(count, " of ", spec.head_dim, ", ", Counted(kv, "key-value head"));
 }
 
@@ -71,11 +71,11 @@ std::string AttentionText(const DecoderSpec& spec) {
       CountLayers(spec, [](const auto& layer) { return Attends(layer.mixer) && layer.rope < 0; });
   const size_t scaled = CountLayers(spec, [](const auto& layer) { return layer.scales_queries; });
   const size_t sharing = CountLayers(spec, [](const auto& layer) { return layer.kv_from >= 0; });
-  std::string text = StrCat(HeadsText(spec), ", ", ScoresText(spec.attention_scale),
-                            PositionText(spec), spec.bidirectional ? ", in both directions" : "",
-                            spec.attention_gate ? ", results times the sigmoid of a gate" : "",
-                            spec.names.sinks.empty() ? "" : ", a learned sink for each head",
-                            OtherHeadsText(spec));
+  std::string text =
+      StrCat(HeadsText(spec), ", ", ScoresText(spec.attention_scale), PositionText(spec),
+             spec.bidirectional ? ", in both directions" : "",
+             spec.attention_gate ? ", output times the sigmoid of a gate" : "",
+             spec.names.sinks.empty() ? "" : ", a learned sink per head", OtherHeadsText(spec));
   if (unrotated > 0 && !spec.ropes.empty())
     text += StrCat("; ", InLayers(spec, unrotated), " without rope");
   if (scaled > 0)
@@ -87,15 +87,19 @@ std::string AttentionText(const DecoderSpec& spec) {
 }
 
 std::string LatentText(const LatentSpec& latent, bool rotates) {
-  return StrCat("a token keeps ", latent.kv_rank, " elements, from which keys and values are made",
-                ", and a ", rotates ? "rotary " : "", "key of ", latent.rope_dim,
-                latent.q_rank > 0 ? StrCat("; queries from ", latent.q_rank, " elements") : "");
+  return StrCat(
+      latent.kv_rank, " elements per token, from which keys and values are made, and a ",
+      rotates ? "rotary " : "", "key of ", latent.rope_dim,
+      latent.q_rank > 0
+          ? StrCat("; queries from ", Grouped(static_cast<uint64_t>(latent.q_rank)), " elements")
+          : "");
 }
 
 std::string IndexText(const IndexSpec& index) {
-  return StrCat("a token attends to the ", index.top_k, " up to itself that score highest, by ",
+  return StrCat("a token attends to the ", Counted(static_cast<size_t>(index.top_k), "token"),
+                " up to itself that score highest; scores by ",
                 Counted(static_cast<size_t>(index.heads), "head"), " of ", index.dim,
-                " with one cached key");
+                " with one cached key per token");
 }
 
 std::string MambaText(const DecoderSpec& spec) {
@@ -107,15 +111,15 @@ std::string MambaText(const DecoderSpec& spec) {
       InLayers(spec, RecurrentLayers(spec)), ": ",
       Counted(static_cast<size_t>(mamba.heads), "head"), " with a state of ", mamba.state_dim,
       " x ", mamba.head_dim, ", ", Counted(static_cast<size_t>(mamba.groups), "group"),
-      " of B and C, ", mamba.norm_runs > 0 ? "normalised" : "not normalised", ", convolution over ",
-      Counted(static_cast<size_t>(mamba.conv_width), "token"));
+      " of B and C, ", mamba.norm_runs > 0 ? "output normalised" : "output not normalised",
+      ", convolution over ", Counted(static_cast<size_t>(mamba.conv_width), "token"));
   const MambaMultipliers& times = mamba.multipliers;
   for (const auto& [name, value] : {std::pair{"z", times.z},
                                     {"x", times.x},
                                     {"B", times.b},
                                     {"C", times.c},
                                     {"dt", times.dt},
-                                    {"results", times.out}})
+                                    {"output", times.out}})
     if (value != 1) text += StrCat(", ", name, " times ", value);
   return text;
 }
@@ -140,7 +144,7 @@ std::string RecurrentText(const DecoderSpec& spec) {
 std::string RopeText(const RopeSpec& rope) {
   std::string text =
       StrCat(rope.type == "default" ? "" : StrCat(rope.type, ", "), "base ", Plain(rope.theta),
-             ", ", rope.dim, " elements", rope.interleaved ? " in neighbouring pairs" : "");
+             ", ", rope.dim, " elements", rope.interleaved ? " in interleaved pairs" : "");
   for (const auto& [name, words, value, neutral] : kRopeNumbers)
     if (rope.*value != neutral) text += StrCat(", ", words, " ", Plain(rope.*value));
   return text;
@@ -196,7 +200,7 @@ std::string CacheText(const DecoderSpec& spec) {
     const std::string kept = recurs ? "a state"
                              : kind.most_tokens == 0
                                  ? "all tokens"
-                                 : StrCat("the last ", kind.most_tokens, " tokens");
+                                 : StrCat("the last ", Counted(kind.most_tokens, "token"));
     parts.push_back(StrCat(kept, " ", InLayers(spec, kind.layers)));
   }
   const bool limited = CountLayers(spec, [&](const LayerSpec& layer) {

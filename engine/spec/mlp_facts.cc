@@ -35,9 +35,9 @@ std::string DenseText(const DecoderSpec& spec) {
   if (widths.empty()) return "";
   std::vector<std::string> parts;
   for (const auto& [width, count] : widths)
-    parts.push_back(StrCat("width ", width, " ", InLayers(spec, count)));
+    parts.push_back(StrCat("width ", Grouped(uint64_t{width}), " ", InLayers(spec, count)));
   parts.push_back(MlpWords(spec));
-  if (cut > 0) parts.push_back(StrCat("the largest gates alone ", InLayers(spec, cut)));
+  if (cut > 0) parts.push_back(StrCat("only the largest gates kept ", InLayers(spec, cut)));
   return Join(parts, ", ");
 }
 
@@ -46,13 +46,13 @@ std::string RouterText(const DecoderSpec& spec) {
   std::string text = ScoreText(router.score);
   if (router.normalise) text += ", normalised";
   if (router.scale != 1) text += StrCat(", times ", router.scale);
-  if (!spec.names.router_expert_scale.empty()) text += ", times a number for each expert";
-  if (router.correction) text += ", a correction decides the choice alone";
+  if (!spec.names.router_expert_scale.empty()) text += ", times a scale per expert";
+  if (router.correction) text += ", a bias corrects the choice but not the weights";
   if (router.groups > 1)
-    text += StrCat(", from ", router.top_groups, " of ",
+    text += StrCat(", chosen from ", router.top_groups, " of ",
                    Counted(static_cast<size_t>(router.groups), "group"));
-  if (spec.moe.weighs_input) text += ", which multiply inputs";
-  if (!spec.names.router_norm.empty()) text += "; the router has a scale for each of its inputs";
+  if (spec.moe.weighs_input) text += ", which multiply the input";
+  if (!spec.names.router_norm.empty()) text += "; a learned scale on the router's input";
   return text;
 }
 
@@ -62,14 +62,15 @@ std::string ExpertsText(const DecoderSpec& spec) {
   for (const LayerSpec& layer : spec.layer_specs) layers += layer.mlp == MlpKind::kExperts ? 1 : 0;
   const std::string activation =
       moe.swiglu_limit > 0
-          ? StrCat("swiglu with limit ", moe.swiglu_limit, " and alpha ", moe.swiglu_alpha)
+          ? StrCat("SwiGLU with limit ", moe.swiglu_limit, " and alpha ", moe.swiglu_alpha)
           : MlpWords(spec);
   std::string text =
       StrCat(Counted(static_cast<size_t>(moe.router.experts), "expert"), " of width ",
-             moe.intermediate, " ", InLayers(spec, layers), ", ", moe.router.top_k,
-             " for each token, ", activation, "; ", RouterText(spec));
+             Grouped(static_cast<uint64_t>(moe.intermediate)), " ", InLayers(spec, layers), ", ",
+             moe.router.top_k, " per token, ", activation, "; ", RouterText(spec));
   if (moe.shared_intermediate > 0)
-    text += StrCat("; beside them an MLP of width ", moe.shared_intermediate, " for every token",
+    text += StrCat("; beside them a shared MLP of width ",
+                   Grouped(static_cast<uint64_t>(moe.shared_intermediate)), " for every token",
                    moe.shared_router ? ", times the sigmoid of a gate" : "",
                    moe.apart ? ", with norms of its own" : "");
   return text;

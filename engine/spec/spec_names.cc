@@ -40,8 +40,12 @@ std::string MlpWords(const DecoderSpec& spec) {
         return "GELU (tanh)";
       case kernels::Activation::kGeluErf:
         return "GELU (erf)";
+      case kernels::Activation::kSilu:
+        return "SiLU";
+      case kernels::Activation::kRelu:
+        return "ReLU";
       case kernels::Activation::kRelu2:
-        return "relu squared";
+        return "squared ReLU";
       default:
         return Name(spec.activation);
     }
@@ -56,8 +60,8 @@ std::string InLayers(const DecoderSpec& spec, size_t count) {
 }
 
 std::string Plain(double number) {
-  if (number < 1e5) return StrCat(number);
-  return Grouped(StrCat(static_cast<int64_t>(std::llround(number))));
+  if (number < 1000) return StrCat(number);
+  return Grouped(static_cast<uint64_t>(std::llround(number)));
 }
 
 std::string NormPlaces(const TensorNames& names) {

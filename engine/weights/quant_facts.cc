@@ -80,6 +80,7 @@ std::vector<QuantisedKind> QuantisedKinds(const ModelFiles& files, const TensorS
     if (!quantised) continue;
     const QuantisedKind kind{quantised->format(), ScalesText(*quantised, files.scheme),
                              !quantised->range().has_offsets || SaysSymmetric(files.config),
+                             quantised->range().e2m1 || quantised->range().e4m3,
                              !quantised->group_of().empty()};
     auto found = std::find_if(kinds.begin(), kinds.end(), [&](const QuantisedKind& each) {
       return each.format == kind.format && each.scales == kind.scales &&
@@ -104,16 +105,17 @@ std::string ActivationsText(const ModelFiles& files, const FormatPlan& formats) 
                   HasZeroPoints(formats) ? " and zero point" : "", " for each matrix (static)");
   const bool rounds = formats.Count(IntegerProduct::kInt8) > 0;
   const std::string asked = AskedText(files.config);
-  return StrCat(rounds ? "rounded to int8 with a scale for each token, outliers apart; "
-                         "--activations float leaves them unrounded"
-                       : "not rounded",
+  return StrCat(rounds
+                    ? "rounded to int8 with a scale for each token, outliers kept apart as floats; "
+                      "--activations float leaves them unrounded"
+                    : "not rounded",
                 asked.empty() ? "" : StrCat("; the checkpoint asks for ", asked));
 }
 
 std::string QuantisedText(const QuantisedKind& kind) {
   return StrCat(Counted(kind.matrices, "tensor"), " in ", kind.format, ", a scale ",
                 kind.symmetric ? "" : "and an offset ", "for each ", kind.scales,
-                kind.symmetric ? ", symmetric" : "",
+                kind.symmetric && !kind.floats ? ", symmetric" : "",
                 kind.act_order ? ", act-order: a group's inputs are not consecutive" : "");
 }
 

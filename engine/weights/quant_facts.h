@@ -15,6 +15,7 @@ struct QuantisedKind {
   std::string format;  // "AWQ int4"
   std::string scales;  // what shares one: "64 inputs of an output"
   bool symmetric = true;
+  bool floats = false;     // of few bits, which are symmetric always: not worth saying
   bool act_order = false;  // the inputs of a group are not consecutive
   size_t matrices = 0;     // of the checkpoint, each expert's by itself
 };

@@ -7,6 +7,7 @@
 
 #include "engine/base/strings.h"
 #include "engine/base/words.h"
+#include "engine/checkpoint/cross_encoder.h"
 #include "engine/spec/attention_spec.h"
 #include "engine/spec/kv_tables.h"
 #include "engine/spec/spec_facts.h"
@@ -112,9 +113,11 @@ const char* PoolingText(PoolingKind kind) {
 
 std::string EmbedderText(const EmbedderSpec& embedder) {
   std::string text = PoolingText(embedder.pooling);
-  for (const DenseSpec& dense : embedder.dense) text += StrCat(", dense to ", dense.outputs);
+  for (const DenseSpec& dense : embedder.dense)
+    text += StrCat(", dense to ", Grouped(uint64_t{dense.outputs}));
   text += embedder.normalises ? ", normalised to length 1" : ", not normalised";
-  if (embedder.max_tokens) text += StrCat("; texts of up to ", *embedder.max_tokens, " tokens");
+  if (embedder.max_tokens)
+    text += StrCat("; texts of up to ", Counted(*embedder.max_tokens, "token"));
   return text;
 }
 
@@ -195,14 +198,23 @@ std::string PackedText(const Packed& packed) {
   std::vector<std::string> parts;
   const std::string dequantised = StrCat(
       "dequantised to ", kernels::Name(packed.dtype),
-      packed.latent_up > 0 ? StrCat(" (", packed.latent_up, " of them kv_b)") : std::string());
+      packed.latent_up > 0 ? StrCat(" (", Grouped(uint64_t{packed.latent_up}), " of them kv_b)")
+                           : std::string());
   for (const auto& [count, form] : {std::pair{packed.int4, std::string("in 4 bits")},
                                     {packed.int8, "in 8 bits"},
                                     {packed.fp8, "in FP8"},
                                     {packed.dequantised, dequantised}})
-    if (count > 0) parts.push_back(StrCat(count, count == 1 ? " matrix " : " matrices ", form));
+    if (count > 0)
+      parts.push_back(
+          StrCat(Grouped(uint64_t{count}), count == 1 ? " matrix " : " matrices ", form));
   return StrCat(FormatBytes(packed.bytes), " of weights: ", Join(parts, ", "),
-                "; tensors with the same input count as one matrix, as do the experts of a layer");
+                "; tensors that share an input form one matrix, and so do a layer's experts");
+}
+
+// Whether the folder of a model that generates says that it is to score.
+bool IsGenerativeReranker(const ModelFiles& files) {
+  return files.spec.classifier.labels == 0 && !files.folder.empty() &&
+         IsCrossEncoder(files.folder).value_or(false);
 }
 
 int ExpertLayers(const DecoderSpec& spec) {
@@ -315,20 +327,24 @@ std::string FormatModel(const ModelFiles& files, const TensorSource& weights,
   facts.Row({"architecture", spec.architecture});
   if (!spec.wrapper.empty())
     facts.Row({"part of", StrCat(spec.wrapper, ": only the language model is loaded")});
-  facts.Row({"parameters", Grouped(StrCat(ParameterCount(spec)))});
+  facts.Row({"parameters", Grouped(ParameterCount(spec))});
   for (const auto& [heading, value] : SpecFacts(spec)) facts.Row({heading, value});
   if (const uint64_t state = StateBytesPerSequence(spec); state > 0)
     facts.Row(
-        {"state", StrCat(FormatBytes(state), " a sequence, whatever its length, in float32")});
+        {"state", StrCat(FormatBytes(state), " per sequence, whatever its length, in float32")});
   if (files.embedder) {
     facts.Row({"embedder", EmbedderText(*files.embedder)});
     AddPromptRows(*files.embedder, facts);
   }
+  if (IsGenerativeReranker(files))
+    facts.Row({"reranker",
+               "scores how well a document answers a query, by the logits of \"yes\" and \"no\" "
+               "(--task score)"});
   const char* head = !spec.has_head() ? ""
                      : spec.tied_head ? ", head tied to the embedding"
                                       : ", head separate";
-  facts.Row({"vocabulary", StrCat(spec.vocabulary, head)});
-  facts.Row({"longest", StrCat(Grouped(StrCat(spec.max_positions)), " tokens")});
+  facts.Row({"vocabulary", StrCat(Grouped(static_cast<uint64_t>(spec.vocabulary)), head)});
+  facts.Row({"context", Counted(static_cast<size_t>(spec.max_positions), "token")});
   facts.Row({"stored", StoredText(files, CountStored(spec, weights))});
   const std::vector<QuantisedKind> kinds = QuantisedKinds(files, weights);
   for (const QuantisedKind& kind : kinds) facts.Row({"quantised", QuantisedText(kind)});

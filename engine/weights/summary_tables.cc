@@ -21,12 +21,18 @@ std::string SizesText(const std::vector<int64_t>& shape) {
   return Join(sizes, " x ");
 }
 
-// A tensor's name without the number of its layer.
+// A tensor's name without the numbers of its layer and of its expert.
 std::string NameInAnyLayer(const TensorSpec& tensor) {
   if (tensor.layer < 0) return tensor.name;
+  std::string name = tensor.name;
   const std::string number = StrCat(".", tensor.layer, ".");
-  const size_t at = tensor.name.find(number);
-  return StrCat(tensor.name.substr(0, at), ".*.", tensor.name.substr(at + number.size()));
+  name.replace(name.find(number), number.size(), ".*.");
+  constexpr std::string_view kExperts = ".experts.";
+  const size_t experts = name.find(kExperts);
+  if (experts == std::string::npos) return name;
+  const size_t first = experts + kExperts.size(),
+               last = name.find_first_not_of("0123456789", first);
+  return last > first ? name.replace(first, last - first, "*") : name;
 }
 
 }  // namespace
@@ -62,8 +68,8 @@ std::string TensorTable(const DecoderSpec& spec) {
     const std::string name = NameInAnyLayer(tensor);
     const uint64_t count = std::exchange(copies[{name, tensor.shape}], 0);
     if (count == 0) continue;  // shown already
-    table.Row({name, SizesText(tensor.shape), StrCat(count),
-               Grouped(StrCat(count * ElementCount(tensor.shape)))});
+    table.Row({name, SizesText(tensor.shape), Grouped(count),
+               Grouped(count * ElementCount(tensor.shape))});
   }
   return table.Text();
 }
@@ -75,8 +81,7 @@ std::string ByteTable(const DecoderSpec& spec, bool quantised) {
   TextTable table("lrrrr");
   std::vector<std::string> heading = {"dtype", quantised ? "weights, dequantised" : "weights"};
   if (keeps) {
-    heading.insert(heading.end(),
-                   {"KV per token", StrCat("KV of ", Grouped(StrCat(longest)), " tokens")});
+    heading.insert(heading.end(), {"KV per token", StrCat("KV of ", Counted(longest, "token"))});
     if (state > 0) heading.emplace_back("with the state");
   }
   table.Row(std::move(heading));

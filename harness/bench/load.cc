@@ -26,6 +26,7 @@ class Loop {
       while (live_.size() < static_cast<size_t>(plan_.clients) && sent_ < plan_.requests)
         PINION_TRY(Send());
       Step();
+      PINION_TRY(failure_);
     } while (!live_.empty() || sent_ < plan_.requests);
     const EngineStats after = engine_.stats();
     result_.prefill = after.prefill - before.prefill;
@@ -73,6 +74,7 @@ class Loop {
   void Take(const TokenEvent& event, int64_t now_ns) {
     const auto live = live_.find(event.request);
     if (live == live_.end()) return;
+    if (!event.error.empty()) failure_ = Fail(ErrorCode::kFailed, event.error);
     ClientTrace& client = result_.clients[live->second];
     if (event.has_token) {
       if (client.tokens.empty() && event.scheduled_ns > 0) {
@@ -92,6 +94,7 @@ class Loop {
   std::unordered_map<uint64_t, size_t> live_;  // request id -> index in result_.clients
   int sent_ = 0;
   std::vector<TokenEvent> events_;
+  Status failure_;         // why the engine gave a request up
   int64_t paused_ns_ = 0;  // which the load's clock is behind CLOCK_MONOTONIC
 };
 

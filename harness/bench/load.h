@@ -49,7 +49,7 @@ struct EngineLoad {
 };
 
 // Runs the load on an idle engine, from the thread that started it; the engine is idle afterwards.
-// Errors: the engine refuses a request.
+// Errors: the engine refuses a request, or gives one up.
 Result<LoadResult> RunLoad(Engine& engine, const EngineLoad& plan);
 
 }  // namespace pinion::harness

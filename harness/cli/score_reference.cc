@@ -17,8 +17,9 @@ Result<TemporaryFile> RunReference(const EngineOptions& options,
         StrCat("the reference's logits in '", TemporaryFolder(), "' (TMPDIR)")));
   for (size_t i = 0; i < prompts.size(); ++i)
     if (const Json* error = scores->lines[i].Find("error"); error && prompts[i].error)
-      return Fail(ErrorCode::kUsage, StrCat("the reference '", options.model, "' refuses prompt ",
-                                            i + 1, ": ", error->string()));
+      return Fail(ErrorCode::kUsage,
+                  StrCat("the reference '", options.model, "' cannot score prompt ", i + 1, ": ",
+                         error->string()));
   return logits;
 }
 

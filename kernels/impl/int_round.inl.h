@@ -41,21 +41,31 @@ size_t CountOutliers(const T* x, size_t n, float limit, size_t enough) {
   return count;
 }
 
-int32_t RoundOne(float x, float scale, int32_t zero_point) {
-  const float rounded = __builtin_nearbyintf(x / scale) + static_cast<float>(zero_point);
-  return static_cast<int32_t>(rounded < -128 ? -128 : rounded > 127 ? 127 : rounded);
+int32_t RoundOne(float quotient, int32_t zero_point) {
+  const float rounded = __builtin_nearbyintf(quotient) + static_cast<float>(zero_point);
+  return static_cast<int32_t>(!(rounded > -128) ? -128
+                              : rounded > 127   ? 127
+                                                : rounded);  // NaN: -128
 }
 
+// Whether all values are finite: an infinity less itself is NaN. Others become ordinary codes.
 template <typename T>
-void RoundValues(const T* x, size_t n, float scale, int32_t zero_point, int8_t* dst) {
+bool RoundValues(const T* x, size_t n, float scale, int32_t zero_point, int8_t* dst) {
   const size_t whole = n - n % kLanes;
   const Vec divisor = Set(scale), shift = Set(static_cast<float>(zero_point));
+  unsigned nan = 0;
   for (size_t i = 0; i < whole; i += kLanes) {
-    const Vec rounded = RoundToInteger(LoadActivations(x + i) / divisor) + shift;
+    const Vec quotient = LoadActivations(x + i) / divisor;
+    nan |= NanLanes(quotient - quotient, quotient);
+    const Vec rounded = RoundToInteger(quotient) + shift;
     StoreBytes(dst + i, Max(Min(rounded, Set(127)), Set(-128)));
   }
-  for (size_t i = whole; i < n; ++i)
-    dst[i] = static_cast<int8_t>(RoundOne(Widen(x[i]), scale, zero_point));
+  for (size_t i = whole; i < n; ++i) {
+    const float quotient = Widen(x[i]) / scale;
+    nan |= quotient - quotient != 0 ? 1 : 0;
+    dst[i] = static_cast<int8_t>(RoundOne(quotient, zero_point));
+  }
+  return nan == 0;
 }
 
 // Columns gathered at a time.
@@ -131,9 +141,12 @@ void RoundTyped(const IntLayout& layout, const RoundArgs& args) {
     range = RoundedRange<T>(layout, args, largest);
     tail = {largest > 0 ? range / 127 : 1, 0};
   }
-  ForRuns<T>(args, layout.k, [dst, &tail](const T* values, size_t first, size_t count) {
-    RoundValues(values, count, tail.scale, tail.zero_point, dst + first);
+  bool finite = true;
+  ForRuns<T>(args, layout.k, [dst, &tail, &finite](const T* values, size_t first, size_t count) {
+    const bool all = RoundValues(values, count, tail.scale, tail.zero_point, dst + first);
+    finite = finite && all;
   });
+  if (!finite) tail.scale = __builtin_nanf("");
   if (layout.outliers > 0) {
     PutCount(layout, args.dst, 0);
     if (range < largest) PutOutliersApart<T>(layout, args, range);

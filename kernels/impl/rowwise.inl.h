@@ -138,15 +138,23 @@ void StoreRow(void* dst, Dtype dst_type, const float* x, size_t n) {
   }
 }
 
+// Maxima forget a NaN, so it is looked for beside them: one comparison finds it in two vectors.
 float MaxOver(const float* x, size_t n) {
   Vec even = Set(-kInfinity), odd = even;
+  unsigned nan = 0;
   size_t i = 0;
   for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
-    even = Max(Load(x + i), even);
-    odd = Max(Load(x + i + kLanes), odd);
+    const Vec a = Load(x + i), b = Load(x + i + kLanes);
+    even = Max(a, even);
+    odd = Max(b, odd);
+    nan |= NanLanes(a, b);
   }
-  for (; i < n; i += kLanes) even = Max(LoadUpTo(x + i, n - i, Set(-kInfinity)), even);
-  return MaxLane(Max(even, odd));
+  for (; i < n; i += kLanes) {
+    const Vec a = LoadUpTo(x + i, n - i, Set(-kInfinity));
+    even = Max(a, even);
+    nan |= NanLanes(a, a);
+  }
+  return nan != 0 ? __builtin_nanf("") : MaxLane(Max(even, odd));
 }
 
 float LogSumExp(const float* x, size_t n) {
@@ -176,12 +184,12 @@ float SumAtLeast(const float* x, size_t n, float least) {
 }
 
 size_t ArgMax(const float* x, size_t n) {
-  const Vec max = Set(MaxOver(x, n)), other = Set(__builtin_nanf(""));  // NaN equals nothing
+  const Vec max = Set(MaxOver(x, n)), other = Set(__builtin_nanf(""));
   for (size_t i = 0; i < n; i += kLanes) {
     const unsigned equal = EqualLanes(LoadUpTo(x + i, n - i, other), max);
     if (equal != 0) return i + static_cast<size_t>(__builtin_ctz(equal));
   }
-  return 0;  // nothing but NaN
+  return n;  // the largest is NaN, which equals nothing
 }
 
 }  // namespace

@@ -77,6 +77,10 @@ Vec ZeroWhereBelow(Vec v, Vec x, Vec limit) {
 unsigned EqualLanes(Vec a, Vec b) {
   return static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_EQ_OQ)));
 }
+// The lanes in which either is NaN.
+unsigned NanLanes(Vec a, Vec b) {
+  return static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_UNORD_Q)));
+}
 
 Vec RoundToInteger(Vec v) {
   return _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);

@@ -60,6 +60,8 @@ Vec ZeroWhereBelow(Vec v, Vec x, Vec limit) {
 
 // One bit per lane, set if the lanes are equal.
 unsigned EqualLanes(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+// The lanes in which either is NaN.
+unsigned NanLanes(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q); }
 
 Vec RoundToInteger(Vec v) {
   return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);

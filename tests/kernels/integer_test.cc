@@ -71,6 +71,32 @@ TEST_P(IntegerTest, RoundsColumnsInTheOrderAskedFor) {
   }
 }
 
+// A row with a NaN or an infinity, which would round to an ordinary code, has no products; and the
+// others have theirs.
+TEST_P(IntegerTest, ProductsOfARowThatIsNotFiniteAreNan) {
+  for (const IntLayout layout :
+       {IntLayout{8, 75, 75, -128, false}, IntLayout{4, 96, 32, 0, true},
+        IntLayout{4, 96, 32, -12, false, true}, IntLayout{8, 96, 96, -128, false, false, 4}}) {
+    for (const Rounding rounding : {Rounding{}, Rounding{0.02f, -7}}) {
+      if (rounding.scale != 0 && !layout.whole_rows()) continue;
+      const IntProblem sound(layout, 5, 2);
+      const auto want = Multiply(table(), sound, sound.Rounded(table(), rounding));
+      for (const float broken : {NAN, INFINITY, -INFINITY}) {
+        for (size_t at : {size_t{0}, size_t{37}, layout.k - 1}) {
+          IntProblem p(layout, 5, 2);
+          p.x[3 * layout.k + at] = broken;
+          const auto got = Multiply(table(), p, p.Rounded(table(), rounding));
+          for (size_t i = 0; i < got.size(); ++i) {
+            const bool is_broken = i / 128 == 3;
+            ASSERT_TRUE(is_broken ? std::isnan(got[i]) : got[i] == want[i])
+                << broken << " at " << at << ": output " << i << " is " << got[i];
+          }
+        }
+      }
+    }
+  }
+}
+
 // Whole rows: integers to the end, so the same bits on every ISA.
 TEST_P(IntegerTest, WholeRowsAreExact) {
   for (const int bits : {4, 8}) {

@@ -106,30 +106,33 @@ TEST_P(LogitsTest, ArgMaxTakesTheLowestOfEquals) {
   }
 }
 
-TEST_P(LogitsTest, ArgMaxNeverTakesNan) {
+TEST_P(LogitsTest, MaxIsTheLargestElement) {
   for (size_t n : kSizes) {
-    std::vector<float> values(n, NAN);
-    EXPECT_EQ(kernels_.argmax(Row(values).data(), n), 0u);  // nothing to take
-    for (size_t at : {size_t{0}, n / 2, n - 1}) {
-      for (float value : {-INFINITY, -1.0f, INFINITY}) {
-        values.assign(n, NAN);
+    for (size_t at = 0; at < n; at += 1 + n / 9) {
+      for (float value : {-2.0f, INFINITY}) {
+        std::vector<float> values(n, -7);
+        values[n / 2] = -INFINITY;
         values[at] = value;
-        EXPECT_EQ(kernels_.argmax(Row(values).data(), n), at);
+        EXPECT_EQ(kernels_.max(Row(values).data(), n), value) << n << " " << at;
       }
     }
+    EXPECT_EQ(kernels_.max(Row(std::vector<float>(n, -INFINITY)).data(), n), -INFINITY);
   }
 }
 
-TEST_P(LogitsTest, MaxIsTheLargestNumber) {
+// A NaN at any place is told, beside whatever else there is: what comes of it is no distribution.
+TEST_P(LogitsTest, ReductionsTellOfNan) {
   for (size_t n : kSizes) {
-    for (size_t at = 0; at < n; at += 1 + n / 9) {
-      std::vector<float> values(n, -7);
-      values[0] = NAN;
-      values[n / 2] = -INFINITY;
-      values[at] = -2;
-      EXPECT_EQ(kernels_.max(Row(values).data(), n), -2) << n << " " << at;
+    for (float others : {-1.0f, -INFINITY, INFINITY, NAN}) {
+      for (size_t at = 0; at < n; at += 1 + n / 67) {
+        std::vector<float> values(n, others);
+        values[at] = NAN;
+        const Row x(values);
+        EXPECT_TRUE(std::isnan(kernels_.max(x.data(), n))) << n << " " << at << " " << others;
+        EXPECT_EQ(kernels_.argmax(x.data(), n), n) << at << " " << others;
+        EXPECT_TRUE(std::isnan(kernels_.log_sum_exp(x.data(), n))) << n << " " << at;
+      }
     }
-    EXPECT_EQ(kernels_.max(Row(std::vector<float>(n, NAN)).data(), n), -INFINITY);
   }
 }
 

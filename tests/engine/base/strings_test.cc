@@ -103,7 +103,7 @@ TEST(CpuLists, SurviveARoundTrip) {
 
 TEST(Strings, FormatBytesPicksTheUnit) {
   EXPECT_EQ(FormatBytes(0), "0 B");
-  EXPECT_EQ(FormatBytes(1023), "1023 B");
+  EXPECT_EQ(FormatBytes(1023), "1,023 B");
   EXPECT_EQ(FormatBytes(uint64_t{1536} << 20), "1.5 GiB");
   EXPECT_EQ(FormatBytes(uint64_t{256} << 30), "256 GiB");
 }

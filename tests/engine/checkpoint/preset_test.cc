@@ -3,13 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <set>
 
 #include "engine/base/strings.h"
 #include "engine/checkpoint/model.h"
 #include "engine/spec/kv_tables.h"
+#include "engine/spec/spec_names.h"
 #include "engine/spec/tensor_list.h"
 
 namespace pinion {
@@ -43,9 +46,12 @@ TEST(Preset, HasTheRealModelsSize) {
       PresetNames(),
       ElementsAre("tiny", "opt-125m", "qwen2.5-0.5b", "llama-3.2-1b", "tinyllama-1.1b",
                   "llama-2-7b", "llama-3.1-8b", "qwen3-0.6b", "qwen3-1.7b", "qwen3-4b", "qwen3-8b",
-                  "qwen3.5-0.8b", "mistral-7b", "phi-4-mini", "gemma-2-2b", "gemma-3-1b",
-                  "gemma-3n-e2b", "olmo-2-1b", "granite-3-2b", "granite-4.0-h-350m", "lfm2-350m",
-                  "bert-base", "mixtral-8x7b", "qwen3-30b-a3b", "gpt-oss-20b", "deepseek-v2-lite"));
+                  "qwen3.5-0.8b", "mistral-7b", "ministral-3-3b", "phi-4-mini", "gemma-2-2b",
+                  "gemma-3-1b", "gemma-3n-e2b", "gemma-4-e2b", "gemma-4-31b", "olmo-2-1b",
+                  "smollm3-3b", "granite-3-2b", "granite-4.0-h-350m", "falcon-h1-0.5b", "bamba-9b",
+                  "nemotron-nano-9b-v2", "lfm2-350m", "bert-base", "mixtral-8x7b", "qwen3-30b-a3b",
+                  "qwen3.5-35b-a3b", "qwen3-next-80b-a3b", "gemma-4-26b-a4b", "gpt-oss-20b",
+                  "deepseek-v2-lite", "glm-4.7-flash", "kimi-linear-48b-a3b"));
   EXPECT_EQ(ParameterCount(Preset("opt-125m")), 125'239'296u);
   EXPECT_EQ(ParameterCount(Preset("qwen2.5-0.5b")), 494'032'768u);
   EXPECT_EQ(ParameterCount(Preset("llama-3.2-1b")), 1'235'814'400u);
@@ -71,6 +77,18 @@ TEST(Preset, HasTheRealModelsSize) {
   EXPECT_EQ(ParameterCount(Preset("qwen3-30b-a3b")), 30'532'122'624u);
   EXPECT_EQ(ParameterCount(Preset("gpt-oss-20b")), 20'914'757'184u);
   EXPECT_EQ(ParameterCount(Preset("deepseek-v2-lite")), 15'706'484'224u);
+  EXPECT_EQ(ParameterCount(Preset("gemma-4-e2b")), 4'628'569'379u) << "without sight and hearing";
+  EXPECT_EQ(ParameterCount(Preset("gemma-4-26b-a4b")), 25'233'141'790u);
+  EXPECT_EQ(ParameterCount(Preset("gemma-4-31b")), 30'697'345'340u);
+  EXPECT_EQ(ParameterCount(Preset("ministral-3-3b")), 3'429'006'336u);
+  EXPECT_EQ(ParameterCount(Preset("smollm3-3b")), 3'075'098'624u);
+  EXPECT_EQ(ParameterCount(Preset("falcon-h1-0.5b")), 521'411'104u);
+  EXPECT_EQ(ParameterCount(Preset("bamba-9b")), 9'780'235'392u);
+  EXPECT_EQ(ParameterCount(Preset("nemotron-nano-9b-v2")), 8'888'227'328u);
+  EXPECT_EQ(ParameterCount(Preset("qwen3.5-35b-a3b")), 34'660'610'688u);
+  EXPECT_EQ(ParameterCount(Preset("qwen3-next-80b-a3b")), 79'674'391'296u);
+  EXPECT_EQ(ParameterCount(Preset("glm-4.7-flash")), 29'943'393'920u);
+  EXPECT_EQ(ParameterCount(Preset("kimi-linear-48b-a3b")), 49'122'681'728u);
   EXPECT_EQ(KvBytesPerToken(Preset("llama-3.2-1b"), kernels::KvDtype::kBf16), 32u * 1024);
   const DecoderSpec latent = Preset("deepseek-v2-lite");  // the latent alone, and one scale
   EXPECT_EQ(KvBytesPerToken(latent, kernels::KvDtype::kBf16), 27u * 576 * 2);
@@ -86,8 +104,63 @@ TEST(Preset, CanHaveFewerLayers) {
   EXPECT_THAT(PresetConfig("qwen3-30b-a3b@x").error().message, HasSubstr("'x'"));
 }
 
-TEST(Preset, OpensWithEveryTensor) {
-  for (const std::string& name : PresetNames()) {
+// Layers by kind, as "2 delta_net, 1 attention".
+std::string KindsOfLayers(const std::string& name) {
+  const DecoderSpec spec = Preset(name);
+  std::map<std::string, int> counts;
+  for (const LayerSpec& layer : spec.layer_specs) {
+    std::string kind = layer.mixer == MixerKind::kNone ? "" : Name(layer.mixer);
+    if (Attends(layer.mixer)) kind += layer.window > 0 ? " in a window" : "";
+    if (Attends(layer.mixer) && layer.rope < 0) kind += " without rope";
+    if (layer.mlp == MlpKind::kExperts) kind += " + experts";
+    if (layer.mlp == MlpKind::kDense) kind += " + dense";
+    ++counts[kind];
+  }
+  std::vector<std::string> parts;
+  for (const auto& [kind, count] : counts) parts.push_back(StrCat(count, " ", kind));
+  return Join(parts, ", ");
+}
+
+// A hybrid's first layers are often all recurrent; those that are kept have every kind, if there
+// are enough, and otherwise attention and the most frequent ones.
+TEST(Preset, FewerLayersAreMixedAsAllAre) {
+  EXPECT_EQ(KindsOfLayers("bamba-9b@4"), "1 attention + dense, 3 mamba2 + dense");
+  EXPECT_EQ(KindsOfLayers("bamba-9b@1"), "1 attention + dense");
+  EXPECT_EQ(KindsOfLayers("granite-4.0-h-350m@4"),
+            "1 attention without rope + dense, 3 mamba2 + dense");
+  EXPECT_EQ(KindsOfLayers("lfm2-350m@4"), "1 attention + dense, 3 short_conv + dense");
+  EXPECT_EQ(KindsOfLayers("nemotron-nano-9b-v2@4"),
+            "1  + dense, 1 attention without rope, 2 mamba2");
+  EXPECT_EQ(KindsOfLayers("nemotron-nano-9b-v2@2"), "1 attention without rope, 1 mamba2");
+  EXPECT_EQ(KindsOfLayers("qwen3.5-35b-a3b@4"), "1 attention + experts, 3 delta_net + experts");
+  EXPECT_EQ(KindsOfLayers("qwen3-next-80b-a3b@4"), "1 attention + experts, 3 delta_net + experts");
+  EXPECT_EQ(KindsOfLayers("kimi-linear-48b-a3b@4"),
+            "1 attention without rope + experts, 1 delta_net + dense, 2 delta_net + experts");
+  EXPECT_EQ(KindsOfLayers("kimi-linear-48b-a3b@2"),
+            "1 attention without rope + experts, 1 delta_net + experts");
+  EXPECT_EQ(KindsOfLayers("gemma-4-31b@4"), "1 attention + dense, 3 attention in a window + dense");
+  EXPECT_EQ(KindsOfLayers("smollm3-3b@4"), "3 attention + dense, 1 attention without rope + dense");
+  EXPECT_EQ(KindsOfLayers("falcon-h1-0.5b@2"), "2 attention_mamba2 + dense");
+}
+
+// Of 35 layers the last 20 use keys and values of others: the layers that remain must have theirs.
+TEST(Preset, FewerLayersShareNoKeysThatAreGone) {
+  const auto sharing = [](const std::string& name) {
+    const DecoderSpec spec = Preset(name);
+    return std::count_if(spec.layer_specs.begin(), spec.layer_specs.end(),
+                         [](const LayerSpec& layer) { return layer.kv_from >= 0; });
+  };
+  EXPECT_EQ(sharing("gemma-4-e2b"), 20);
+  EXPECT_EQ(sharing("gemma-4-e2b@20"), 5);
+  EXPECT_EQ(sharing("gemma-4-e2b@4"), 0);
+  EXPECT_EQ(sharing("gemma-3n-e2b@4"), 0);
+}
+
+TEST(Preset, OpensWithEveryTensorHoweverFewLayersAreKept) {
+  std::vector<std::string> names = PresetNames();
+  for (const std::string& name : PresetNames())
+    for (const char* layers : {"@1", "@2"}) names.push_back(name + layers);
+  for (const std::string& name : names) {
     const auto files = FindModel("preset:" + name);
     ASSERT_TRUE(files) << files.error().message;
     EXPECT_TRUE(files->folder.empty());

@@ -171,10 +171,10 @@ TEST(PoolingKinds, DoAsTheirNamesSay) {
   files.spec.hidden = 2;
   files.embedder.emplace();
   const auto weights = OpenWeights(FindModel(PoolingFolder("bert-cls")).value()).value();
-  const auto pool = [&](PoolingKind kind) {
+  const auto pool = [&](PoolingKind kind, float second = 2) {
     files.embedder->pooling = kind;
     const auto pooler = Pooler::Load(files, ModelTask::kEmbed, *weights).value();
-    const float rows[][2] = {{1, 8}, {2, -4}, {6, 2}, {3, 0}};
+    const float rows[][2] = {{1, 8}, {second, -4}, {6, 2}, {3, 0}};
     const Pooler::Rows wanted = pooler->Wanted(4);
     for (size_t i = wanted.first; i < wanted.last; ++i) pooler->Take(7, i, rows[i], 2);
     return pooler->Finish(7, 4);
@@ -184,6 +184,7 @@ TEST(PoolingKinds, DoAsTheirNamesSay) {
   EXPECT_EQ(pool(PoolingKind::kMean), (std::vector<float>{3, 1.5f}));
   EXPECT_EQ(pool(PoolingKind::kMeanSqrt), (std::vector<float>{6, 3}));
   EXPECT_EQ(pool(PoolingKind::kMax), (std::vector<float>{6, 8}));
+  EXPECT_TRUE(std::isnan(pool(PoolingKind::kMax, NAN)[0])) << "a NaN is not passed over";
   EXPECT_FLOAT_EQ(pool(PoolingKind::kWeightedMean)[0], 3.5f);  // (1 + 4 + 18 + 12) / 10
 }
 

@@ -79,14 +79,61 @@ TEST(Greedy, TakesTheLargestAndOfEqualsTheLowest) {
   EXPECT_EQ(SampleOnce(AtTemperature(1e-6), {1, 3, 2.9999f}).id, 1);
 }
 
-TEST(Greedy, IgnoresNanAndStaysInsideTheVocabulary) {
-  EXPECT_EQ(SampleOnce({}, {kNan, 1, 2}).id, 2);
-  EXPECT_EQ(SampleOnce({}, {-kInfinity, -5, kNan}).id, 1);
-  for (const float fill : {kNan, -kInfinity, kInfinity}) {
-    const int32_t id = SampleOnce({}, std::vector<float>(37, fill)).id;
-    EXPECT_GE(id, 0);
-    EXPECT_LT(id, 37);
+// ---- Logits that are not finite ---------------------------------------------------------------
+
+// Whatever is drawn of the others would be of a model that has computed nonsense.
+TEST(Sampler, ChoosesNoTokenIfALogitIsNanOrPositiveInfinity) {
+  SamplingParams filtered = AtTemperature(1);
+  filtered.top_k = 4;
+  filtered.top_p = 0.99;
+  filtered.min_p = 0.001;
+  filtered.logprobs = 2;
+  filtered.frequency_penalty = 1;
+  filtered.logit_bias = {{1, 3}};
+  for (const SamplingParams& params : {SamplingParams(), AtTemperature(1), filtered}) {
+    for (const float broken : {kNan, kInfinity}) {
+      for (size_t at = 0; at < 5; ++at) {
+        std::vector<float> logits = {2, 1, -kInfinity, 1.5f, 3};
+        logits[at] = broken;
+        EXPECT_EQ(SampleOnce(params, logits).id, SampledToken::kNotFinite) << broken << " " << at;
+      }
+      EXPECT_EQ(SampleOnce(params, std::vector<float>(37, broken)).id, SampledToken::kNotFinite);
+    }
   }
+}
+
+// A request must not succeed or fail by which tokens it forbids: the weights are broken either way.
+TEST(Sampler, LogitsOfForbiddenTokensMustBeFiniteToo) {
+  SamplingParams allowed, word, least, thought;
+  allowed.allowed_token_ids = {1, 2};
+  word.bad_words_ids = {{0}};
+  least.min_tokens = 1;
+  least.stop_token_ids = {0};
+  thought.thought = {.budget = 0, .begin = {3}, .end = {2}, .forced = {2}, .in_prompt = 0};
+  for (const SamplingParams& params : {allowed, word, least, thought}) {
+    EXPECT_GE(SampleOnce(params, {7, 1, 2, 0}).id, 1);
+    EXPECT_EQ(SampleOnce(params, {kNan, 1, 2, 0}).id, SampledToken::kNotFinite);
+  }
+  const std::vector<uint32_t> mask{0b0110};
+  std::vector<float> logits{kNan, 1, 2, 0};
+  EXPECT_EQ(Sampler({}, 1, {}, {}).Sample(Scalar(), logits, mask).id, SampledToken::kNotFinite);
+}
+
+TEST(Sampler, ATokenThatCannotBeChosenDoesNotCount) {
+  SamplingParams params;
+  params.frequency_penalty = 2;
+  Sampler sampler(params, 1, {}, {});
+  std::vector<float> broken = {kNan, 0}, logits = {1, 0};
+  EXPECT_EQ(sampler.Sample(Scalar(), broken).id, SampledToken::kNotFinite);
+  EXPECT_EQ(sampler.drawn(), 0u);
+  EXPECT_EQ(sampler.Sample(Scalar(), logits).id, 0);
+}
+
+TEST(RateToken, SaysIfTheLogitsAreNotFinite) {
+  for (const float broken : {kNan, kInfinity})
+    EXPECT_EQ(RateToken(Scalar(), std::vector<float>{0, broken, 1}, 2, 1).id,
+              SampledToken::kNotFinite);
+  EXPECT_EQ(RateToken(Scalar(), std::vector<float>{0, -kInfinity, 1}, 2, 1).id, 2);
 }
 
 // ---- The distribution -----------------------------------------------------------------------
@@ -208,29 +255,27 @@ TEST(Sampler, BehavesAtExtremeTemperatures) {
   EXPECT_EQ(Draw(AtTemperature(1e300), {100, -100, 0}, 300).size(), 3u);
 }
 
-TEST(Sampler, NeverDrawsMaskedOrNanLogits) {
+TEST(Sampler, NeverDrawsMaskedLogits) {
   SamplingParams filtered = AtTemperature(1);
   filtered.top_k = 4;
   filtered.top_p = 0.99;
   filtered.min_p = 0.001;
   for (const SamplingParams& params : {AtTemperature(1), filtered}) {
-    const auto counts = Draw(params, {kNan, 1, -kInfinity, 1.5f, kNan}, 500);
+    const auto counts = Draw(params, {-kInfinity, 1, -kInfinity, 1.5f, -kInfinity}, 500);
     EXPECT_EQ(counts.size(), 2u);
     EXPECT_TRUE(counts.contains(1) && counts.contains(3));
   }
-  EXPECT_THAT(Draw(filtered, {0, kInfinity, 0}, 50), ElementsAre(Pair(1, 50)));
 }
 
-TEST(Sampler, StaysInsideTheVocabularyWithoutAnyUsableLogit) {
+TEST(Sampler, StaysInsideTheVocabularyIfAllTokensAreMasked) {
   SamplingParams params = AtTemperature(1);
   params.top_k = 2;
   params.top_p = 0.5;
   params.logprobs = 3;
-  for (const float fill : {kNan, -kInfinity}) {
-    const SampledToken token = SampleOnce(params, std::vector<float>(9, fill));
-    EXPECT_GE(token.id, 0);
-    EXPECT_LT(token.id, 9);
-    EXPECT_EQ(token.logprob, -std::numeric_limits<double>::infinity());
+  for (const SamplingParams& any : {params, SamplingParams()}) {
+    const SampledToken token = SampleOnce(any, std::vector<float>(9, -kInfinity));
+    EXPECT_EQ(token.id, 0);
+    EXPECT_EQ(token.logprob, any.logprobs < 0 ? 0 : -std::numeric_limits<double>::infinity());
   }
 }
 

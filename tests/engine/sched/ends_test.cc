@@ -69,6 +69,22 @@ TEST(Scheduler, ContinuesPastEosIfAsked) {
   EXPECT_EQ(bench.finished.at(1)->finish, FinishReason::kLength);
 }
 
+TEST(Scheduler, ASequenceWhoseTokenCannotBeChosenIsAborted) {
+  Bench bench({});
+  bench.Add(1, Prompt(20));
+  bench.Add(2, Prompt(20, 2000));
+  bench.scheduler.Schedule();
+  auto ended = bench.scheduler.Commit({-1, 7});
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_EQ(ended[0]->id, 1u);
+  EXPECT_EQ(ended[0]->finish, FinishReason::kAborted);
+  EXPECT_EQ(ended[0]->output_tokens(), 0u);
+  EXPECT_EQ(bench.Step(), (std::vector<Share>{{2, 20, 1}})) << "the other goes on";
+  bench.Drain();
+  EXPECT_EQ(bench.pool.used(), 0u);
+  EXPECT_EQ(bench.scheduler.stats().finished, 1u) << "an aborted one does not count";
+}
+
 TEST(Scheduler, AbortsWaitingAndRunningSequences) {
   Bench bench({.seqs = 1});
   bench.Add(1, Prompt(20));

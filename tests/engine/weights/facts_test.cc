@@ -13,7 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/file.h"
 #include "engine/base/strings.h"
+#include "engine/checkpoint/preset.h"
 #include "engine/spec/attention_spec.h"
 #include "engine/spec/cache_kinds.h"
 #include "engine/spec/spec_facts.h"
@@ -78,6 +80,11 @@ bool Says(const std::string& text, const char* pattern) {
   return std::regex_search(text, std::regex(pattern));
 }
 
+// Whether a count of four digits or more has no separators; formulas and decimals have none.
+bool HasPlainThousands(const std::string& text) {
+  return Says(std::regex_replace(text, std::regex(R"(sqrt\(\d+\)|\.\d+)"), ""), R"(\d{4})");
+}
+
 class Facts : public ::testing::TestWithParam<std::string> {
  protected:
   const Described model_{GetParam()};
@@ -91,6 +98,11 @@ TEST_P(Facts, AreWordsForPeople) {
       << "a singular of several\n"
       << model_.text;
   EXPECT_FALSE(Says(model_.text, R"(\de\+\d)")) << "an exponent of a large number\n" << model_.text;
+  EXPECT_FALSE(HasPlainThousands(model_.text.substr(model_.text.find("\n\n")))) << model_.text;
+  for (const auto& [heading, value] : model_.rows)
+    if (heading != "model" && heading != "prompt") {
+      EXPECT_FALSE(HasPlainThousands(value)) << heading << " " << value;
+    }
   for (const auto& [heading, value] : model_.rows)
     if (heading != "model" && heading != "prompt" && heading != "stored" &&
         heading != "quantised" && heading != "architecture" && heading != "part of" &&
@@ -121,9 +133,8 @@ TEST_P(Facts, NameThePartsThatThereAreAndNoOthers) {
   EXPECT_EQ(spec_.bidirectional, model_.text.find("KV") == std::string::npos)
       << "an encoder keeps nothing";
   EXPECT_EQ(recurrent > 0, Says(model_.text, "with the state\n"));
-  EXPECT_EQ(!spec_.names.sinks.empty(),
-            Says(model_.Row("attention"), "a learned sink for each head"));
-  EXPECT_EQ(spec_.moe.swiglu_limit > 0, Says(model_.Row("experts"), "swiglu with limit"));
+  EXPECT_EQ(!spec_.names.sinks.empty(), Says(model_.Row("attention"), "a learned sink per head"));
+  EXPECT_EQ(spec_.moe.swiglu_limit > 0, Says(model_.Row("experts"), "SwiGLU with limit"));
   EXPECT_EQ(spec_.latent.kv_rank > 0, !Says(model_.Row("attention"), "key-value head"));
 }
 
@@ -181,8 +192,69 @@ TEST_P(Facts, SayHowWeightsAreQuantised) {
   EXPECT_EQ(quantised, Says(model_.text, "weights, dequantised"));
 }
 
+// Floats of few bits have no other form; of integers it is worth a word.
+TEST_P(Facts, CallOnlyIntegersSymmetric) {
+  const auto [begin, end] = model_.rows.equal_range("quantised");
+  for (auto row = begin; row != end; ++row) {
+    if (!Says(row->second, "in (FP8|MXFP4)")) continue;
+    EXPECT_THAT(row->second, Not(HasSubstr("symmetric")));
+  }
+}
+
+// However many experts there are, their tensors take as many lines as those of one.
+TEST_P(Facts, ShowExpertsOnce) {
+  const std::string all = FormatModel(model_.files, *model_.weights);
+  EXPECT_FALSE(Says(all, R"(\.experts\.\d)"));
+  if (Says(all, R"(\.experts\.\*)")) {
+    const auto experts = static_cast<size_t>(spec_.moe.router.experts);
+    const size_t layers = LayersNamed(
+        model_.Row("experts").substr(0, model_.Row("experts").find(", ")), spec_.layers);
+    EXPECT_TRUE(Says(all, StrCat(R"(experts\.\*\.\S+ .*  )", experts * layers, "  ").c_str()))
+        << all;
+  }
+}
+
+TEST_P(Facts, SayWhatAClassifierScores) {
+  if (spec_.classifier.labels != 1) return;
+  EXPECT_THAT(model_.Row("classifier"),
+              HasSubstr("scores how well a document answers a query, read together; from the "));
+}
+
 INSTANTIATE_TEST_SUITE_P(Fixtures, Facts, ::testing::ValuesIn(EveryFixture()),
                          [](const auto& fixture) { return tests::TestName(fixture.param); });
+
+TEST(SpecFacts, SeparateThousands) {
+  for (const std::string& preset : PresetNames())
+    for (const auto& [heading, value] : SpecFacts(FindModel("preset:" + preset).value().spec))
+      EXPECT_FALSE(HasPlainThousands(value)) << preset << ": " << heading << " " << value;
+}
+
+TEST(SpecFacts, SayWhatSeveralLabelsAreOf) {
+  DecoderSpec spec = Described("embedders/bert-reranker").files.spec;
+  spec.classifier.labels = 3;
+  for (const auto& [heading, value] : SpecFacts(spec))
+    if (heading == "classifier") {
+      EXPECT_EQ(value, "3 labels of a text or of a pair, from the first token's state");
+    }
+}
+
+// As sentence-transformers 5.4 and later write the folder of Qwen3-Reranker.
+TEST(SummaryFacts, NameAGenerativeReranker) {
+  const std::string folder = ::testing::TempDir() + "/pinion_facts_test";
+  std::filesystem::remove_all(folder);
+  std::filesystem::copy(tests::TestData() + "/embedders/qwen3-reranker", folder);
+  const auto text = [&] {
+    const ModelFiles files = FindModel(folder).value();
+    return FormatModel(files, *OpenWeights(files).value());
+  };
+  EXPECT_THAT(text(), Not(HasSubstr("reranker  ")));
+  ASSERT_TRUE(WriteFile(folder + "/config_sentence_transformers.json",
+                        R"({"model_type": "CrossEncoder"})"));
+  EXPECT_THAT(text(),
+              HasSubstr("  reranker      scores how well a document answers a query, by the "
+                        "logits of \"yes\" and \"no\" (--task score)\n"));
+  std::filesystem::remove_all(folder);
+}
 
 // A root is told only if it is one: 1 / 0.012 is not that of 6944.
 TEST(SpecFacts, SayHowScoresAreScaled) {

@@ -34,8 +34,8 @@ TEST(Summary, ShowsEveryParameterOfTheMathematics) {
   const auto weights = OpenWeights(files).value();
   const std::string text = FormatModel(files, *weights);
   for (const char* said :
-       {"gated GELU (tanh)", "before and after each part", "times 1 + the stored weight",
-        "scores divided by sqrt(64)", "base 10000, 64 elements", "16 tokens in 2 of 4 layers",
+       {"gated GELU (tanh)", "before and after each sublayer", "times 1 + the stored weight",
+        "scores divided by sqrt(64)", "base 10,000, 64 elements", "16 tokens in 2 of 4 layers",
         "embeddings times 8, attention scores capped at 50, logits capped at 30"})
     EXPECT_THAT(text, HasSubstr(said));
   const Json json = SummariseModel(files, *weights);

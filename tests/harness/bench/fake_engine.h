@@ -69,6 +69,10 @@ class FakeEngine : public Engine {
     for (Live& live : live_) {
       if (live.aborted) {
         events.push_back(Event(live, FinishReason::kAborted, false));
+      } else if (!gives_up.empty()) {
+        live.aborted = true;
+        events.push_back(Event(live, FinishReason::kAborted, false));
+        events.back().error = gives_up;
       } else if (!never_answers && (!prefill || live.drawn == 0)) {
         const size_t prompt = live.request.prompt_ids.size();
         if (live.drawn == 0) {
@@ -100,6 +104,7 @@ class FakeEngine : public Engine {
   size_t cached_tokens = 0;    // of every prompt, in the prefix cache
   bool never_ends = false;     // no request ever finishes
   bool never_answers = false;  // nor yields a token
+  std::string gives_up;        // why every request ends at once; empty: none does
   int cold_starts = 0;
   size_t most_live = 0;
   std::vector<std::vector<int32_t>> prompts;  // of every request so far

@@ -111,6 +111,14 @@ TEST(RunLoad, ARefusedRequestIsAnError) {
   EXPECT_FALSE(RunLoad(engine, plan));
 }
 
+TEST(RunLoad, ARequestThatTheEngineGivesUpIsAnError) {
+  FakeEngine engine;
+  engine.gives_up = "the logits are not finite";
+  const auto load = RunLoad(engine, PlanOf(1, 2, 4));
+  ASSERT_FALSE(load);
+  EXPECT_EQ(load.error().message, "the logits are not finite");
+}
+
 TEST(RandomPrompt, DependsOnSeedStreamAndIndexAlone) {
   const auto prompt = RandomPrompt(1, 2, 3, 50, 1000);
   EXPECT_EQ(prompt, RandomPrompt(1, 2, 3, 50, 1000));
