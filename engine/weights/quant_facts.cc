@@ -78,10 +78,11 @@ std::vector<QuantisedKind> QuantisedKinds(const ModelFiles& files, const TensorS
   for (const TensorSpec& tensor : TensorList(files.spec)) {
     const QuantisedTensor* quantised = weights.Quantised(tensor.name);
     if (!quantised) continue;
-    const QuantisedKind kind{quantised->format(), ScalesText(*quantised, files.scheme),
-                             !quantised->range().has_offsets || SaysSymmetric(files.config),
-                             quantised->range().e2m1 || quantised->range().e4m3,
-                             !quantised->group_of().empty()};
+    const QuantisedKind kind{
+        quantised->format(), ScalesText(*quantised, files.scheme),
+        !quantised->range().has_offsets || SaysSymmetric(files.config),
+        quantised->range().scale_type != kernels::ScaleType::kF16 || quantised->range().e4m3,
+        !quantised->group_of().empty()};
     auto found = std::find_if(kinds.begin(), kinds.end(), [&](const QuantisedKind& each) {
       return each.format == kind.format && each.scales == kind.scales &&
              each.symmetric == kind.symmetric && each.act_order == kind.act_order;

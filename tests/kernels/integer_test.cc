@@ -74,9 +74,9 @@ TEST_P(IntegerTest, RoundsColumnsInTheOrderAskedFor) {
 // A row with a NaN or an infinity, which would round to an ordinary code, has no products; and the
 // others have theirs.
 TEST_P(IntegerTest, ProductsOfARowThatIsNotFiniteAreNan) {
-  for (const IntLayout layout :
-       {IntLayout{8, 75, 75, -128, false}, IntLayout{4, 96, 32, 0, true},
-        IntLayout{4, 96, 32, -12, false, true}, IntLayout{8, 96, 96, -128, false, false, 4}}) {
+  for (const IntLayout layout : {IntLayout{8, 75, 75, -128, false}, IntLayout{4, 96, 32, 0, true},
+                                 IntLayout{4, 96, 32, -12, false, ScaleType::kPower},
+                                 IntLayout{8, 96, 96, -128, false, ScaleType::kF16, 4}}) {
     for (const Rounding rounding : {Rounding{}, Rounding{0.02f, -7}}) {
       if (rounding.scale != 0 && !layout.whole_rows()) continue;
       const IntProblem sound(layout, 5, 2);

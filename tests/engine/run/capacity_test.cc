@@ -305,7 +305,13 @@ TEST(NeedsFor, PackedMatricesCountAsPacked) {
     for (const auto role :
          {MatrixRole::kQkv, MatrixRole::kO, MatrixRole::kMlpIn, MatrixRole::kDown})
       decoder.formats.Set(layer, role,
-                          {4, 128, 0, true, false, IntegerProduct::kInt8, {}, true, nullptr});
+                          {.bits = 4,
+                           .group = 128,
+                           .lowest = 0,
+                           .has_offsets = true,
+                           .rounding = {},
+                           .outliers_apart = true,
+                           .group_of = {}});
   const double packed = static_cast<double>(CountNeeds(spec, decoder, {1})[0].weights);
   const double layers = 32 * (4096.0 * 6144 + 4096.0 * 4096 + 3 * 4096.0 * 14336);
   EXPECT_NEAR(plain - packed, layers * (2 - 0.5 - 4.0 / 128), 0.02 * layers);
