@@ -32,7 +32,8 @@ struct E4m3Rounding {
   float scale = 0;
   // So many columns of the whole matrix share a dynamic one; 0: all of the row.
   size_t group = 0;
-  size_t first = 0;  // the column of the whole matrix where the row begins
+  size_t first = 0;            // the column of the whole matrix where the row begins
+  bool powers_of_two = false;  // dynamic scales are, the next one from absmax / 448 on
 };
 struct E4m3RoundArgs {
   void* dst;      // [k]; may be x

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/printable.h"
 #include "engine/base/strings.h"
 #include "engine/checkpoint/format_table.h"
 
@@ -10,8 +11,8 @@ namespace {
 
 tl::unexpected<Error> Unsupported(std::string_view key, std::string_view value,
                                   std::string_view want) {
-  return Fail(ErrorCode::kUnsupported,
-              StrCat("'", key, "' of the quantisation is '", value, "', want ", want));
+  return Fail(ErrorCode::kUnsupported, StrCat("'", key, "' of the quantisation is '",
+                                              Printable(value.substr(0, 60)), "', want ", want));
 }
 
 Status CheckBits(int64_t bits) {
@@ -84,6 +85,9 @@ Result<QuantScheme> ReadFp8(const Json& config) {
   if (how == "dynamic") {
     scheme.activations = ActivationRounding::kPerToken;
     scheme.activation_group = scheme.block_columns;
+    PINION_ASSIGN(const std::string scales, Optional<std::string>(config, "scale_fmt", ""));
+    if (!scales.empty() && scales != "ue8m0") return Unsupported("scale_fmt", scales, "ue8m0");
+    scheme.activation_powers = !scales.empty();
   } else if (how == "static") {
     scheme.activations = ActivationRounding::kStatic;
   } else {

@@ -47,6 +47,7 @@ class Planner {
     const bool fp8 = scheme->method == QuantMethod::kFp8;
     (fp8 ? e4m3_activations_ : activations_) = scheme->activations;
     activation_group_ = static_cast<size_t>(scheme->activation_group);
+    activation_powers_ = scheme->activation_powers;
   }
 
   Result<FormatPlan> Plan() {
@@ -158,6 +159,7 @@ class Planner {
     if (e4m3_activations_ == ActivationRounding::kNone) return std::nullopt;
     if (e4m3_activations_ == ActivationRounding::kPerToken) {
       rounding.group = activation_group_;
+      rounding.powers_of_two = activation_powers_;
       return rounding;
     }
     for (const std::string& module : modules) {
@@ -177,6 +179,7 @@ class Planner {
   ActivationRounding activations_ = ActivationRounding::kNone,
                      e4m3_activations_ = ActivationRounding::kNone;
   size_t activation_group_ = 0;
+  bool activation_powers_ = false;
   FormatPlan plan_;
 };
 

@@ -68,7 +68,8 @@ std::string RoundedToE4m3Text(const QuantScheme& scheme) {
   const std::string inputs =
       scheme.activation_group > 0 ? StrCat(scheme.activation_group, " inputs of a token") : "token";
   return StrCat("rounded to 8-bit floats (e4m3) with a scale for each ", inputs,
-                ", as the checkpoint asks (dynamic)");
+                scheme.activation_powers ? ", a power of two" : "",
+                ", as the checkpoint asks (dynamic); --activations float leaves them unrounded");
 }
 
 }  // namespace

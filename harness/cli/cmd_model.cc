@@ -66,7 +66,11 @@ Status Info(const InfoOptions& options) {
   if (const auto unread = UnreadLayers(files, *weights)) LogWarning(*unread);
   // A model that cannot run as it is stored (it needs --dtype) can still be described.
   FormatPlan formats;
-  if (auto model = PlanModel(start)) formats = std::move(model->formats);
+  auto model = PlanModel(start);
+  if (model)
+    formats = std::move(model->formats);
+  else
+    LogWarning(StrCat("this model does not run as it is stored: ", model.error().message));
   if (options.json)
     std::printf("%s\n", SummariseModel(files, *weights, formats).Dump(2).c_str());
   else

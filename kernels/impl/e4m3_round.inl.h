@@ -35,6 +35,13 @@ void RoundRun(const T* x, size_t n, float scale, T* dst) {
   }
 }
 
+// The smallest power of two from a scale on. A scale that is not finite stays so.
+inline float PowerFrom(float scale) {
+  constexpr uint32_t kMantissa = 0x7fffff, kInfinity = 0x7f800000;
+  const uint32_t bits = AsBits(scale);
+  return bits >= kInfinity ? scale : AsFloat((bits + kMantissa) & ~kMantissa);
+}
+
 template <typename T>
 void RoundRow(const E4m3RoundArgs& args) {
   const auto* x = static_cast<const T*>(args.x);
@@ -45,7 +52,8 @@ void RoundRow(const E4m3RoundArgs& args) {
   for (size_t i = 0; i < args.k;) {
     const size_t rest = group - (rounding.first + i) % group;
     const size_t n = rest < args.k - i ? rest : args.k - i;
-    RoundRun(x + i, n, LargestMagnitude(x + i, n) / kLargestE4m3, dst + i);
+    const float scale = LargestMagnitude(x + i, n) / kLargestE4m3;
+    RoundRun(x + i, n, rounding.powers_of_two ? PowerFrom(scale) : scale, dst + i);
     i += n;
   }
 }

@@ -92,6 +92,21 @@ TEST_P(E4m3RoundTest, ScalesEachGroupByItsLargest) {
         }
 }
 
+// With 448 the quotient is a power of two itself, and stays.
+TEST_P(E4m3RoundTest, PowersOfTwoAreNoSmallerThanTheQuotient) {
+  for (const Dtype type : {Dtype::kBf16, Dtype::kF32})
+    for (const float largest : {448.0f, 449.0f, 7.0f, 0.1f, 0x1.8p-100f, 0.0f}) {
+      std::vector<float> row = Wide(200, type);
+      for (float& value : row) value = InType(type, std::clamp(value * largest, -largest, largest));
+      row[77] = InType(type, largest);
+      const auto got = Rounded(GetParam(), row, type, {.powers_of_two = true});
+      const float quotient = row[77] / 448;
+      const float scale = quotient == 0 ? 0 : std::exp2(std::ceil(std::log2(quotient)));
+      for (size_t i = 0; i < row.size(); ++i)
+        ASSERT_EQ(got[i], InType(type, RoundedBy(scale, row[i]))) << i << ", largest " << largest;
+    }
+}
+
 TEST_P(E4m3RoundTest, ZerosAndTheSmallestNumbersStayNumbers) {
   for (const float value : {0.0f, -0.0f, 0x1p-149f, -0x1p-140f})
     for (const float got : Rounded(GetParam(), std::vector<float>(40, value), Dtype::kF32, {}))

@@ -103,6 +103,12 @@ TEST(Scheme, ReadsHowFp8RoundsActivations) {
        128);
   asks(published(R"(, "activation_scheme": "dynamic", "weight_block_size": null)"), kPerToken, 0);
   asks(published(R"(, "activation_scheme": "static")"), kStatic, 0);
+  for (const auto& [scales, powers] : {std::pair{"null", false}, std::pair{R"("ue8m0")", true}}) {
+    const std::string text =
+        published(StrCat(R"(, "activation_scheme": "dynamic", "scale_fmt": )", scales));
+    const QuantScheme scheme = Read(text).value().value();
+    EXPECT_EQ(scheme.activation_powers, powers) << text;
+  }
   asks(published(R"(, "activation_scheme": null)"), kNone, 0);
   asks(R"({"quant_method": "fp8", "fmt": "float8_e4m3fn", "activation_scheme": "static"})", kStatic,
        0);
@@ -179,6 +185,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{R"({"quant_method": "fp8", "activation_scheme": "token"})",
                 "'token', want dynamic or static"},
         Refusal{R"({"quant_method": "fp8", "activation_scheme": true})", "'activation_scheme'"},
+        Refusal{R"({"quant_method": "fp8", "activation_scheme": "dynamic", "scale_fmt": "e5m2"})",
+                "'e5m2', want ue8m0"},
         Refusal{R"({"quant_method": "fp8", "weight_block_size": [128, 0]})", "two numbers from 1"},
         Refusal{Compressed(R"({"num_bits": 4})", "null", "mxfp4-pack-quantized"), "'mxfp4-pack"},
         Refusal{Compressed(R"({"num_bits": 8, "type": "float"})", "null", "nvfp4-pack-quantized"),
