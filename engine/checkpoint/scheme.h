@@ -34,7 +34,7 @@ struct QuantScheme {
   bool gptq_v1 = false;
   ActivationRounding activations = ActivationRounding::kNone;
   int64_t block_rows = 0, block_columns = 0;  // kFp8: that share a scale; 0: all
-  int64_t activation_group = 0;  // kFp8, kPerToken: activations that share a scale; 0: all
+  int64_t activation_group = 0;    // kFp8, kPerToken: activations that share a scale; 0: all
   bool activation_powers = false;  // likewise: scales are rounded up to powers of two
 };
 

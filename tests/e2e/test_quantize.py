@@ -5,7 +5,6 @@ import json
 import math
 import os
 import random
-import re
 import resource
 import shutil
 import signal
@@ -14,7 +13,8 @@ import subprocess
 import numpy as np
 import pytest
 
-from checkpoint import Tensor, read_file, write_file
+from checkpoint import read_file
+from large_channels import with_large_channels
 from quantised_copy import with_outliers
 
 MODEL = "models/tiny-trained"
@@ -92,27 +92,9 @@ def test_scales_tame_channels_that_stand_out(quantize, divergence, data, texts, 
 SURVIVAL = 1.02
 
 
-def with_large_channels(original, folder):
-    """A copy that computes the same with 4 channels behind every layer's norms 100 times as large."""
-    shutil.copytree(original, folder)
-    channels = random.Random(19).sample(range(128), 4)
-    tensors = {}
-    for name, (kind, values) in read_file(original / "model.safetensors").items():
-        values = values.copy()
-        if re.search(r"layers.*layernorm", name):
-            values[channels] *= 100
-            kind = "F32"
-        elif re.search(r"(q|k|v|gate|up)_proj", name):
-            values[:, channels] /= 100
-            kind = "F32"
-        tensors[name] = Tensor(kind, values)
-    write_file(folder / "model.safetensors", tensors)
-    return folder
-
-
 @pytest.mark.parametrize("target", ["awq-int4", "gptq-int4"])
 def test_default_activations_survive_outliers(quantize, compare, data, tmp_path, target):
-    original = with_large_channels(data / MODEL, tmp_path / "outliers")
+    original = with_large_channels(data / MODEL, 100, tmp_path / "outliers")
     folder = quantize(target, model=original)
     floats = compare(folder, "--activations", "bf16")["perplexity"]
     for isa in ("auto", "scalar"):
