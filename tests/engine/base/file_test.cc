@@ -54,7 +54,7 @@ TEST_F(FileTest, ReadsBackTheWrittenText) {
 TEST_F(FileTest, BoundsTheBytesFromADevice) {
   const auto text = ReadFile("/dev/zero", 1000);
   ASSERT_FALSE(text);
-  EXPECT_THAT(text.error().message, HasSubstr("'/dev/zero' is larger than 1000"));
+  EXPECT_THAT(text.error().message, HasSubstr("'/dev/zero' is larger than 1,000 B"));
 }
 
 TEST_F(FileTest, ReadsAFifoIfSomebodyWritesToIt) {
@@ -104,7 +104,7 @@ TEST_F(FileTest, RefusesFoldersAndLargeFiles) {
   EXPECT_THAT(ReadFile(folder_).error().message, HasSubstr("is a folder"));
   EXPECT_THAT(MappedFile::Open(folder_).error().message, HasSubstr("not a regular file"));
   ASSERT_TRUE(WriteFile(Path("big"), std::string(1001, 'x')));
-  EXPECT_THAT(ReadFile(Path("big"), 1000).error().message, HasSubstr("1000 B"));
+  EXPECT_THAT(ReadFile(Path("big"), 1000).error().message, HasSubstr("1,000 B"));
   EXPECT_EQ(ReadFile(Path("big"), 1001)->size(), 1001u);
 }
 
