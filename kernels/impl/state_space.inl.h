@@ -50,6 +50,10 @@ void StateSpaceTokens(const StateSpaceArgs& args, size_t first) {
   size_t column = 0;
   for (; column + kVectors * kLanes <= args.head_dim; column += kVectors * kLanes)
     StateSpaceColumns<kTokens, kVectors>(args, first, column);
+  if constexpr (kVectors > 2) {  // whole rows of heads of two vectors are read in order
+    for (; column + 2 * kLanes <= args.head_dim; column += 2 * kLanes)
+      StateSpaceColumns<kTokens, 2>(args, first, column);
+  }
   for (; column < args.head_dim; column += kLanes)
     StateSpaceColumns<kTokens, 1>(args, first, column);
 }
