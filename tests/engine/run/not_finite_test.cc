@@ -74,7 +74,7 @@ struct RequestEnd {
   bool operator==(const RequestEnd&) const = default;
 };
 
-std::map<uint64_t, RequestEnd> AnswersOf(Engine& engine, const std::vector<Request>& requests) {
+std::map<uint64_t, RequestEnd> EndsOf(Engine& engine, const std::vector<Request>& requests) {
   for (const Request& request : requests) CHECK(engine.Add(request));
   std::map<uint64_t, RequestEnd> answers;
   std::vector<TokenEvent> events;
@@ -98,13 +98,13 @@ std::map<uint64_t, RequestEnd> AnswersOf(Engine& engine, const std::vector<Reque
 
 // The sound requests beside the broken one are answered as without it.
 void ExpectOnlyOneFails(Engine& engine, const Request& broken) {
-  const auto alone = AnswersOf(engine, SoundRequests());
+  const auto alone = EndsOf(engine, SoundRequests());
   ASSERT_EQ(alone.size(), 3u);
   for (const auto& [id, answer] : alone) ASSERT_EQ(answer.error, "") << id;
   engine.DropPrefixCache();
   std::vector<Request> requests = SoundRequests();
   requests.insert(requests.begin() + 1, broken);
-  auto together = AnswersOf(engine, requests);
+  auto together = EndsOf(engine, requests);
   const RequestEnd failed = together[kFails];
   together.erase(kFails);
   EXPECT_EQ(together, alone);
@@ -138,10 +138,10 @@ class NotFiniteLlama : public ::testing::Test {
 };
 
 TEST_F(NotFiniteLlama, TheErrorNamesTheCauseAndWhatToDo) {
-  EXPECT_EQ(AnswersOf(*Start(options_), {BrokenRequest()})[kFails].error, kError);
+  EXPECT_EQ(EndsOf(*Start(options_), {BrokenRequest()})[kFails].error, kError);
   EngineOptions half = options_;
   half.dtype = "float16";
-  EXPECT_EQ(AnswersOf(*Start(half), {BrokenRequest()})[kFails].error,
+  EXPECT_EQ(EndsOf(*Start(half), {BrokenRequest()})[kFails].error,
             "the logits are not finite: weights of the model are NaN or infinite, or values were "
             "too large for float16; check the checkpoint's files, or try --dtype float32");
 }
@@ -178,7 +178,7 @@ TEST_F(NotFiniteLlama, HowTokensAreChosenMakesNoDifference) {
   for (const auto& change : changes) {
     Request request = BrokenRequest();
     change(request.params);
-    const RequestEnd answer = AnswersOf(*engine, {request})[kFails];
+    const RequestEnd answer = EndsOf(*engine, {request})[kFails];
     EXPECT_EQ(answer.error, kError);
     EXPECT_THAT(answer.ids, IsEmpty());
     engine->DropPrefixCache();
@@ -192,7 +192,7 @@ TEST_F(NotFiniteLlama, ARequestKeepsTheTokensBeforeItsError) {
   request.id = kFails;
   request.params.logit_bias = {};
   request.params.allowed_token_ids = {kBroken};
-  const RequestEnd answer = AnswersOf(*engine, {request})[kFails];
+  const RequestEnd answer = EndsOf(*engine, {request})[kFails];
   EXPECT_EQ(answer.ids, std::vector<int32_t>{kBroken});
   EXPECT_EQ(answer.finish, FinishReason::kAborted);
   EXPECT_EQ(answer.error, kError);
@@ -203,7 +203,7 @@ TEST_F(NotFiniteLlama, APrefixFromTheCacheFailsAsComputed) {
   const auto engine = Start(options_);
   Request request = BrokenRequest();
   request.prompt_ids.resize(100, 20);
-  for (int i = 0; i < 2; ++i) EXPECT_EQ(AnswersOf(*engine, {request})[kFails].error, kError) << i;
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(EndsOf(*engine, {request})[kFails].error, kError) << i;
   EXPECT_GT(engine->stats().kv.prefix_hit_tokens, 0u);
 }
 
@@ -224,7 +224,7 @@ TEST_F(NotFiniteLlama, ARatedPromptFailsAtItsFirstBrokenRow) {
       request.prompt_ids[40] = kBroken;
       std::vector<Request> requests = SoundRequests();
       requests.push_back(request);
-      auto answers = AnswersOf(*engine, requests);
+      auto answers = EndsOf(*engine, requests);
       EXPECT_EQ(answers[kFails].error, kError) << stages << " " << prompt_only;
       EXPECT_EQ(answers[kFails].finish, FinishReason::kAborted);
       EXPECT_LE(answers[kFails].rated, 40u) << "the rows before the broken one";
@@ -285,9 +285,9 @@ TEST(NotFinitePooling, OnlyTheTextThatMeetsItFails) {
       requests[i].prompt_ids = {5, 6, 7, 8 + static_cast<int32_t>(i)};
       requests[i].pool = true;
     }
-    const auto alone = AnswersOf(*engine, requests);
+    const auto alone = EndsOf(*engine, requests);
     requests[1].prompt_ids[2] = kBroken;
-    auto together = AnswersOf(*engine, requests);
+    auto together = EndsOf(*engine, requests);
     EXPECT_EQ(together[0], alone.at(0));
     EXPECT_EQ(together[2], alone.at(2));
     EXPECT_THAT(together[1].pooled, IsEmpty());
