@@ -276,12 +276,12 @@ struct Method {
 constexpr Method kMethods[] = {
     {{"compressed-tensors", "compressed-tensors",
       "W8A8 (dynamic or static scales of activations), packed int4 and int8 (symmetric or not), "
-      "FP8 (e4m3, a scale for each block, row or matrix; activations too), NVFP4"},
+      "FP8 (e4m3, a scale for each block, row or matrix; activations are rounded, too), NVFP4"},
      ReadCompressedTensors},
     {{"awq", "AWQ", "4 bits, `gemm` layout"}, ReadAwq},
     {{"gptq", "GPTQ", "4 and 8 bits, with or without act-order"}, ReadGptq},
     {{"fp8", "FP8 (e4m3), as DeepSeek and Qwen publish it",
-      "a scale for each block (128 x 128, or any other) or matrix; activations too"},
+      "a scale for each block (128 x 128, or any other) or matrix; activations are rounded, too"},
      ReadFp8},
     {{"modelopt", "NVFP4 and FP8 (e4m3), as ModelOpt publishes them",
       "NVFP4 weights alone or with activations, whose own format is not applied; FP8 with a scale "

@@ -344,7 +344,7 @@ class EngineLoop : public Engine, private StepCaller {
     return chosen;
   }
 
-  // What is pooled of a sequence that has ended, or why that is nothing.
+  // Sets the pooled vector of a sequence that has ended, or the error if it is not finite.
   void Pool(const Sequence& sequence, TokenEvent& event) {
     event.pooled = model_.pooler->Finish(sequence.id, sequence.tokens.size());
     if (std::all_of(event.pooled.begin(), event.pooled.end(),

@@ -7,8 +7,8 @@
 namespace pinion {
 
 struct SampledToken {
-  // Ids instead of a token's, below 0: its grammar has no mask for it; there is no distribution,
-  // as a logit is NaN or +infinity.
+  // Ids below 0 say why there is no token: its grammar has no mask for it, or a logit is NaN or
+  // +infinity, so that there is no distribution.
   static constexpr int32_t kNoMask = -1, kNotFinite = -2;
 
   int32_t id = 0;

@@ -281,8 +281,8 @@ void Sampler::Take(int32_t id) {
   if (thought_) thought_->Take(id);
 }
 
-// What forbids tokens hides their logits, so these are looked at before; otherwise Draw, which
-// reads all of them anyway, sees what is not finite.
+// Forbidding tokens overwrites their logits, so these are checked before; otherwise Draw, which
+// reads all of them anyway, finds the ones that are not finite.
 int32_t Sampler::Choose(const kernels::Table& table, std::span<float> logits,
                         std::span<const uint32_t> mask) const {
   const auto forced = thought_ ? thought_->forced() : std::nullopt;

@@ -17,7 +17,7 @@ std::string MultiplierText(const DecoderSpec& spec) {
   return Join(parts, ", ");
 }
 
-// What else has norms of this kind than what enters or leaves attention or an MLP.
+// The places of other norms than those before and after attention and MLPs.
 std::vector<std::string> OtherNorms(const DecoderSpec& spec) {
   std::vector<std::string> places;
   if (!spec.names.embedding_norm.empty()) places.emplace_back("the embeddings");

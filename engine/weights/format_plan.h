@@ -52,7 +52,7 @@ struct IntegerFormat {
   // The group of each column of the whole matrix if groups are not consecutive columns (act-order);
   // else null.
   std::shared_ptr<const std::vector<uint32_t>> group_of;
-  // Of the activations of kE4m3, if they are rounded. Where a row begins is known of a share alone.
+  // The rounding of kE4m3's activations, if there is one. Each rank's share sets its `first`.
   std::optional<kernels::E4m3Rounding> e4m3_rounding = {};
 
   bool e2m1() const { return scale_type != kernels::ScaleType::kF16; }

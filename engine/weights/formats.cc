@@ -150,9 +150,9 @@ class Planner {
   }
 
   // Empty if the activations of modules in e4m3 are not rounded. Modules with the same input share
-  // the largest of their static scales, as in vLLM. (If one calibration made them, they are equal;
-  // else others would overflow, and a larger one costs digits only of what is below a 28,672nd of
-  // the largest value.) Experts that no text of the calibration reached may have none.
+  // the largest of their static scales. (If one calibration made them, they are equal; with a
+  // smaller one values would overflow, and a larger one costs digits only of values below a
+  // 28,672nd of the largest.) Experts that no text of the calibration reached may have none.
   Result<std::optional<kernels::E4m3Rounding>> E4m3RoundingOf(
       const std::vector<std::string>& modules) const {
     kernels::E4m3Rounding rounding;

@@ -113,7 +113,7 @@ TEST_P(E4m3RoundTest, ZerosAndTheSmallestNumbersStayNumbers) {
       ASSERT_LE(std::abs(got), std::abs(value)) << value;
 }
 
-// What is broken is not made whole.
+// Rounding must not hide broken values.
 TEST_P(E4m3RoundTest, NanAndInfinityReachTheirGroupAndNoOther) {
   for (const float broken : {kNan, -kNan, kInf, -kInf})
     for (const Dtype type : {Dtype::kBf16, Dtype::kF32}) {

@@ -120,7 +120,7 @@ TEST_P(LogitsTest, MaxIsTheLargestElement) {
   }
 }
 
-// A NaN at any place is told, beside whatever else there is: what comes of it is no distribution.
+// Reductions report a NaN at any place, whatever the other logits are.
 TEST_P(LogitsTest, ReductionsTellOfNan) {
   for (size_t n : kSizes) {
     for (float others : {-1.0f, -INFINITY, INFINITY, NAN}) {
